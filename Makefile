@@ -1,0 +1,100 @@
+# Penstock: every task a contributor needs. Plain `make` lists them.
+
+PYTHON ?= python3
+VENV := .venv
+BENCH_VENV := .venv-bench
+BIN := $(VENV)/bin
+STAMP := $(VENV)/.ready
+BENCH_STAMP := $(BENCH_VENV)/.ready
+
+# Folders to check; those not there are left out.
+SOURCES := $(wildcard src tests benchmarks examples)
+
+DEMO_ARGS ?=
+PYTEST_ARGS ?=
+BENCH_ARGS ?=
+
+# An empty seed or scale leaves the choice to the torture suite itself.
+TORTURE_SEED ?=
+TORTURE_SCALE ?=
+LOCK_ARGS ?=
+
+COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url \
+	--no-header --python-version 3.11
+
+define REQUIRE_PYTHON
+@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null || { \
+	echo "Penstock needs Python 3.11 or newer, and '$(PYTHON)' is not." >&2; \
+	echo "Name another one: make setup PYTHON=python3.12" >&2; \
+	exit 1; \
+}
+endef
+
+.DEFAULT_GOAL := help
+.DELETE_ON_ERROR:
+
+.PHONY: help
+help: ## List the targets
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+
+.PHONY: setup
+setup: $(STAMP) ## Create .venv with every locked tool and Penstock in editable form
+
+$(STAMP): requirements/uv.txt requirements/dev.txt pyproject.toml
+	$(REQUIRE_PYTHON)
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/uv.txt
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --require-hashes -r requirements/dev.txt
+	$(BIN)/uv pip install --quiet --python $(BIN)/python --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.PHONY: check
+check: $(STAMP) ## Check format, lint, types and the layering of imports
+	$(BIN)/ruff format --check $(SOURCES)
+	$(BIN)/ruff check $(SOURCES)
+	$(BIN)/mypy $(SOURCES)
+	$(BIN)/lint-imports
+
+.PHONY: format
+format: $(STAMP) ## Rewrite the sources in the agreed format
+	$(BIN)/ruff format $(SOURCES)
+	$(BIN)/ruff check --fix $(SOURCES)
+
+.PHONY: demo
+demo: $(STAMP) ## Watch Penstock lose a worker and no job (DEMO_ARGS=...)
+	$(BIN)/penstock demo $(DEMO_ARGS)
+
+.PHONY: test
+test: check ## Run the checks, then every test but the torture suite (PYTEST_ARGS=...)
+	$(BIN)/pytest $(PYTEST_ARGS)
+
+.PHONY: torture
+torture: $(STAMP) ## Crash, pause and cut off real workers (TORTURE_SEED=, TORTURE_SCALE=)
+	TORTURE_SEED='$(TORTURE_SEED)' TORTURE_SCALE='$(TORTURE_SCALE)' \
+		$(BIN)/pytest tests/reliability -m torture --timeout 1800 $(PYTEST_ARGS)
+
+.PHONY: mutants
+mutants: $(STAMP) ## Break the stores on purpose and print which test notices each break
+	$(BIN)/pytest tests/conformance/test_mutants.py -s $(PYTEST_ARGS)
+
+$(BENCH_STAMP): requirements/bench.txt pyproject.toml $(STAMP)
+	$(PYTHON) -m venv $(BENCH_VENV)
+	$(BIN)/uv pip install --quiet --python $(BENCH_VENV)/bin/python --require-hashes -r requirements/bench.txt
+	$(BIN)/uv pip install --quiet --python $(BENCH_VENV)/bin/python --no-deps --no-build-isolation --editable .
+	@touch $@
+
+.PHONY: bench
+bench: $(BENCH_STAMP) ## Measure throughput and latency beside a peer (BENCH_ARGS=...)
+	$(BENCH_VENV)/bin/python -m benchmarks $(BENCH_ARGS)
+
+.PHONY: lock
+lock: $(STAMP) ## Recompile the hash-locked requirements (LOCK_ARGS=--upgrade for newer versions)
+	cd requirements && for name in uv dev bench; do \
+		../$(COMPILE) $(LOCK_ARGS) $$name.in --output-file $$name.txt || exit 1; \
+	done
+	@if grep -n '://' requirements/*.txt; then echo "An address slipped into a lock." >&2; exit 1; fi
+
+.PHONY: clean
+clean: ## Remove the environments, caches and build products
+	rm -rf $(VENV) $(BENCH_VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
