@@ -14,10 +14,10 @@ DEMO_ARGS ?=
 PYTEST_ARGS ?=
 BENCH_ARGS ?=
 
-# An empty seed or scale leaves the choice to the torture suite itself.
-TORTURE_SEED ?=
-TORTURE_SCALE ?=
 LOCK_ARGS ?=
+
+# TORTURE_SEED and TORTURE_SCALE are not set here: make hands them to the torture suite through the
+# environment when you name them, and leaves the choice to the suite when you do not.
 
 COMPILE := $(BIN)/uv pip compile --quiet --universal --generate-hashes --no-emit-index-url \
 	--no-header --python-version 3.11
@@ -53,7 +53,7 @@ check: $(STAMP) ## Check format, lint, types and the layering of imports
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/mypy $(SOURCES)
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-logo
 
 .PHONY: format
 format: $(STAMP) ## Rewrite the sources in the agreed format
@@ -70,8 +70,7 @@ test: check ## Run the checks, then every test but the torture suite (PYTEST_ARG
 
 .PHONY: torture
 torture: $(STAMP) ## Crash, pause and cut off real workers (TORTURE_SEED=, TORTURE_SCALE=)
-	TORTURE_SEED='$(TORTURE_SEED)' TORTURE_SCALE='$(TORTURE_SCALE)' \
-		$(BIN)/pytest tests/reliability -m torture --timeout 1800 $(PYTEST_ARGS)
+	$(BIN)/pytest tests/reliability -m torture --timeout 1800 $(PYTEST_ARGS)
 
 .PHONY: mutants
 mutants: $(STAMP) ## Break the stores on purpose and print which test notices each break
@@ -97,4 +96,4 @@ lock: $(STAMP) ## Recompile the hash-locked requirements (LOCK_ARGS=--upgrade fo
 .PHONY: clean
 clean: ## Remove the environments, caches and build products
 	rm -rf $(VENV) $(BENCH_VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
-	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+	find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +
