@@ -1,0 +1,1 @@
+"""What can be decided without a store: pure functions and values."""

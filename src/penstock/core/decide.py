@@ -1,0 +1,113 @@
+"""What follows from how an execution ended: a pure function of the job as it was claimed."""
+
+from typing import Final
+
+import msgspec
+
+from penstock.core import moves
+from penstock.core.errors import OptionError
+from penstock.core.events import fingerprint
+from penstock.core.job import Claimed, ExpiredLease
+from penstock.core.moves import Expire, Fault, Settlement
+from penstock.core.retry import MAX_DELAY_MS, Uniform
+from penstock.core.states import State
+
+MAX_ATTEMPTS: Final = "MAX_ATTEMPTS"
+LEASE_EXPIRED: Final = "LEASE_EXPIRED"
+TIMEOUT: Final = "TIMEOUT"
+NO_HANDLER: Final = "NO_HANDLER"
+ERROR: Final = "ERROR"
+FAILED: Final = "FAILED"
+CANCELLED: Final = "CANCELLED"
+INVALID_PAYLOAD: Final = "INVALID_PAYLOAD"
+
+
+class Returned(msgspec.Struct, frozen=True):
+    """The handler returned this, as JSON."""
+
+    result: bytes | None = None
+
+
+class Raised(msgspec.Struct, frozen=True):
+    """The execution failed; `after_ms` is the handler's own wish for the next attempt."""
+
+    error: str
+    reason: str = ERROR
+    after_ms: int | None = None
+
+
+class Refused(msgspec.Struct, frozen=True):
+    """The handler said: do not try again."""
+
+    error: str | None = None
+    reason: str = FAILED
+
+
+class Postponed(msgspec.Struct, frozen=True):
+    """The handler said: later, this was no attempt."""
+
+    delay_ms: int
+
+
+class Interrupted(msgspec.Struct, frozen=True):
+    """The worker stopped the execution for reasons of its own."""
+
+
+Ending = Returned | Raised | Refused | Postponed | Interrupted
+
+
+def settle(job: Claimed, ending: Ending, uniform: Uniform) -> Settlement:
+    """The settlement for a delivery that ended so."""
+    match ending:
+        case Returned(result):
+            return moves.Complete(job.id, job.token, result)
+        case Refused(error, reason):
+            return moves.Fail(job.id, job.token, _fault(reason, error))
+        case Postponed(delay_ms):
+            return moves.Snooze(job.id, job.token, check_delay_ms("snooze", delay_ms))
+        case Interrupted():
+            return moves.Release(job.id, job.token)
+        case Raised(error, reason, after_ms):
+            attempts = job.attempts + 1
+            if attempts >= job.options.max_attempts:
+                return moves.Bury(job.id, job.token, _last_fault(reason, error))
+            delay = (
+                job.options.backoff.delay_ms(attempts, uniform, job.last_delay_ms)
+                if after_ms is None
+                else check_delay_ms("retry.after", after_ms)
+            )
+            return moves.Retry(job.id, job.token, delay, _fault(reason, error))
+
+
+def expire(lease: ExpiredLease, uniform: Uniform) -> Expire:
+    """What follows for a job whose lease ran out."""
+    attempts = lease.attempts + 1
+    held_by = f"worker {lease.worker} let the lease run out" if lease.worker else None
+    fault = _fault(LEASE_EXPIRED, held_by)
+    if attempts >= lease.options.max_attempts:
+        return Expire(lease.id, lease.token, State.DEAD, fault)
+    delay = lease.options.backoff.delay_ms(attempts, uniform, lease.last_delay_ms)
+    return Expire(lease.id, lease.token, State.DELAYED, fault, delay)
+
+
+def check_delay_ms(field: str, delay_ms: int) -> int:
+    """The delay itself, or OptionError when it is negative or over seven days."""
+    if not 0 <= delay_ms <= MAX_DELAY_MS:
+        raise OptionError(field, delay_ms / 1000, f"seconds from 0 to {MAX_DELAY_MS // 1000}")
+    return delay_ms
+
+
+def _fault(reason: str, error: str | None) -> Fault:
+    clean = None if error is None else clean_error(error)
+    return Fault(reason, clean, fingerprint(clean))
+
+
+def _last_fault(reason: str, error: str) -> Fault:
+    """An ordinary error that used up the attempts is MAX_ATTEMPTS; any other reason says more than that."""
+    return _fault(MAX_ATTEMPTS if reason == ERROR else reason, error)
+
+
+def clean_error(error: str, limit: int = 8_000) -> str:
+    """Text that every store can keep: bounded, no NUL, no lone surrogates."""
+    text = error.replace("\0", "␀").encode("utf-8", "backslashreplace").decode()
+    return text if len(text) <= limit else f"{text[: limit // 2]}\n…\n{text[-limit // 2 :]}"

@@ -1,0 +1,170 @@
+"""What a record looks like after a move that was allowed: the table's effects, as pure functions."""
+
+from typing import Any, Final, assert_never
+
+from msgspec.structs import replace
+
+from penstock.core.decide import CANCELLED
+from penstock.core.job import Job, NewJob, QueueRef
+from penstock.core.moves import (
+    Bury,
+    Complete,
+    Expire,
+    Fail,
+    Fault,
+    Release,
+    Retry,
+    Settlement,
+    Snooze,
+)
+from penstock.core.outcomes import SETTLED_LIMIT, settlement_note
+from penstock.core.states import State
+
+PROGRESS_EVERY_MS: Final = 1_000
+"""At most one progress event per job in this time; the value itself is always kept."""
+
+
+def enqueued(queue: QueueRef, new: NewJob, now: int) -> Job:
+    """The record of a new job."""
+    visible_at = now + new.delay_ms if new.run_at is None else new.run_at
+    waits = visible_at > now
+    return Job(
+        tenant=queue.tenant,
+        queue=queue.name,
+        id=new.id,
+        nonce=new.nonce,
+        task=new.task,
+        state=State.DELAYED if waits else State.PENDING,
+        payload=new.payload,
+        priority=new.priority,
+        options=new.options,
+        enqueued_at=now,
+        visible_at=visible_at if waits else None,
+        idempotency_key=new.idempotency_key,
+        key=new.key,
+    )
+
+
+def promoted(job: Job) -> Job:
+    """Claimable now."""
+    return _moved(job, State.PENDING)
+
+
+def claimed(job: Job, *, token: str, worker: str, now: int, now_us: int, lease_ms: int) -> Job:
+    """Leased to the worker."""
+    return _moved(
+        job,
+        State.ACTIVE,
+        token=token,
+        worker=worker,
+        fence=max(job.fence + 1, now_us),
+        delivery=job.delivery + 1,
+        deadline=now + lease_ms,
+    )
+
+
+def renewed(job: Job, now: int, lease_ms: int) -> Job:
+    """Held for longer; no transition, so the version stays."""
+    return replace(job, deadline=max(job.deadline or 0, now + lease_ms))
+
+
+def reported(job: Job, value: bytes, now: int) -> tuple[Job, bool]:
+    """With the newest progress; True when it is time for an event."""
+    if job.progress_at is not None and now < job.progress_at + PROGRESS_EVERY_MS:
+        return replace(job, progress=value), False
+    return _moved(job, State.ACTIVE, progress=value, progress_at=now), True
+
+
+def settled(job: Job, settlement: Settlement, now: int) -> Job:
+    """After the worker's own word; cancelled if that was asked for and the work is not done."""
+    match settlement:
+        case Complete(result=result):
+            after = _ended(job, State.COMPLETED, now, result=result)
+        case Fail(fault=fault):
+            after = _ended(job, State.FAILED, now, **_fault(fault))
+        case _ if job.cancel_requested:
+            after = _cancelled(job, now, settlement)
+        case Retry(delay_ms=delay_ms, fault=fault):
+            after = _waiting(job, now, delay_ms, last_delay_ms=delay_ms, **_failed_once(job, fault))
+        case Bury(fault=fault):
+            after = _ended(job, State.DEAD, now, **_failed_once(job, fault))
+        case Snooze(delay_ms=delay_ms):
+            after = _waiting(job, now, delay_ms)
+        case Release():
+            after = _moved(job, State.PENDING)
+        case _:
+            assert_never(settlement)
+    note = settlement_note(settlement.token, settlement.move, after.state)
+    return replace(after, settled=(job.settled + note)[-SETTLED_LIMIT:])
+
+
+def expired(job: Job, expiry: Expire, now: int) -> Job:
+    """After its lease ran out."""
+    if job.cancel_requested:
+        return _cancelled(job, now, expiry)
+    failed = _failed_once(job, expiry.fault)
+    match expiry.target:
+        case State.DEAD:
+            return _ended(job, State.DEAD, now, **failed)
+        case State.DELAYED:
+            return _waiting(job, now, expiry.delay_ms, last_delay_ms=expiry.delay_ms, **failed)
+        case _:
+            return _moved(job, State.PENDING, **failed)
+
+
+def cancelled(job: Job, now: int) -> Job:
+    """Taken back, or with the request noted while it runs."""
+    if job.state is State.ACTIVE:
+        return replace(job, cancel_requested=True, version=job.version + 1)
+    return _ended(job, State.CANCELLED, now, reason=CANCELLED)
+
+
+def redriven(job: Job) -> Job:
+    """A new life with the old policy."""
+    return _moved(
+        job,
+        State.PENDING,
+        drive=job.drive + 1,
+        attempts=0,
+        cancel_requested=False,
+        last_delay_ms=None,
+        reason=None,
+        error=None,
+        fingerprint=None,
+        ended_at=None,
+    )
+
+
+def _moved(job: Job, state: State, **changes: Any) -> Job:
+    fields: dict[str, Any] = {"visible_at": None}
+    if state is not State.ACTIVE:
+        fields |= {"token": None, "deadline": None}
+    return replace(job, state=state, version=job.version + 1, **(fields | changes))
+
+
+def _waiting(job: Job, now: int, delay_ms: int, **changes: Any) -> Job:
+    return _moved(job, State.DELAYED, visible_at=now + delay_ms, **changes)
+
+
+def _ended(job: Job, state: State, now: int, **changes: Any) -> Job:
+    return _moved(job, state, ended_at=now, **changes)
+
+
+def _cancelled(job: Job, now: int, change: Settlement | Expire) -> Job:
+    counts = isinstance(change, Retry | Bury | Expire)
+    return _ended(
+        job,
+        State.CANCELLED,
+        now,
+        attempts=job.attempts + 1 if counts else job.attempts,
+        reason=CANCELLED,
+        error=change.fault.error if isinstance(change, Retry | Bury | Expire) else job.error,
+    )
+
+
+def _failed_once(job: Job, fault: Fault) -> dict[str, Any]:
+    return {"attempts": job.attempts + 1, **_fault(fault)}
+
+
+def _fault(fault: Fault) -> dict[str, Any]:
+    return {"reason": fault.reason, "error": fault.error, "fingerprint": fault.fingerprint}

@@ -1,0 +1,148 @@
+"""Every error that Penstock raises.
+
+PenstockError
+├── InvalidError              bad input: names the field, what was found, what is wanted
+│   ├── InvalidNameError      a tenant, queue, task, id or key that cannot be one
+│   ├── OptionError           an option out of range, or two that exclude each other
+│   └── PayloadError          arguments or a result that are not strict JSON, or too large
+├── UnknownQueueError         no such queue in this app or store
+├── UnknownTaskError          no such task in this app
+├── JobNotFoundError          no job with that id
+├── DuplicateJobError         the chosen id is taken by another job
+├── IdempotencyConflictError  strict mode: same key, other payload
+├── QueueFullError            the queue has a bounded length and is full
+├── StaleLeaseError           the lease is no longer held: nothing was changed
+├── WrongStateError           the job's state does not allow the move
+├── JobEndedError             waiting for a result: the job ended without one
+├── ResultTimeoutError        waiting for a result: not ended in time
+├── CursorLostError           events before the cursor were trimmed, or numbers were reused
+├── ConfigError               settings, urls and app references that cannot be used
+└── StoreError                the store failed; the message says what to do
+    ├── StoreUnavailableError     it cannot be reached, or went away
+    ├── StoreTimeoutError         it did not answer in time: the call may have been applied
+    ├── StoreFormatError          what is there is not a Penstock store
+    ├── StoreVersionError         it was written by a newer Penstock
+    ├── StoreReadOnlyError        it cannot be written
+    └── StoreFullError            no room left; nothing was written
+"""
+
+
+class PenstockError(Exception):
+    """The root of the tree."""
+
+
+class InvalidError(PenstockError, ValueError):
+    """Bad input. `field`, `found` and `wanted` say where, what and what instead."""
+
+    def __init__(self, field: str, found: object, wanted: str) -> None:
+        self.field = field
+        self.found = found
+        self.wanted = wanted
+        super().__init__(f"{field}: found {_short(found)}, wanted {wanted}")
+
+    def __reduce__(self) -> tuple[type, tuple[str, object, str]]:
+        return type(self), (self.field, self.found, self.wanted)
+
+
+class InvalidNameError(InvalidError):
+    """A tenant, queue, task, id or key that cannot be one."""
+
+
+class OptionError(InvalidError):
+    """An option out of range, or two that exclude each other."""
+
+
+class PayloadError(InvalidError):
+    """Arguments or a result that are not strict JSON, of the wrong type, or too large."""
+
+
+class UnknownQueueError(PenstockError, LookupError):
+    """No such queue in this app or store."""
+
+
+class UnknownTaskError(PenstockError, LookupError):
+    """No such task in this app."""
+
+
+class JobNotFoundError(PenstockError, LookupError):
+    """No job with that id."""
+
+
+class DuplicateJobError(PenstockError):
+    """The chosen id is taken by another job."""
+
+
+class IdempotencyConflictError(PenstockError):
+    """Strict mode: the idempotency key is held by a job with another payload."""
+
+
+class QueueFullError(PenstockError):
+    """The queue has a bounded length and is full; nothing was enqueued."""
+
+
+class StaleLeaseError(PenstockError):
+    """The lease is no longer held: nothing was changed."""
+
+
+class WrongStateError(PenstockError):
+    """The job's state does not allow the move."""
+
+
+class JobEndedError(PenstockError):
+    """The job ended without a result. `state`, `reason` and `error` say how."""
+
+    def __init__(self, job: str, state: str, reason: str | None, error: str | None) -> None:
+        self.job = job
+        self.state = state
+        self.reason = reason
+        self.error = error
+        said = ": ".join(part for part in (reason, error) if part)
+        super().__init__(f"job {job} is {state}" + (f" ({said})" if said else ""))
+
+    def __reduce__(self) -> tuple[type, tuple[str, str, str | None, str | None]]:
+        return type(self), (self.job, self.state, self.reason, self.error)
+
+
+class ResultTimeoutError(PenstockError, TimeoutError):
+    """The job did not end within the time given; it goes on."""
+
+
+class CursorLostError(PenstockError):
+    """Events before the cursor were trimmed, or the log is not the one the cursor came from."""
+
+
+class ConfigError(PenstockError):
+    """Settings, urls and app references that cannot be used."""
+
+
+class StoreError(PenstockError):
+    """The store failed."""
+
+
+class StoreUnavailableError(StoreError):
+    """The store cannot be reached, or went away during the call."""
+
+
+class StoreTimeoutError(StoreUnavailableError, TimeoutError):
+    """The store did not answer in time: the call may have been applied."""
+
+
+class StoreFormatError(StoreError):
+    """What is there is not a Penstock store."""
+
+
+class StoreVersionError(StoreError):
+    """The store was written by a newer Penstock."""
+
+
+class StoreReadOnlyError(StoreError):
+    """The store cannot be written."""
+
+
+class StoreFullError(StoreError):
+    """No room left; nothing was written."""
+
+
+def _short(found: object, limit: int = 120) -> str:
+    text = repr(found)
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"

@@ -1,0 +1,151 @@
+"""The event record: one per transition, written by the move that makes it."""
+
+import hashlib
+import re
+from typing import Any, Final
+
+import msgspec
+
+from penstock.core.job import Job
+from penstock.core.moves import Move
+from penstock.core.states import State
+
+EVENT_VERSION: Final = 1
+ERROR_CHARS: Final = 500
+
+
+class Event(
+    msgspec.Struct,
+    frozen=True,
+    kw_only=True,
+    omit_defaults=True,
+    rename={"source": "from", "target": "to"},
+):
+    """One transition of one job. Unused fields are absent; readers ignore fields they do not know.
+
+    `jobs` stands instead of `job` and `version` where one call removed many.
+    """
+
+    v: int
+    tenant: str
+    queue: str
+    seq: int
+    move: Move
+    at: int
+    job: str | None = None
+    version: int | None = None
+    drive: int | None = None
+    source: State | None = None
+    target: State | None = None
+    task: str | None = None
+    key: str | None = None
+    priority: int | None = None
+    delivery: int | None = None
+    attempt: int | None = None
+    fence: int | None = None
+    worker: str | None = None
+    deadline: int | None = None
+    visible_at: int | None = None
+    reason: str | None = None
+    error: str | None = None
+    fingerprint: str | None = None
+    parent: str | None = None
+    schedule: str | None = None
+    instant: int | None = None
+    idempotency_key: str | None = None
+    max_attempts: int | None = None
+    jobs: list[str] | None = None
+
+    def to_json(self) -> bytes:
+        """The record as it stands in a log."""
+        return _ENCODER.encode(self)
+
+    @classmethod
+    def from_json(cls, data: bytes | str) -> "Event":
+        """The record back from a log; fields of later versions are ignored."""
+        return _DECODER.decode(data)
+
+    @property
+    def mark(self) -> str:
+        """What a cursor keeps of its last event, to see that the log is still the same one."""
+        return hashlib.blake2b(self.to_json(), digest_size=8).hexdigest()
+
+
+_ENCODER = msgspec.json.Encoder()
+_DECODER = msgspec.json.Decoder(Event)
+
+LEASE_MOVES: Final = frozenset(
+    {
+        Move.CLAIM,
+        Move.PROGRESS,
+        Move.COMPLETE,
+        Move.FAIL,
+        Move.RETRY,
+        Move.BURY,
+        Move.SNOOZE,
+        Move.RELEASE,
+        Move.EXPIRE,
+    }
+)
+"""Moves that concern one lease: their events carry its delivery, attempt, fence and worker."""
+
+FAULT_MOVES: Final = frozenset({Move.FAIL, Move.RETRY, Move.BURY, Move.EXPIRE, Move.CANCEL})
+"""Moves whose events carry reason, error and fingerprint."""
+
+COUNTED_MOVES: Final = frozenset({Move.RETRY, Move.BURY, Move.EXPIRE})
+"""Moves that use up an attempt."""
+
+
+def event_of(job: Job, move: Move, source: State | None, *, seq: int, at: int) -> Event:
+    """The event of a move that led to this record, from this state."""
+    fields: dict[str, Any] = {}
+    if move is Move.ENQUEUE:
+        fields["idempotency_key"] = job.idempotency_key
+        fields["max_attempts"] = job.options.max_attempts
+    if move in LEASE_MOVES:
+        fields["delivery"] = job.delivery
+        fields["attempt"] = job.attempts if move in COUNTED_MOVES else job.attempts + 1
+        fields["fence"] = job.fence
+        fields["worker"] = job.worker
+    if move is Move.CLAIM:
+        fields["deadline"] = job.deadline
+    if job.state is State.DELAYED:
+        fields["visible_at"] = job.visible_at
+    if move in FAULT_MOVES or job.state is State.CANCELLED:
+        fields["reason"] = job.reason
+        fields["error"] = first_line(job.error)
+        fields["fingerprint"] = job.fingerprint
+    return Event(
+        v=EVENT_VERSION,
+        tenant=job.tenant,
+        queue=job.queue,
+        seq=seq,
+        move=move,
+        at=at,
+        job=job.id,
+        version=job.version,
+        drive=job.drive,
+        source=source,
+        target=None if move is Move.DELETE else job.state,
+        task=job.task,
+        key=job.key,
+        priority=job.priority,
+        **fields,
+    )
+
+
+def first_line(error: str | None) -> str | None:
+    """What of an error goes into events: its first line, bounded."""
+    return None if error is None else error.partition("\n")[0][:ERROR_CHARS]
+
+
+def fingerprint(error: str | None) -> str | None:
+    """The same for errors that differ only in numbers, hexadecimal ids or quoted values."""
+    line = first_line(error)
+    if line is None:
+        return None
+    shape = _VALUES.sub("…", line)
+    return hashlib.blake2b(shape.encode("utf-8", "replace"), digest_size=6).hexdigest()
+
+
+_VALUES: Final = re.compile(r"'[^']*'|\"[^\"]*\"|\b0x[0-9a-fA-F]+\b|\b[0-9a-fA-F-]{16,}\b|\d+")

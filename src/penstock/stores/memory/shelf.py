@@ -1,0 +1,105 @@
+"""One queue in memory: its records, the order they wait in, its events and its idempotency keys."""
+
+import hashlib
+import heapq
+
+import msgspec
+
+from penstock.core.events import Event, event_of
+from penstock.core.job import Job, NewJob
+from penstock.core.moves import Move
+from penstock.core.states import State
+from penstock.stores.protocol import QueueInfo
+
+
+class HeldKey(msgspec.Struct):
+    """An idempotency key and the job that holds it; `until` is set once the job's record is gone."""
+
+    job: str
+    digest: str
+    until: int | None = None
+
+
+class Shelf:
+    """The data of one queue. Heaps are cleaned lazily: an entry counts only while it is the job's place."""
+
+    def __init__(self, info: QueueInfo) -> None:
+        self.info = info
+        self.jobs: dict[str, Job] = {}
+        self.places: dict[str, int] = {}
+        self.keys: dict[str, HeldKey] = {}
+        self.log: list[Event] = []
+        self.seq = 0
+        self._pending: list[tuple[int, int, str]] = []
+        self._delayed: list[tuple[int, int, str]] = []
+
+    def put(self, job: Job, move: Move, source: State | None, at: int, *, front: bool = False) -> None:
+        """Keep the record after a move and write its event."""
+        self.seq += 1
+        self.log.append(event_of(job, move, source, seq=self.seq, at=at))
+        self.jobs[job.id] = job
+        place = self.places[job.id] = -self.seq if front else self.seq
+        if job.state is State.PENDING:
+            heapq.heappush(self._pending, (-job.priority, place, job.id))
+        elif job.state is State.DELAYED:
+            heapq.heappush(self._delayed, (job.visible_at or 0, place, job.id))
+
+    def remove(self, gone: list[Job], move: Move, at: int) -> None:
+        """Take records away and write one event for all of them."""
+        if not gone:
+            return
+        self.seq += 1
+        if move is Move.DELETE and len(gone) == 1:
+            job = msgspec.structs.replace(gone[0], version=gone[0].version + 1)
+            self.log.append(event_of(job, move, job.state, seq=self.seq, at=at))
+        else:
+            ids = [job.id for job in gone]
+            ref = self.info.queue
+            event = Event(tenant=ref.tenant, queue=ref.name, seq=self.seq, move=move, at=at, jobs=ids)
+            self.log.append(event)
+        for job in gone:
+            del self.jobs[job.id], self.places[job.id]
+            if job.idempotency_key is not None:
+                since = at if job.ended_at is None else job.ended_at
+                self.keys[job.idempotency_key].until = since + job.options.key_held_ms
+
+    def pending(self, limit: int) -> list[Job]:
+        """Up to `limit` jobs taken off the pending heap, in claim order."""
+        found: list[Job] = []
+        while self._pending and len(found) < limit:
+            _, place, job = heapq.heappop(self._pending)
+            if self.places.get(job) == place:
+                found.append(self.jobs[job])
+        return found
+
+    def unclaimed(self, job: Job) -> None:
+        """Put a job back that was taken off the pending heap and not moved."""
+        heapq.heappush(self._pending, (-job.priority, self.places[job.id], job.id))
+
+    def first_delayed(self) -> Job | None:
+        """The delayed job that becomes visible first."""
+        while self._delayed:
+            _, place, job = self._delayed[0]
+            if self.places.get(job) == place:
+                return self.jobs[job]
+            heapq.heappop(self._delayed)
+        return None
+
+    def key_holder(self, key: str, now: int) -> HeldKey | None:
+        """Who holds the key now; a key whose time is over is forgotten."""
+        held = self.keys.get(key)
+        if held is None:
+            return None
+        job = self.jobs.get(held.job)
+        until = held.until
+        if job is not None:
+            until = None if job.ended_at is None else job.ended_at + job.options.key_held_ms
+        if until is not None and until <= now:
+            del self.keys[key]
+            return None
+        return held
+
+
+def digest(new: NewJob) -> str:
+    """Equal for the same work: task and payload."""
+    return hashlib.blake2b(new.task.encode() + b"\0" + new.payload, digest_size=16).hexdigest()

@@ -1,0 +1,260 @@
+"""What a store can do, in small parts by who needs them. Calls carry lists, answered item by item."""
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from enum import StrEnum
+from typing import Final, Protocol
+
+import msgspec
+
+from penstock.core.events import Event
+from penstock.core.job import ExpiredLease, Job, NewJob, QueueRef
+from penstock.core.moves import Beat, Expire, Report, Settlement
+from penstock.core.outcomes import Applied, Claims, Enqueued, Refused
+from penstock.core.states import State
+
+PROMOTE_LIMIT: Final = 200
+RECOVER_LIMIT: Final = 200
+PRUNE_LIMIT: Final = 200
+CHUNK_JOBS: Final = 1_000
+CHUNK_BYTES: Final = 1 << 20
+MAX_LEASE_MS: Final = 3_600_000
+"""The longest lease. One that ends later than this from now is a clock fault and counts as expired."""
+
+
+class Pause(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why nothing is claimed from a queue. `until` is None when someone has to resume it."""
+
+    at: int
+    reason: str | None = None
+    by: str | None = None
+    until: int | None = None
+
+
+class QueueInfo(msgspec.Struct, frozen=True):
+    """A queue as the store knows it. `number` stands in the ids of its jobs and is unique per tenant."""
+
+    queue: QueueRef
+    number: int
+    pause: Pause | None = None
+
+
+class Query(msgspec.Struct, frozen=True, kw_only=True):
+    """Which jobs to list. Newest first: by ending if all states asked for are endings, else by enqueue.
+
+    `after` is the `next` of the page before.
+    """
+
+    states: frozenset[State] = frozenset()
+    task: str | None = None
+    limit: int = 100
+    after: str | None = None
+
+
+class Page(msgspec.Struct, frozen=True):
+    """Some jobs, and where the next ones begin; None at the end."""
+
+    jobs: list[Job]
+    next: str | None = None
+
+
+class HeldLease(msgspec.Struct, frozen=True):
+    """A lease as the store has it."""
+
+    id: str
+    token: str
+    worker: str
+    deadline: int
+
+
+class Durability(StrEnum):
+    """What an accepted job survives."""
+
+    MEMORY = "memory"
+    PROCESS = "process"
+    SERVER = "server"
+    POWER = "power"
+    REPLICATED = "replicated"
+
+
+class StoreInfo(msgspec.Struct, frozen=True):
+    """What a store says of itself. `url` carries no secrets."""
+
+    kind: str
+    url: str
+    durability: Durability
+    server_version: str
+    schema_version: int
+    clock_offset_ms: int
+
+
+class Finding(msgspec.Struct, frozen=True):
+    """Something in the store that should not be."""
+
+    what: str
+    job: str | None = None
+
+
+class Topic(StrEnum):
+    """What a bell rings for."""
+
+    READY = "ready"
+    """A job became claimable, or will be sooner than before."""
+    ENDED = "ended"
+    """A job ended."""
+
+
+class Bell(Protocol):
+    """Rings when something may have happened. A ring during no wait is kept for the next one."""
+
+    async def wait(self, timeout: float) -> bool:
+        """True as soon as it rings; False after `timeout` seconds."""
+        ...
+
+
+class Moves(Protocol):
+    """The moves of jobs. Each is one atomic guarded operation per job, with its event."""
+
+    async def enqueue(self, queue: QueueRef, jobs: Sequence[NewJob]) -> list[Enqueued | Refused]:
+        """Take jobs in; the queue is opened if it is new. Accepted means durable."""
+        ...
+
+    async def promote(self, queue: QueueRef, limit: int = PROMOTE_LIMIT) -> int:
+        """Make due jobs claimable; how many were."""
+        ...
+
+    async def claim(self, queue: QueueRef, *, worker: str, limit: int, lease_ms: int) -> Claims:
+        """Promote what is due, lease up to `limit` jobs to the worker, and name leases that ran out."""
+        ...
+
+    async def heartbeat(
+        self, queue: QueueRef, beats: Sequence[Beat], lease_ms: int
+    ) -> list[Applied | Refused]:
+        """Renew leases; `cancel_requested` tells of a cancel."""
+        ...
+
+    async def progress(self, queue: QueueRef, reports: Sequence[Report]) -> list[Applied | Refused]:
+        """Keep the newest progress of running jobs."""
+        ...
+
+    async def settle(self, queue: QueueRef, settlements: Sequence[Settlement]) -> list[Applied | Refused]:
+        """End deliveries. The same token and move again gets the same answer."""
+        ...
+
+    async def expire(self, queue: QueueRef, expiries: Sequence[Expire]) -> list[Applied | Refused]:
+        """Apply what was decided for leases that ran out."""
+        ...
+
+    async def cancel(self, queue: QueueRef, ids: Sequence[str]) -> list[Applied | Refused]:
+        """Take back what waits; ask what runs to stop."""
+        ...
+
+    async def redrive(self, queue: QueueRef, ids: Sequence[str]) -> list[Applied | Refused]:
+        """Give dead, failed and cancelled jobs a new life."""
+        ...
+
+    async def delete(self, queue: QueueRef, ids: Sequence[str]) -> list[Applied | Refused]:
+        """Remove jobs that are not running; `state` is what they were."""
+        ...
+
+    async def prune(self, queue: QueueRef, limit: int = PRUNE_LIMIT) -> int:
+        """Remove ended jobs and keys whose time is over; how many jobs were."""
+        ...
+
+
+class Reads(Protocol):
+    """Looking without touching."""
+
+    async def get(self, queue: QueueRef, ids: Sequence[str]) -> list[Job | None]: ...
+
+    async def find(self, queue: QueueRef, query: Query) -> Page: ...
+
+    async def counts(self, queue: QueueRef) -> dict[State, int]:
+        """Jobs per state, zeros included."""
+        ...
+
+    async def ahead(self, queue: QueueRef, job: str) -> int:
+        """How many pending jobs will be claimed before this pending one."""
+        ...
+
+    async def expired(self, queue: QueueRef, limit: int = RECOVER_LIMIT) -> list[ExpiredLease]:
+        """Leases that ran out, oldest first."""
+        ...
+
+    async def leases(self, queue: QueueRef, worker: str | None = None) -> list[HeldLease]:
+        """Leases of the queue, or those of one worker."""
+        ...
+
+
+class Queues(Protocol):
+    """The queues themselves."""
+
+    async def open_queue(self, queue: QueueRef) -> QueueInfo:
+        """The queue, made if it is new."""
+        ...
+
+    async def queue(self, queue: QueueRef) -> QueueInfo | None: ...
+
+    async def queues(self, tenant: str) -> list[QueueInfo]:
+        """All queues of a tenant, by name."""
+        ...
+
+    async def pause(self, queue: QueueRef, pause: Pause | None, for_ms: int | None = None) -> None:
+        """Stop claims, for so long if given; None resumes. The store's clock sets `at` and `until`."""
+        ...
+
+
+class EventLog(Protocol):
+    """Every transition, in the queue's order."""
+
+    async def events(self, queue: QueueRef, after: int = 0, limit: int = 1_000) -> list[Event]:
+        """Events with a higher number; CursorLostError when some of them were trimmed."""
+        ...
+
+    async def event_range(self, queue: QueueRef) -> tuple[int, int]:
+        """The numbers of the oldest event kept and of the newest; (n + 1, n) when none is kept."""
+        ...
+
+    async def trim(self, queue: QueueRef, *, through: int) -> int:
+        """Forget events up to this number; how many were."""
+        ...
+
+
+class Wakeups(Protocol):
+    """Hints that spare polling. A bell may ring for nothing; a fallback poll always runs."""
+
+    def bell(self, queue: QueueRef, topic: Topic) -> AbstractAsyncContextManager[Bell]: ...
+
+
+class Clock(Protocol):
+    """The one place time comes from."""
+
+    async def now(self) -> int:
+        """Unix milliseconds by the store's clock, with the test kit's offset."""
+        ...
+
+    async def turn(self, by_ms: int) -> None:
+        """Turn the clock; for tests. Kept in the store, and reported by `doctor`."""
+        ...
+
+
+class Health(Protocol):
+    """The store's fsck."""
+
+    async def info(self) -> StoreInfo: ...
+
+    async def check(self, queue: QueueRef) -> list[Finding]:
+        """Records and indexes agree, no lease without record, counts add up."""
+        ...
+
+
+class Store(Moves, Reads, Queues, EventLog, Wakeups, Clock, Health, Protocol):
+    """All of it. Opened before use, closed after; safe to use from one event loop."""
+
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    def twin(self) -> "Store":
+        """A handle on the same store for an event loop in another thread, opened and closed on its own."""
+        ...
