@@ -11,8 +11,8 @@ R = TypeVar("R")
 class Coalescer(Generic[T, R]):
     """Turns a call for many into calls for one, on one event loop.
 
-    The first call goes out at the end of the current turn of the loop; what arrives while it is under way goes out
-    together as the next. An exception of the joint call reaches everyone in it.
+    The first call goes out at the end of the current turn of the loop; what arrives while it is under way
+    goes out together as the next. An exception of the joint call reaches everyone in it.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Coalescer(Generic[T, R]):
                     for _, future in batch:
                         future.cancel()
                     raise
-                except Exception as error:
+                except Exception as error:  # noqa: BLE001 (handed on to the callers)
                     for _, future in batch:
                         if not future.done():
                             future.set_exception(error)

@@ -83,7 +83,7 @@ def expire(lease: ExpiredLease, uniform: Uniform) -> Expire:
     """What follows for a job whose lease ran out."""
     attempts = lease.attempts + 1
     held_by = f"worker {lease.worker} let the lease run out" if lease.worker else None
-    fault = _fault(LEASE_EXPIRED, held_by)
+    fault = Fault(LEASE_EXPIRED, held_by, fingerprint(LEASE_EXPIRED))
     if attempts >= lease.options.max_attempts:
         return Expire(lease.id, lease.token, State.DEAD, fault)
     delay = lease.options.backoff.delay_ms(attempts, uniform, lease.last_delay_ms)

@@ -11,8 +11,8 @@ from penstock.core.errors import PenstockError
 class JobContext:
     """The running job, handed to a handler that has a parameter of this type.
 
-    `deadline` is when the execution timeout ends it. `fence` increases with every lease of this job: pass it along
-    with writes elsewhere, so that they can refuse an older holder.
+    `deadline` is when the execution timeout ends it. `fence` increases with every lease of this job: pass
+    it along with writes elsewhere, so that they can refuse an older holder.
     """
 
     __slots__ = (
@@ -37,7 +37,7 @@ class JobContext:
     def __init__(
         self,
         *,
-        id: str,
+        id: str,  # noqa: A002 (the word for it)
         task: str,
         queue: str,
         tenant: str,

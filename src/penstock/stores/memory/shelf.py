@@ -5,7 +5,7 @@ import heapq
 
 import msgspec
 
-from penstock.core.events import Event, event_of
+from penstock.core.events import EVENT_VERSION, Event, event_of
 from penstock.core.job import Job, NewJob
 from penstock.core.moves import Move
 from penstock.core.states import State
@@ -55,7 +55,9 @@ class Shelf:
         else:
             ids = [job.id for job in gone]
             ref = self.info.queue
-            event = Event(tenant=ref.tenant, queue=ref.name, seq=self.seq, move=move, at=at, jobs=ids)
+            event = Event(
+                v=EVENT_VERSION, tenant=ref.tenant, queue=ref.name, seq=self.seq, move=move, at=at, jobs=ids
+            )
             self.log.append(event)
         for job in gone:
             del self.jobs[job.id], self.places[job.id]

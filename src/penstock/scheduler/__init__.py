@@ -1,0 +1,1 @@
+"""The moves that no worker makes: promote, reclaim, prune."""

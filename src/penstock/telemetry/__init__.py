@@ -1,0 +1,1 @@
+"""Logs, wrapped around the seams once."""
