@@ -1,0 +1,303 @@
+"""Every setting, and where its value comes from: a flag, PENSTOCK_<NAME>, a TOML file or the default.
+
+Nothing else reads PENSTOCK_* or the file. A setting `worker.lease` is the variable PENSTOCK_WORKER_LEASE and
+the key `lease` in the table `[worker]`; top-level ones such as `url` are PENSTOCK_URL and a top-level key.
+"""
+
+import difflib
+import math
+import os
+import re
+import tomllib
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any, Final, TypeVar, get_args
+
+import msgspec
+
+from penstock.core.errors import ConfigError, OptionError
+from penstock.core.job import DEFAULT_TENANT
+
+PREFIX: Final = "PENSTOCK_"
+CONFIG_VARIABLE: Final = "PENSTOCK_CONFIG"
+"""Names the TOML file; the one setting that cannot stand in it."""
+
+
+class Seconds(float):
+    """A duration: a number of seconds, or text such as 500ms, 30s, 10m, 1h30m, 7d."""
+
+    wanted = "seconds, or a duration such as 500ms, 30s, 10m or 1h30m"
+
+
+class Slots(dict[str, int]):
+    """Slots per queue: text such as a=50,b=5, or a TOML table; a bare queue has 0, the general number."""
+
+    wanted = "queues with their slots, such as mail=50,reports=5"
+
+
+class LogLevel(str):
+    """One of the usual levels of logging, in small letters."""
+
+    wanted = "one of debug, info, warning, error, critical"
+    __slots__ = ()
+
+
+Count = Annotated[int, msgspec.Meta(ge=1)]
+
+
+class _Group(msgspec.Struct, frozen=True, kw_only=True):
+    pass
+
+
+class WorkerSettings(_Group, frozen=True, kw_only=True):
+    """Settings of `penstock worker`. None leaves the choice to the app."""
+
+    queues: Slots | None = None
+    concurrency: Count | None = None
+    lease: Seconds | None = None
+    shutdown_timeout: Seconds | None = None
+    poll: Seconds | None = None
+    burst: bool = False
+    log_level: LogLevel = LogLevel("info")
+    log_json: bool = False
+
+
+class ListSettings(_Group, frozen=True, kw_only=True):
+    """Settings of the commands that list."""
+
+    limit: Count = 50
+
+
+class DemoSettings(_Group, frozen=True, kw_only=True):
+    """Settings of `penstock demo`."""
+
+    jobs: Count = 3_000
+    workers: Count = 3
+    seed: int | None = None
+    dir: str | None = None
+
+
+class Settings(_Group, frozen=True, kw_only=True):
+    """All settings, resolved."""
+
+    url: str | None = None
+    tenant: str = DEFAULT_TENANT
+    app: str | None = None
+    json: bool = False
+    debug: bool = False
+    worker: WorkerSettings = WorkerSettings()
+    list: ListSettings = ListSettings()
+    demo: DemoSettings = DemoSettings()
+
+
+def load(
+    flags: Mapping[str, object] | None = None,
+    *,
+    config: str | Path | None = None,
+    environ: Mapping[str, str] | None = None,
+    directory: Path | None = None,
+) -> Settings:
+    """The settings for these flags (by name, as in `worker.lease`; None is "not given").
+
+    `environ` and `directory` stand for the process's own when they are not given.
+
+    >>> load({"worker.lease": "2m"}, environ={"PENSTOCK_URL": "memory://"}, directory=Path("/")).worker.lease
+    120.0
+    """
+    environ = os.environ if environ is None else environ
+    _refuse_misspelt(environ)
+    table = _toml(config or environ.get(CONFIG_VARIABLE), directory or Path())
+    given = {name: value for name, value in (flags or {}).items() if value is not None}
+    if unknown := given.keys() - dict(_fields()).keys():
+        raise ConfigError(f"no setting is called {min(unknown)}")
+    values: dict[str, object] = {}
+    for name, kind in _fields():
+        if name in given:
+            values[name] = _converted(flag_of(name), given[name], kind)
+        elif (text := environ.get(variable_of(name))) is not None:
+            values[name] = _converted(f"{name} (from {variable_of(name)})", text, kind)
+        elif name in table:
+            found, path = table[name]
+            values[name] = _converted(f"{name} (from {path})", found, kind)
+    return _built(values)
+
+
+def names() -> list[str]:
+    """The name of every setting."""
+    return [name for name, _ in _fields()]
+
+
+def flag_of(name: str) -> str:
+    """The command line's word for a setting.
+
+    >>> flag_of("worker.shutdown_timeout")
+    '--shutdown-timeout'
+    """
+    return f"--{name.rpartition('.')[2].replace('_', '-')}"
+
+
+def variable_of(name: str) -> str:
+    """The environment's word for a setting.
+
+    >>> variable_of("worker.shutdown_timeout")
+    'PENSTOCK_WORKER_SHUTDOWN_TIMEOUT'
+    """
+    return PREFIX + name.replace(".", "_").upper()
+
+
+def seconds(field: str, found: object) -> float:
+    """A duration in seconds from a number or from text such as 1h30m; OptionError names the field.
+
+    >>> seconds("--delay", "1h30m")
+    5400.0
+    """
+    if isinstance(found, str):
+        parts = _DURATION.fullmatch(found.strip().lower())
+        if parts is not None and found.strip():
+            units = zip(parts.groups(), (86_400, 3_600, 60, 1, 0.001), strict=True)
+            return float(sum(float(number) * unit for number, unit in units if number))
+    try:
+        number = float(found) if isinstance(found, str | int | float) else math.nan
+    except ValueError:
+        number = math.nan
+    if isinstance(found, bool) or not 0 <= number < math.inf:
+        raise OptionError(field, found, Seconds.wanted)
+    return number
+
+
+_PART: Final = r"(?:(\d+(?:\.\d+)?){unit})?"
+_DURATION: Final = re.compile("".join(_PART.format(unit=unit) for unit in ("d", "h", "m(?!s)", "s", "ms")))
+_LEVELS: Final = frozenset({"debug", "info", "warning", "error", "critical"})
+
+
+def _fields(struct: type[_Group] = Settings, prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for field in msgspec.structs.fields(struct):
+        if isinstance(field.type, type) and issubclass(field.type, _Group):
+            yield from _fields(field.type, f"{field.name}.")
+        else:
+            yield prefix + field.name, field.type
+
+
+def _toml(config: str | Path | None, directory: Path) -> dict[str, tuple[object, Path]]:
+    """The file's settings by name, each with the file it stands in."""
+    if config is not None:
+        path = directory / Path(config).expanduser()
+        return _flat(_section(_parsed(path), path), path)
+    own, project = directory / "penstock.toml", directory / "pyproject.toml"
+    if own.is_file():
+        return _flat(_parsed(own), own)
+    return _flat(_section(_parsed(project), project), project) if project.is_file() else {}
+
+
+def _parsed(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except (OSError, ValueError) as error:
+        why = (error.strerror or error) if isinstance(error, OSError) else error
+        raise ConfigError(f"{path}: cannot be read as TOML: {why}") from None
+
+
+def _section(document: dict[str, Any], path: Path) -> dict[str, Any]:
+    """What concerns Penstock: in a pyproject.toml only its own table."""
+    if path.name != "pyproject.toml":
+        return document
+    section = document.get("tool", {}).get("penstock", {})
+    if not isinstance(section, dict):
+        raise ConfigError(f"{path}: tool.penstock: found {section!r}, wanted a table")
+    return section
+
+
+def _flat(document: dict[str, Any], path: Path) -> dict[str, tuple[object, Path]]:
+    known = names()
+    groups = {name.partition(".")[0] for name in known if "." in name}
+    found: dict[str, object] = {}
+    for raw, value in document.items():
+        key = raw.replace("-", "_")
+        if key not in groups:
+            found[key] = value
+        elif isinstance(value, dict):
+            found |= {f"{key}.{inner.replace('-', '_')}": each for inner, each in value.items()}
+        else:
+            raise ConfigError(f"{path}: {raw}: found {value!r}, wanted a table such as [{key}]")
+    for key in found:
+        if key not in known:
+            raise ConfigError(f"{path}: no setting is called {key}{_nearest(key, known)}")
+    return {key: (value, path) for key, value in found.items()}
+
+
+def _refuse_misspelt(environ: Mapping[str, str]) -> None:
+    # Only what looks like a slip: orchestrators set variables such as PENSTOCK_SERVICE_HOST on their own.
+    known = [CONFIG_VARIABLE, *map(variable_of, names())]
+    for name in environ:
+        if name.startswith(PREFIX) and name not in known:
+            near = difflib.get_close_matches(name, known, 1, 0.9)
+            if near:
+                raise ConfigError(f"{name}: no such setting; did you mean {near[0]}?")
+
+
+def _nearest(key: str, known: list[str]) -> str:
+    near = difflib.get_close_matches(key, known, 1, 0.5)
+    if not near:
+        near = [name for name in known if name.endswith(f".{key}")][:1]
+    return f"; did you mean {near[0]}?" if near else f"; there are {', '.join(known)}"
+
+
+def _converted(field: str, found: object, kind: Any) -> object:
+    try:
+        # Text from flags and the environment may stand for a number or a truth value; TOML has its own.
+        return msgspec.convert(found, kind, strict=not isinstance(found, str), dec_hook=_custom(field))
+    except msgspec.ValidationError:
+        raise OptionError(field, found, _wanted(kind)) from None
+
+
+def _wanted(kind: Any) -> str:
+    for each in get_args(kind) or (kind,):
+        if hasattr(each, "wanted"):
+            return str(each.wanted)
+    return "true or false" if kind is bool else "a whole number from 1" if "int" in str(kind) else "text"
+
+
+T = TypeVar("T")
+
+
+def _custom(field: str) -> Any:
+    def hook(kind: type[T], found: Any) -> T:
+        if kind is Seconds:
+            return kind(seconds(field, found))  # type: ignore[call-arg]
+        if kind is Slots:
+            return kind(_slots(field, found))  # type: ignore[call-arg]
+        if str(found).lower() not in _LEVELS:
+            raise OptionError(field, found, LogLevel.wanted)
+        return kind(str(found).lower())  # type: ignore[call-arg]
+
+    return hook
+
+
+def _slots(field: str, found: object) -> dict[str, int]:
+    if isinstance(found, str):
+        pairs = (part.partition("=") for part in found.split(",") if part.strip())
+        slots: dict[str, object] = {
+            name.strip(): int(number) if number.strip().isdecimal() else (number if equals else 0)
+            for name, equals, number in pairs
+        }
+    elif isinstance(found, list):
+        slots = {str(name): 0 for name in found}
+    else:
+        slots = found if isinstance(found, dict) else {}
+    out = {name: number for name, number in slots.items() if type(number) is int and number >= 0}
+    if not out or len(out) < len(slots):
+        raise OptionError(field, found, Slots.wanted)
+    return out
+
+
+def _built(values: dict[str, object]) -> Settings:
+    top: dict[str, Any] = {name: value for name, value in values.items() if "." not in name}
+    for field in msgspec.structs.fields(Settings):
+        if isinstance(field.type, type) and issubclass(field.type, _Group):
+            inner = {
+                name.partition(".")[2]: value
+                for name, value in values.items()
+                if name.startswith(f"{field.name}.")
+            }
+            top[field.name] = field.type(**inner)
+    return Settings(**top)
