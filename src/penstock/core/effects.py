@@ -23,6 +23,8 @@ from penstock.core.states import State
 PROGRESS_EVERY_MS: Final = 1_000
 """At most one progress event per job in this time; the value itself is always kept."""
 
+_NO_FAULT: Final = {"reason": None, "error": None, "fingerprint": None}
+
 
 def enqueued(queue: QueueRef, new: NewJob, now: int) -> Job:
     """The record of a new job."""
@@ -79,7 +81,7 @@ def settled(job: Job, settlement: Settlement, now: int) -> Job:
     """After the worker's own word; cancelled if that was asked for and the work is not done."""
     match settlement:
         case Complete(result=result):
-            after = _ended(job, State.COMPLETED, now, result=result)
+            after = _ended(job, State.COMPLETED, now, result=result, **_NO_FAULT)
         case Fail(fault=fault):
             after = _ended(job, State.FAILED, now, **_fault(fault))
         case _ if job.cancel_requested:
@@ -128,10 +130,8 @@ def redriven(job: Job) -> Job:
         attempts=0,
         cancel_requested=False,
         last_delay_ms=None,
-        reason=None,
-        error=None,
-        fingerprint=None,
         ended_at=None,
+        **_NO_FAULT,
     )
 
 
