@@ -7,7 +7,7 @@ from typing import Final
 
 import msgspec
 
-from penstock.core.job import Claimed, NewJob, Options, QueueRef
+from penstock.core.job import Claimed, Job, NewJob, Options, QueueRef
 from penstock.core.moves import Bury, Complete, Fail, Fault, Release, Retry, Settlement
 from penstock.core.outcomes import Applied
 from penstock.core.states import State
@@ -146,3 +146,22 @@ async def enqueue(store: Store, queue: QueueRef, jobs: Sequence[NewJob]) -> list
     """Enqueue jobs; their ids."""
     await store.enqueue(queue, jobs)
     return [job.id for job in jobs]
+
+
+async def claim(
+    store: Store, queue: QueueRef, limit: int = 100, lease_ms: int = LEASE_MS, worker: str = "worker"
+) -> list[Claimed]:
+    """Claim up to so many jobs."""
+    return (await store.claim(queue, worker=worker, limit=limit, lease_ms=lease_ms)).jobs
+
+
+async def record_of(store: Store, queue: QueueRef, job: str) -> Job:
+    """The record of a job that has to be there."""
+    [record] = await store.get(queue, [job])
+    assert record is not None, f"there is no {job}"
+    return record
+
+
+async def states_of(store: Store, queue: QueueRef, jobs: Sequence[str]) -> list[State | None]:
+    """The states of jobs; None where there is none."""
+    return [None if job is None else job.state for job in await store.get(queue, jobs)]

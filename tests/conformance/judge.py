@@ -141,7 +141,7 @@ def _enqueued_by(scene: Scene, lease: Lease) -> Any:
         case Lease.STALE:
             return replace(scene.subject, nonce="another nonce")
         case Lease.OTHER:
-            return replace(scene.subject, id="another id", nonce="another nonce", payload=b"[]")
+            return replace(scene.subject, id="another-id", nonce="another nonce", payload=b"[]")
 
 
 # Judging it
