@@ -434,7 +434,7 @@ class MemoryStore:
         due = [] if first is None else [first.visible_at or 0]
         due += [job.deadline or 0 for job in shelf.jobs.values() if job.state is State.ACTIVE]
         pause = shelf.info.pause
-        if pause is not None and pause.until is not None:
+        if pause is not None and pause.until is not None and pause.until > now:
             due.append(pause.until)
         return max(0, min(due) - now) if due else None
 
