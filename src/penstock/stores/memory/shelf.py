@@ -61,9 +61,11 @@ class Shelf:
             self.log.append(event)
         for job in gone:
             del self.jobs[job.id], self.places[job.id]
-            if job.idempotency_key is not None:
+            held = None if job.idempotency_key is None else self.keys.get(job.idempotency_key)
+            # The key may be forgotten, or another job's, by the time the record goes.
+            if held is not None and held.job == job.id:
                 since = at if job.ended_at is None else job.ended_at
-                self.keys[job.idempotency_key].until = since + job.options.key_held_ms
+                held.until = since + job.options.key_held_ms
 
     def pending(self, limit: int) -> list[Job]:
         """Up to `limit` jobs taken off the pending heap, in claim order."""
