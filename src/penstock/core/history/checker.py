@@ -1,0 +1,167 @@
+"""The checker: holds histories of queues against every promise, event by event."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+
+import msgspec
+
+from penstock.core.events import Event
+from penstock.core.history.queue import QueueHistory, UnreadEvent
+from penstock.core.history.rules import Breach, Executed, LiveStates, Produced, Rule, Verdict
+from penstock.core.job import QueueRef
+from penstock.core.moves import Move
+from penstock.core.states import LIVE, State
+
+
+class Checker:
+    """Takes events as they come: in log order within a queue, in any order between queues.
+
+    Records of producers and handlers are handed in first, so that each is kept only until its event has
+    come; `executed` is None where handlers kept none. `starts` gives the first number of a log that was
+    trimmed: jobs from before it are then taken as they are met.
+
+    >>> checker = Checker()
+    >>> checker.finish().is_clean
+    True
+    """
+
+    def __init__(
+        self,
+        *,
+        produced: Iterable[Produced] = (),
+        executed: Iterable[Executed] | None = None,
+        starts: Mapping[QueueRef, int] | None = None,
+    ) -> None:
+        self._breaches: list[Breach] = []
+        self._queues: dict[tuple[str, str], QueueHistory] = {}
+        self._starts = dict(starts or {})
+        self._has_executions = executed is not None
+        self._unplaced = 0
+        self._has_records = False
+        for record in produced:
+            self._has_records = True
+            self._queue(record.queue.tenant, record.queue.name).expect(record)
+        for execution in executed or ():
+            self._has_records = True
+            self._queue(execution.queue.tenant, execution.queue.name).ran(execution)
+
+    def feed(self, event: Event) -> None:
+        """Check one event."""
+        queue = self._queues.get((event.tenant, event.queue))
+        if queue is None:
+            queue = self._queue(event.tenant, event.queue)
+        queue.feed(event)
+
+    def feed_json(self, data: bytes | str) -> None:
+        """Check one event as it stands in a log. What cannot be read is a breach, not an error."""
+        try:
+            event = Event.from_json(data)
+        except msgspec.ValidationError:
+            self._feed_unread(data)
+        except msgspec.DecodeError:
+            self._misread("not JSON")
+        else:
+            self.feed(event)
+
+    def finish(self, live: LiveStates | None = None) -> Verdict:
+        """The verdict so far; with what the store holds now, if given. Feeding may go on after it."""
+        events = self._unplaced + sum(queue.totals.events for queue in self._queues.values())
+        breaches = [*self._breaches]
+        if not events and (self._has_records or live):
+            breaches.append(Breach(Rule.NOTHING_READ, None, None, None, "no event was read"))
+        for queue in self._queues.values():
+            breaches += queue.unmet()
+        if live is not None:
+            breaches += self._against(live)
+        return self._verdict(events, tuple(breaches))
+
+    def _queue(self, tenant: str, name: str) -> QueueHistory:
+        queue = self._queues.get((tenant, name))
+        if queue is None:
+            ref = QueueRef(tenant, name)
+            first = self._starts.get(ref, 1)
+            executed: dict[tuple[str, int], int] | None = {} if self._has_executions else None
+            queue = self._queues[tenant, name] = QueueHistory(ref, self._breaches, first, executed)
+        return queue
+
+    def _feed_unread(self, data: bytes | str) -> None:
+        try:
+            event = msgspec.json.decode(data, type=UnreadEvent)
+        except msgspec.ValidationError as error:
+            self._misread(str(error))
+        else:
+            self._queue(event.tenant, event.queue).feed_unread(event)
+
+    def _misread(self, says: str) -> None:
+        self._unplaced += 1
+        self._breaches.append(Breach(Rule.UNKNOWN, None, None, None, f"not an event: {says}"))
+
+    def _against(self, live: LiveStates) -> Iterator[Breach]:
+        for (tenant, name, job), state in live.items():
+            queue = self._queues.get((tenant, name))
+            life = None if queue is None else queue.lives.get(job)
+            ref = QueueRef(tenant, name)
+            if life is None:
+                says = f"{state} in the store, and not in the log"
+                yield Breach(Rule.NOT_IN_LOG, ref, job, None, says)
+            elif life.state is not state and life.state is not None:
+                says = f"{state} in the store, {life.state} by the log"
+                yield Breach(Rule.STORE_STATE, ref, job, None, says)
+        for (tenant, name), queue in self._queues.items():
+            for job, life in queue.lives.items():
+                if life.state in LIVE and (tenant, name, job) not in live:
+                    says = f"{life.state} by the log, and not in the store"
+                    yield Breach(Rule.NOT_IN_STORE, queue.queue, job, None, says)
+
+    def _verdict(self, events: int, breaches: tuple[Breach, ...]) -> Verdict:
+        queues = self._queues.values()
+        moves: Counter[Move] = Counter()
+        ends: Counter[State] = Counter()
+        live = dict.fromkeys((state for state in State if state in LIVE), 0)
+        for queue in queues:
+            moves.update(queue.totals.moves)
+            ends.update(queue.totals.ends)
+            for life in queue.lives.values():
+                if life.state is not None and life.state in live:
+                    live[life.state] += 1
+        return Verdict(
+            events=events,
+            unknown=self._unplaced + sum(queue.totals.unknown for queue in queues),
+            jobs=sum(queue.totals.jobs for queue in queues),
+            enqueued=moves[Move.ENQUEUE],
+            completed=ends[State.COMPLETED],
+            failed=ends[State.FAILED],
+            dead=ends[State.DEAD],
+            cancelled=ends[State.CANCELLED],
+            deleted=sum(queue.totals.deleted for queue in queues),
+            live=live,
+            removed=sum(queue.totals.removed for queue in queues),
+            claimed=moves[Move.CLAIM],
+            retried=moves[Move.RETRY],
+            recovered=moves[Move.EXPIRE],
+            redriven=moves[Move.REDRIVE],
+            lost=sum(breach.rule in _LOSSES for breach in breaches),
+            breaches=breaches,
+        )
+
+
+_LOSSES = frozenset({Rule.LOST, Rule.NOT_IN_STORE})
+
+
+def check(
+    events: Iterable[Event],
+    *,
+    produced: Iterable[Produced] = (),
+    executed: Iterable[Executed] | None = None,
+    live: LiveStates | None = None,
+    starts: Mapping[QueueRef, int] | None = None,
+) -> Verdict:
+    """The verdict on a history that is all at hand.
+
+    >>> check([]).breaches
+    ()
+    """
+    checker = Checker(produced=produced, executed=executed, starts=starts)
+    for event in events:
+        checker.feed(event)
+    return checker.finish(live)

@@ -1,0 +1,198 @@
+"""The life of one job as its events tell it, and what each next event must be."""
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from penstock.core.events import COUNTED_MOVES, LEASE_MOVES, Event
+from penstock.core.history.rules import Rule
+from penstock.core.moves import Move
+from penstock.core.states import ENDED, State
+from penstock.core.transitions import TABLE
+
+Tell = Callable[[Rule, Event, str], None]
+"""Takes a breach: the rule, the event that shows it, and how."""
+
+
+class Life(msgspec.Struct, gc=False):
+    """What is known of a job after its newest event; None is what is not known.
+
+    `fence` is 0 before the first claim. What is unknown is taken from the events that follow.
+    """
+
+    state: State | None
+    version: int
+    drive: int
+    delivery: int = 0
+    failures: int = 0
+    fence: int | None = 0
+    worker: str | None = None
+    deadline: int | None = None
+    visible_at: int | None = None
+    max_attempts: int | None = None
+    is_cancelling: bool | None = False
+    idempotency_key: str | None = None
+    tier: int | None = None
+    """The tier it waits in, while its turn can be told."""
+    was_executed: bool = False
+    """True when a handler recorded an execution under the newest lease."""
+
+
+def born(event: Event) -> Life:
+    """The life that an enqueue begins."""
+    return Life(
+        state=event.target,
+        version=event.version or 1,
+        drive=event.drive or 1,
+        visible_at=event.visible_at,
+        max_attempts=event.max_attempts,
+        idempotency_key=event.idempotency_key,
+    )
+
+
+def met(event: Event) -> Life:
+    """A life whose earlier events are not at hand."""
+    redrives = 1 if event.move is Move.REDRIVE else 0
+    return Life(
+        state=None,
+        version=(event.version or 1) - 1,
+        drive=(event.drive or 1) - redrives,
+        fence=None,
+        is_cancelling=None,
+    )
+
+
+def blur(life: Life, version: int | None) -> None:
+    """After an event that cannot be read nothing is known but the version."""
+    life.version = life.version + 1 if version is None else version
+    life.state = life.fence = life.deadline = life.visible_at = life.is_cancelling = None
+
+
+def check_birth(event: Event, tell: Tell) -> None:
+    """An enqueue comes from nothing, as version 1 of drive 1."""
+    if event.version != 1:
+        tell(Rule.VERSION, event, f"begins with version {event.version}")
+    if event.drive != 1:
+        tell(Rule.DRIVE, event, f"begins with drive {event.drive}")
+    if (event.move, event.source, event.target) not in _LEGAL:
+        tell(Rule.TABLE, event, _path(event))
+
+
+def follow(life: Life, event: Event, tell: Tell) -> None:
+    """Hold the event of a known job against what came before it, and take it over."""
+    move, target = event.move, event.target
+    version, drive = life.version + 1, life.drive
+    if event.version != version:
+        tell(Rule.VERSION, event, f"version {event.version} came where {version} was next")
+        # A version from the past does not set the count back: what follows it would look wrong as well.
+        version = max(event.version or version, life.version)
+    if move is Move.REDRIVE:
+        drive += 1
+    if event.drive != drive:
+        tell(Rule.DRIVE, event, f"{move} in drive {event.drive}, not {drive}")
+        drive = event.drive or drive
+    _check_state(life, event, tell)
+    if move is Move.CLAIM:
+        _claim(life, event, tell)
+    elif move in LEASE_MOVES:
+        _use_lease(life, event, tell)
+    elif move is Move.PROMOTE:
+        if life.visible_at is not None and event.at < life.visible_at:
+            tell(Rule.EARLY_PROMOTE, event, f"promoted {life.visible_at - event.at} ms before its time")
+    elif move is Move.CANCEL:
+        life.is_cancelling = target is State.ACTIVE
+    elif move is Move.REDRIVE:
+        life.is_cancelling = False
+        life.failures = 0
+    life.version, life.drive, life.state, life.visible_at = version, drive, target, event.visible_at
+
+
+def _check_state(life: Life, event: Event, tell: Tell) -> None:
+    before, move, source, target = life.state, event.move, event.source, event.target
+    if before is not source and before is not None:
+        if before in ENDED and move not in _AFTER_ENDING:
+            rule = Rule.ENDED_TWICE if target in ENDED else Rule.AFTER_END
+            tell(rule, event, f"{move} of a job that is {before}")
+        elif before is State.ACTIVE and move is Move.CLAIM:
+            tell(Rule.OVERLAP, event, f"claimed by {event.worker} while {life.worker} held its lease")
+        elif source is State.ACTIVE and move in LEASE_MOVES:
+            tell(Rule.STALE, event, f"{move} of a job that is {before}, under no lease")
+        else:
+            tell(Rule.FROM, event, f"{move} from {source} of a job that is {before}")
+    if (move, source, target) in _LEGAL:
+        if life.is_cancelling and TABLE[move].cancels:
+            tell(Rule.CANCEL_IGNORED, event, f"{move} led to {target} although a cancel was asked for")
+    elif target is not State.CANCELLED or not TABLE[move].cancels or life.is_cancelling is False:
+        tell(Rule.TABLE, event, _path(event))
+
+
+def _claim(life: Life, event: Event, tell: Tell) -> None:
+    attempt = event.attempt
+    if life.fence is not None:
+        if event.delivery != life.delivery + 1:
+            tell(Rule.DELIVERY, event, f"delivery {event.delivery} came after {life.delivery}")
+        if event.fence is None or event.fence <= life.fence:
+            tell(Rule.FENCE, event, f"fence {event.fence} came after {life.fence}")
+        if attempt != life.failures + 1:
+            tell(Rule.ATTEMPT, event, f"attempt {attempt} came after {life.failures} failures")
+    if attempt is not None and life.max_attempts is not None and attempt > life.max_attempts:
+        tell(Rule.ATTEMPTS, event, f"attempt {attempt} of {life.max_attempts} began")
+    life.delivery = event.delivery or life.delivery + 1
+    life.fence = event.fence
+    life.failures = life.failures if attempt is None else attempt - 1
+    life.worker = event.worker
+    life.deadline = event.deadline
+    life.was_executed = False
+
+
+def _use_lease(life: Life, event: Event, tell: Tell) -> None:
+    move, target = event.move, event.target
+    if life.fence is None:
+        life.fence = event.fence
+        life.delivery = event.delivery or life.delivery
+        life.worker = event.worker
+        life.failures = life.failures if event.attempt is None else event.attempt - 1
+    elif event.fence != life.fence or event.delivery != life.delivery or event.worker != life.worker:
+        theirs = _lease(event.delivery, event.fence, event.worker)
+        tell(
+            Rule.STALE, event, f"{move} under {theirs}; {_lease(life.delivery, life.fence, life.worker)} held"
+        )
+    attempt = life.failures + 1
+    if event.attempt != attempt:
+        tell(Rule.ATTEMPT, event, f"{move} as attempt {event.attempt}, after {life.failures} failures")
+    if move is Move.EXPIRE and life.deadline is not None and event.at < life.deadline:
+        tell(Rule.EARLY_EXPIRE, event, f"expired {life.deadline - event.at} ms before its deadline")
+    if move in COUNTED_MOVES:
+        life.failures = attempt
+        if life.max_attempts is None:
+            return
+        if target is State.DEAD and attempt < life.max_attempts:
+            tell(Rule.EARLY_BURY, event, f"dead after {attempt} of {life.max_attempts} attempts")
+        elif target in _TRIES_AGAIN and attempt >= life.max_attempts:
+            tell(Rule.EXHAUSTED, event, f"{target} after {attempt} of {life.max_attempts} attempts")
+
+
+def _lease(delivery: int | None, fence: int | None, worker: str | None) -> str:
+    return f"delivery {delivery}, fence {fence}, worker {worker}"
+
+
+def _path(event: Event) -> str:
+    return f"{event.move} led from {event.source or 'nothing'} to {event.target or 'gone'}"
+
+
+def _legal() -> frozenset[tuple[Move, State | None, State | None]]:
+    """Each way through the table without a cancel having been asked for."""
+    paths: set[tuple[Move, State | None, State | None]] = set()
+    for row in TABLE.values():
+        paths |= {(row.move, source, to) for source in row.sources or {None} for to in row.targets or (None,)}
+    return frozenset(
+        (move, source, to)
+        for move, source, to in paths
+        if move is not Move.CANCEL or (source is State.ACTIVE) == (to is State.ACTIVE)
+    )
+
+
+_LEGAL: Final = _legal()
+_AFTER_ENDING: Final = frozenset({Move.REDRIVE, Move.DELETE, Move.PRUNE})
+_TRIES_AGAIN: Final = frozenset({State.DELAYED, State.PENDING})

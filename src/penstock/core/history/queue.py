@@ -1,0 +1,258 @@
+"""The history of one queue: the numbers of its log, its jobs, its keys and the records held against it."""
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from penstock.core.events import Event
+from penstock.core.history import life as lives
+from penstock.core.history.life import Life
+from penstock.core.history.lines import Lines
+from penstock.core.history.rules import Breach, Executed, Produced, Rule
+from penstock.core.job import QueueRef
+from penstock.core.moves import Move
+from penstock.core.states import ENDED, State
+from penstock.core.transitions import TABLE
+
+
+class UnreadEvent(msgspec.Struct):
+    """What is left of an event that this version cannot read."""
+
+    tenant: str
+    queue: str
+    seq: int
+    at: int | None = None
+    v: int | None = None
+    move: str | None = None
+    job: str | None = None
+    version: int | None = None
+    jobs: list[str] | None = None
+
+
+class Totals(msgspec.Struct):
+    """What one queue adds to the verdict."""
+
+    events: int = 0
+    unknown: int = 0
+    jobs: int = 0
+    deleted: int = 0
+    removed: int = 0
+    moves: Counter[Move] = msgspec.field(default_factory=Counter)
+    ends: Counter[State] = msgspec.field(default_factory=Counter)
+
+
+class QueueHistory:
+    """Follows one queue. Keeps something of each job until it is gone, and nothing after."""
+
+    def __init__(
+        self,
+        queue: QueueRef,
+        breaches: list[Breach],
+        first: int,
+        executed: dict[tuple[str, int], int] | None,
+    ) -> None:
+        self.queue = queue
+        self.lives: dict[str, Life] = {}
+        self.totals = Totals()
+        self.produced: dict[str, str | None] = {}
+        self.executed = executed
+        self._breaches = breaches
+        self._is_cut = first > 1
+        self._next = first
+        self._missing: list[range] = []
+        self._at: int | None = None
+        self._keys: dict[str, Life] = {}
+        self._lines = Lines()
+
+    # Records, before the events
+
+    def expect(self, record: Produced) -> None:
+        """A producer says that the job is there."""
+        key = record.idempotency_key
+        if key is not None or record.job not in self.produced:
+            self.produced[record.job] = key
+
+    def ran(self, record: Executed) -> None:
+        """A handler says that it ran."""
+        if self.executed is None:
+            self.executed = {}
+        lease = (record.job, record.fence)
+        if lease in self.executed:
+            says = f"executed again under fence {record.fence}"
+            self._breaches.append(Breach(Rule.EXECUTED_TWICE, self.queue, record.job, None, says))
+        self.executed[lease] = record.delivery
+
+    # Events
+
+    def feed(self, event: Event) -> None:
+        """Check one event."""
+        totals = self.totals
+        totals.events += 1
+        if not self._is_next(event):
+            return
+        move = event.move
+        if move not in TABLE:
+            self._skip(event)
+            return
+        totals.moves[move] += 1
+        if event.jobs is not None:
+            self._remove_many(event, event.jobs)
+        elif event.job is None:
+            self._tell(Rule.TABLE, event, f"{move} of no job")
+        elif move is Move.ENQUEUE:
+            self._enqueue(event.job, event)
+        else:
+            self._follow(event.job, event)
+
+    def feed_unread(self, event: UnreadEvent) -> None:
+        """Count an event that cannot be read, and forget what it may have changed."""
+        self.totals.events += 1
+        if self._is_next(event):
+            self._skip(event)
+
+    def _is_next(self, event: Event | UnreadEvent) -> bool:
+        """False for an event that was there before."""
+        seq, wanted = event.seq, self._next
+        if seq == wanted:
+            self._next = seq + 1
+        elif seq > wanted:
+            self._tell(Rule.SEQ_GAP, event, f"{seq} came where {wanted} was next")
+            self._missing.append(range(wanted, seq))
+            self._next = seq + 1
+        else:
+            gap = next((each for each in self._missing if seq in each), None)
+            if gap is None:
+                self._tell(Rule.SEQ_TWICE, event, f"{seq} came again where {wanted} was next")
+                return False
+            self._tell(Rule.SEQ_ORDER, event, f"{seq} came late, where {wanted} was next")
+            self._missing.remove(gap)
+            parts = (range(gap.start, seq), range(seq + 1, gap.stop))
+            self._missing += [part for part in parts if part]
+        if event.at is not None:
+            if self._at is not None and event.at < self._at:
+                self._tell(Rule.TIME_BACK, event, f"{self._at - event.at} ms before the event ahead of it")
+            self._at = event.at
+        return True
+
+    def _enqueue(self, job: str, event: Event) -> None:
+        totals = self.totals
+        before = self.lives.get(job)
+        if before is not None:
+            self._tell(Rule.ID_TAKEN, event, f"enqueued again while it was {before.state}")
+            self._forget(job, before)
+        lives.check_birth(event, self._tell)
+        life = self.lives[job] = lives.born(event)
+        totals.jobs += 1
+        self._lines.follow(job, life, event, self._tell)
+        key = event.idempotency_key
+        if key is not None:
+            if key in self._keys:
+                self._tell(Rule.KEY_TWICE, event, f"got the key {key!r} of a job that has not ended")
+            self._keys[key] = life
+        if self.produced and job in self.produced:
+            asked = self.produced.pop(job)
+            if asked is not None and asked != key:
+                self._tell(Rule.KEY_OTHER, event, f"has the key {key!r}; its producer asked with {asked!r}")
+
+    def _follow(self, job: str, event: Event) -> None:
+        life = self.lives.get(job)
+        if life is None:
+            life = self._meet(job, event)
+        before, move, target = life.state, event.move, event.target
+        lives.follow(life, event, self._tell)
+        if move in _REMOVALS:
+            life.state = event.source if before is None else before
+            self._remove(job, life)
+            return
+        self._lines.follow(job, life, event, self._tell)
+        if self.executed is not None:
+            self._check_execution(job, life, event, self.executed)
+        if before in ENDED:
+            self.totals.ends[before] -= 1
+        if target in ENDED:
+            self.totals.ends[target] += 1
+            # From its ending on, the time that a key is held for runs, and events do not tell how long it is.
+            self._free_key(life)
+
+    def _check_execution(
+        self, job: str, life: Life, event: Event, executed: dict[tuple[str, int], int]
+    ) -> None:
+        if event.move is Move.CLAIM:
+            lease = (job, event.fence or 0)
+            if executed.get(lease) == event.delivery:
+                life.was_executed = True
+                del executed[lease]
+        elif event.move is Move.COMPLETE and not life.was_executed:
+            self._tell(Rule.NO_EXECUTION, event, f"completed, but no handler ran under fence {event.fence}")
+
+    def _meet(self, job: str, event: Event) -> Life:
+        if not self._is_cut:
+            self._tell(Rule.NO_ENQUEUE, event, f"{event.move} of a job that was never enqueued")
+        self.totals.jobs += 1
+        self.produced.pop(job, None)
+        life = self.lives[job] = lives.met(event)
+        return life
+
+    def _remove_many(self, event: Event, jobs: list[str]) -> None:
+        sources = TABLE[event.move].sources if event.move in _REMOVALS else frozenset[State]()
+        for job in jobs:
+            life = self.lives.get(job)
+            if life is None:
+                if not self._is_cut:
+                    says = f"{event.move} of a job that is not there"
+                    self._breaches.append(Breach(Rule.NO_ENQUEUE, self.queue, job, event.seq, says))
+                continue
+            if life.state is not None and life.state not in sources:
+                says = f"{event.move} of a job that is {life.state}"
+                self._breaches.append(Breach(Rule.TABLE, self.queue, job, event.seq, says))
+            self._remove(job, life)
+
+    def _remove(self, job: str, life: Life) -> None:
+        if life.state in ENDED:
+            self.totals.removed += 1
+        else:
+            self.totals.deleted += 1
+        self._forget(job, life)
+
+    def _forget(self, job: str, life: Life) -> None:
+        self._lines.leave(job, life)
+        self._free_key(life)
+        del self.lives[job]
+
+    def _free_key(self, life: Life) -> None:
+        key, life.idempotency_key = life.idempotency_key, None
+        if key is not None and self._keys.get(key) is life:
+            del self._keys[key]
+
+    def _skip(self, event: Event | UnreadEvent) -> None:
+        self._tell(Rule.UNKNOWN, event, f"move {event.move} in version {event.v} of the event record")
+        self.totals.unknown += 1
+        for job in event.jobs or ([] if event.job is None else [event.job]):
+            life = self.lives.get(job)
+            if life is None:
+                continue
+            self._lines.leave(job, life)
+            self._free_key(life)
+            if life.state in ENDED:
+                self.totals.ends[life.state] -= 1
+            lives.blur(life, event.version)
+
+    # The end
+
+    def unmet(self) -> Iterator[Breach]:
+        """Records that the events did not bear out."""
+        for job in self.produced:
+            yield Breach(
+                Rule.LOST, self.queue, job, None, "its enqueue returned, and the log does not know it"
+            )
+        for (job, fence), delivery in (self.executed or {}).items():
+            says = f"executed as delivery {delivery} under fence {fence}, which was never claimed"
+            yield Breach(Rule.NO_CLAIM, self.queue, job, None, says)
+
+    def _tell(self, rule: Rule, event: Event | UnreadEvent, says: str) -> None:
+        self._breaches.append(Breach(rule, self.queue, event.job, event.seq, says))
+
+
+_REMOVALS: Final = frozenset({Move.DELETE, Move.PRUNE})
