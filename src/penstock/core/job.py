@@ -1,5 +1,6 @@
 """A job as it is handed in, as it is stored, and as a worker gets it."""
 
+import hashlib
 from typing import Final
 
 import msgspec
@@ -50,6 +51,11 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
     idempotency_key: str | None = None
     key: str | None = None
     options: Options = Options()
+
+    @property
+    def digest(self) -> str:
+        """Equal for the same work: task and payload."""
+        return hashlib.blake2b(self.task.encode() + b"\0" + self.payload, digest_size=16).hexdigest()
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):

@@ -1,12 +1,11 @@
 """One queue in memory: its records, the order they wait in, its events and its idempotency keys."""
 
-import hashlib
 import heapq
 
 import msgspec
 
 from penstock.core.events import EVENT_VERSION, Event, event_of
-from penstock.core.job import Job, NewJob
+from penstock.core.job import Job
 from penstock.core.moves import Move
 from penstock.core.states import State
 from penstock.stores.protocol import QueueInfo
@@ -102,8 +101,3 @@ class Shelf:
             del self.keys[key]
             return None
         return held
-
-
-def digest(new: NewJob) -> str:
-    """Equal for the same work: task and payload."""
-    return hashlib.blake2b(new.task.encode() + b"\0" + new.payload, digest_size=16).hexdigest()

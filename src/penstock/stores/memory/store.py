@@ -15,7 +15,7 @@ from penstock.core.outcomes import Applied, Claims, Enqueued, Refusal, Refused, 
 from penstock.core.states import State
 from penstock.core.transitions import TABLE, Table, is_expired, refusal
 from penstock.stores.bells import Belfry
-from penstock.stores.memory.shelf import HeldKey, Shelf, digest
+from penstock.stores.memory.shelf import HeldKey, Shelf
 from penstock.stores.protocol import (
     MAX_LEASE_MS,
     PROMOTE_LIMIT,
@@ -76,8 +76,8 @@ class MemoryStore:
             if held is not None:
                 holder = shelf.jobs.get(held.job)
                 state = None if holder is None else holder.state
-                return Enqueued(held.job, False, state, held.digest == digest(new))
-            shelf.keys[new.idempotency_key] = HeldKey(new.id, digest(new))
+                return Enqueued(held.job, False, state, held.digest == new.digest)
+            shelf.keys[new.idempotency_key] = HeldKey(new.id, new.digest)
         job = effects.enqueued(shelf.info.queue, new, now)
         shelf.put(job, Move.ENQUEUE, None, now)
         return Enqueued(job.id, True, job.state)

@@ -1,0 +1,82 @@
+"""The file's fsck: what a queue's records, keys and events should agree on."""
+
+import sqlite3
+from typing import Final
+
+from penstock.core.job import QueueRef
+from penstock.stores.protocol import Finding
+
+_RULES: Final = {
+    "an active job without a lease": "state = 'active' AND (token IS NULL OR deadline IS NULL)",
+    "a lease on a job that is not active": (
+        "state <> 'active' AND (token IS NOT NULL OR deadline IS NOT NULL)"
+    ),
+    "a delayed job without a time": "state = 'delayed' AND visible_at IS NULL",
+    "a time to become visible on a job that is not delayed": "state <> 'delayed' AND visible_at IS NOT NULL",
+    "an ended job without the time of its ending": (
+        "state IN ('completed', 'failed', 'dead', 'cancelled') AND ended_at IS NULL"
+    ),
+    "a live job with a time of ending": (
+        "state IN ('blocked', 'pending', 'delayed', 'active') AND ended_at IS NOT NULL"
+    ),
+    "an unknown state": (
+        "state NOT IN ('blocked', 'pending', 'delayed', 'active', 'completed', 'failed', 'dead', 'cancelled')"
+    ),
+    "a job whose idempotency key belongs to nobody": (
+        "idempotency_key IS NOT NULL AND ended_at IS NULL AND NOT EXISTS ("
+        "SELECT 1 FROM idempotency WHERE idempotency.queue = job.queue "
+        "AND idempotency.key = job.idempotency_key AND idempotency.job = job.id)"
+    ),
+}
+_LIMIT: Final = 100
+
+
+def findings(connection: sqlite3.Connection, queue: QueueRef) -> list[Finding]:
+    """Everything that is not as it should be, up to a hundred jobs per rule."""
+    row = connection.execute(
+        "SELECT n, seq, trimmed FROM queue WHERE tenant = ? AND name = ?", (queue.tenant, queue.name)
+    ).fetchone()
+    if row is None:
+        return []
+    number, seq, trimmed = row
+    found = [
+        Finding(what, job)
+        for what, rule in _RULES.items()
+        for (job,) in connection.execute(
+            f"SELECT id FROM job WHERE queue = ? AND {rule} LIMIT ?",  # noqa: S608 (constants)
+            (number, _LIMIT),
+        )
+    ]
+    return (
+        found
+        + _events(connection, number, seq, trimmed)
+        + _versions(connection, number)
+        + _damage(connection)
+    )
+
+
+def _events(connection: sqlite3.Connection, number: int, seq: int, trimmed: int) -> list[Finding]:
+    count, first, last = connection.execute(
+        "SELECT count(*), min(seq), max(seq) FROM event WHERE queue = ?", (number,)
+    ).fetchone()
+    if count != seq - trimmed or (count and (first != trimmed + 1 or last != seq)):
+        return [Finding(f"the event log should hold {trimmed + 1} to {seq}, and holds {count} events")]
+    return []
+
+
+def _versions(connection: sqlite3.Connection, number: int) -> list[Finding]:
+    """The newest event of a job carries the record's version and state."""
+    rows = connection.execute(
+        "SELECT job.id FROM job JOIN ("
+        "SELECT job, max(seq) AS seq FROM event WHERE queue = ?1 AND job IS NOT NULL GROUP BY job) AS newest "
+        "ON newest.job = job.id JOIN event ON event.queue = ?1 AND event.seq = newest.seq "
+        "WHERE job.queue = ?1 AND (event.version <> job.version OR event.target <> job.state) LIMIT ?2",
+        (number, _LIMIT),
+    )
+    return [Finding("the record and its newest event disagree", job) for (job,) in rows]
+
+
+def _damage(connection: sqlite3.Connection) -> list[Finding]:
+    """What SQLite itself finds wrong between tables and indexes."""
+    rows = connection.execute("PRAGMA integrity_check(20)").fetchall()
+    return [Finding(f"SQLite: {text}") for (text,) in rows if text != "ok"]

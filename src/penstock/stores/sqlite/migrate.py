@@ -1,0 +1,64 @@
+"""Brings a file to this version's schema, under the write lock, or says why it cannot."""
+
+import random
+import sqlite3
+import time
+from typing import Final
+
+from penstock.core.errors import StoreFormatError, StoreTimeoutError, StoreVersionError
+from penstock.stores.sqlite.faults import is_busy
+from penstock.stores.sqlite.sources import load_migrations
+
+APPLICATION_ID: Final = 0x50454E53
+"""Says in the file's header that it is ours ("PENS")."""
+
+
+def begin(connection: sqlite3.Connection, patience: float, path: str) -> None:
+    """Take the write lock, trying again with short jittered pauses while another process has it."""
+    give_up = time.monotonic() + patience
+    pause = 0.0005
+    while True:
+        try:
+            connection.execute("BEGIN IMMEDIATE")
+            return
+        except sqlite3.OperationalError as error:
+            if not is_busy(error):
+                raise
+            if time.monotonic() >= give_up:
+                raise StoreTimeoutError(
+                    f"{path}: another process kept the database locked for over {patience:g} s"
+                ) from None
+        time.sleep(random.uniform(0, pause))
+        pause = min(pause * 2, 0.02)
+
+
+def migrate(connection: sqlite3.Connection, patience: float, path: str) -> int:
+    """Apply the migrations that are missing; the version then reached."""
+    migrations = load_migrations()
+    begin(connection, patience, path)
+    try:
+        version = _checked_version(connection, len(migrations), path)
+        for number, text in enumerate(migrations[version:], start=version + 1):
+            for statement in text.split(";\n"):
+                connection.execute(statement)
+            connection.execute(f"PRAGMA user_version = {number}")
+        if version == 0:
+            connection.execute(f"PRAGMA application_id = {APPLICATION_ID}")
+        connection.execute("COMMIT")
+    except BaseException:
+        connection.execute("ROLLBACK")
+        raise
+    return len(migrations)
+
+
+def _checked_version(connection: sqlite3.Connection, newest: int, path: str) -> int:
+    (application,) = connection.execute("PRAGMA application_id").fetchone()
+    (version,) = connection.execute("PRAGMA user_version").fetchone()
+    (tables,) = connection.execute("SELECT count(*) FROM sqlite_master").fetchone()
+    if application != APPLICATION_ID and (application or version or tables):
+        raise StoreFormatError(f"{path}: a SQLite database, but not one of Penstock's; name another file")
+    if version > newest:
+        raise StoreVersionError(
+            f"{path}: has schema version {version}, and this Penstock knows up to {newest}; upgrade Penstock"
+        )
+    return int(version)

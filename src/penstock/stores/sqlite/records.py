@@ -1,0 +1,190 @@
+"""Between the core's values and the rows of this store."""
+
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+
+from penstock.core.events import EVENT_VERSION, Event
+from penstock.core.job import Claimed, ExpiredLease, Job, NewJob, Options, QueueRef
+from penstock.core.moves import (
+    Bury,
+    Complete,
+    Expire,
+    Fail,
+    Fault,
+    Move,
+    Release,
+    Retry,
+    Settlement,
+    Snooze,
+)
+from penstock.core.states import State
+
+_OPTIONS_ENCODER: Final = msgspec.json.Encoder()
+_OPTIONS_DECODER: Final = msgspec.json.Decoder(Options)
+
+
+@lru_cache(maxsize=1024)
+def options_text(options: Options) -> str:
+    """The options as they are stored; queues use few different ones."""
+    return _OPTIONS_ENCODER.encode(options).decode()
+
+
+@lru_cache(maxsize=1024)
+def options_of(text: str) -> Options:
+    """The options back."""
+    return _OPTIONS_DECODER.decode(text)
+
+
+def stored(text: str | None) -> str | None:
+    """Free text as SQLite's JSON functions carry it: they end a string at NUL."""
+    if text is None or ("\0" not in text and "\\" not in text):
+        return text
+    return text.replace("\\", "\\\\").replace("\0", "\\0")
+
+
+def restored(text: str | None) -> str | None:
+    """Free text back."""
+    if text is None or "\\" not in text:
+        return text
+    return "\\".join(part.replace("\\0", "\0") for part in text.split("\\\\"))
+
+
+def new_item(new: NewJob) -> tuple[Any, ...]:
+    """A new job as an item of enqueue.sql."""
+    options = new.options
+    return (
+        new.id,
+        new.nonce,
+        new.task,
+        new.payload.decode(),
+        new.priority,
+        new.delay_ms,
+        new.run_at,
+        stored(new.idempotency_key),
+        stored(new.key),
+        options_text(options),
+        options.max_attempts,
+        options.retention_ms,
+        options.key_held_ms,
+        None if new.idempotency_key is None else new.digest,
+    )
+
+
+def settlement_item(settlement: Settlement) -> tuple[Any, ...]:
+    """A settlement as an item of its move's file."""
+    match settlement:
+        case Complete(id=job, token=token, result=result):
+            return (job, token, None if result is None else result.decode())
+        case Fail(id=job, token=token, fault=fault) | Bury(id=job, token=token, fault=fault):
+            return (job, token, *fault_item(fault))
+        case Retry(id=job, token=token, fault=fault, delay_ms=delay_ms):
+            return (job, token, *fault_item(fault), delay_ms)
+        case Snooze(id=job, token=token, delay_ms=delay_ms):
+            return (job, token, delay_ms)
+        case Release(id=job, token=token):
+            return (job, token)
+
+
+def expire_item(expiry: Expire) -> tuple[Any, ...]:
+    """An expiry as an item of expire.sql."""
+    return (expiry.id, expiry.token, expiry.target, *fault_item(expiry.fault), expiry.delay_ms)
+
+
+def fault_item(fault: Fault) -> tuple[str, str | None, str | None]:
+    """A fault as part of an item."""
+    return fault.reason, fault.error, fault.fingerprint
+
+
+class ClaimedRow(msgspec.Struct, array_like=True, frozen=True):
+    """A row of claim.sql's answer."""
+
+    id: str
+    task: str
+    payload: str
+    priority: int
+    options: str
+    enqueued_at: int
+    drive: int
+    delivery: int
+    attempts: int
+    token: str
+    fence: int
+    deadline: int
+    key: str | None
+    last_delay_ms: int | None
+    cancel_requested: bool
+
+    def claimed(self) -> Claimed:
+        """The same for a worker."""
+        return Claimed(
+            id=self.id,
+            task=self.task,
+            payload=self.payload.encode(),
+            priority=self.priority,
+            options=options_of(self.options),
+            enqueued_at=self.enqueued_at,
+            drive=self.drive,
+            delivery=self.delivery,
+            attempts=self.attempts,
+            token=self.token,
+            fence=self.fence,
+            deadline=self.deadline,
+            key=restored(self.key),
+            last_delay_ms=self.last_delay_ms,
+            cancel_requested=self.cancel_requested,
+        )
+
+
+CLAIMED_ROWS: Final = msgspec.json.Decoder(list[ClaimedRow], strict=False)
+
+JOB_COLUMNS: Final = (
+    "id, nonce, task, state, payload, priority, options, enqueued_at, version, drive, delivery, attempts, "
+    "visible_at, idempotency_key, key, token, fence, deadline, worker, cancel_requested, last_delay_ms, "
+    "reason, error, fingerprint, result, progress, progress_at, ended_at, settled"
+)
+
+
+def job_of(queue: QueueRef, row: tuple[Any, ...]) -> Job:
+    """A record from JOB_COLUMNS."""
+    fields = dict(zip(JOB_COLUMNS.split(", "), row, strict=True))
+    for name in ("payload", "result", "progress"):
+        if fields[name] is not None:
+            fields[name] = fields[name].encode()
+    fields["state"] = State(fields["state"])
+    fields["options"] = options_of(fields["options"])
+    fields["cancel_requested"] = bool(fields["cancel_requested"])
+    fields["idempotency_key"] = restored(fields["idempotency_key"])
+    fields["key"] = restored(fields["key"])
+    return Job(tenant=queue.tenant, queue=queue.name, **fields)
+
+
+EXPIRED_COLUMNS: Final = "id, token, fence, attempts, options, worker, last_delay_ms"
+
+
+def expired_of(row: tuple[Any, ...]) -> ExpiredLease:
+    """A lease that ran out, from EXPIRED_COLUMNS."""
+    fields = dict(zip(EXPIRED_COLUMNS.split(", "), row, strict=True))
+    fields["options"] = options_of(fields["options"])
+    return ExpiredLease(**fields)
+
+
+EVENT_COLUMNS: Final = (
+    "seq, at, move, job, version, drive, source, target, task, priority, key, delivery, attempt, fence, "
+    "worker, deadline, visible_at, reason, error, fingerprint, idempotency_key, max_attempts, jobs"
+)
+
+
+def event_from(queue: QueueRef, row: tuple[Any, ...]) -> Event:
+    """An event from EVENT_COLUMNS."""
+    fields = dict(zip(EVENT_COLUMNS.split(", "), row, strict=True))
+    fields["move"] = Move(fields["move"])
+    for name in ("source", "target"):
+        if fields[name] is not None:
+            fields[name] = State(fields[name])
+    if fields["jobs"] is not None:
+        fields["jobs"] = msgspec.json.decode(fields["jobs"])
+    fields["idempotency_key"] = restored(fields["idempotency_key"])
+    fields["key"] = restored(fields["key"])
+    return Event(v=EVENT_VERSION, tenant=queue.tenant, queue=queue.name, **fields)

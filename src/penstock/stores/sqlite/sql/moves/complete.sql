@@ -1,0 +1,27 @@
+-- complete: active → completed; the token must be current
+-- Items: [id, token, result].
+-- step: pick
+INSERT INTO temp.touched (n, item, source, value)
+SELECT job.n, item.key, job.state, item.value
+FROM json_each(:items) AS item
+CROSS JOIN job INDEXED BY job_id ON job.queue = :queue AND job.id = json_extract(item.value, '$[0]')
+WHERE 1
+    AND job.state = 'active'  -- guard: state
+    AND job.token = json_extract(item.value, '$[1]')  -- guard: token
+ORDER BY item.key
+
+-- step: change
+UPDATE job SET
+    state = 'completed',
+    version = version + 1,
+    result = json_extract(touched.value, '$[2]'),
+    reason = NULL,
+    error = NULL,
+    fingerprint = NULL,
+    ended_at = :now,
+    prune_at = :now + retention_ms,
+    settled = substr(settled || token || ':complete:completed ', -:settled_chars),
+    token = NULL,
+    deadline = NULL
+FROM temp.touched
+WHERE job.n = touched.n

@@ -1,0 +1,28 @@
+-- snooze: active → delayed; the token must be current; no attempt used; cancelled if that was asked for
+-- Items: [id, token, delay in ms].
+-- step: pick
+INSERT INTO temp.touched (n, item, source, value)
+SELECT job.n, item.key, job.state, item.value
+FROM json_each(:items) AS item
+CROSS JOIN job INDEXED BY job_id ON job.queue = :queue AND job.id = json_extract(item.value, '$[0]')
+WHERE 1
+    AND job.state = 'active'  -- guard: state
+    AND job.token = json_extract(item.value, '$[1]')  -- guard: token
+ORDER BY item.key
+
+-- step: change
+UPDATE job SET
+    state = iif(cancel_requested, 'cancelled', 'delayed'),
+    version = version + 1,
+    place = :place + touched.i,
+    visible_at = iif(cancel_requested, NULL, :now + json_extract(touched.value, '$[2]')),
+    reason = iif(cancel_requested, 'CANCELLED', reason),
+    ended_at = iif(cancel_requested, :now, NULL),
+    prune_at = iif(cancel_requested, :now + retention_ms, NULL),
+    settled = substr(
+        settled || token || ':snooze:' || iif(cancel_requested, 'cancelled', 'delayed') || ' ', -:settled_chars
+    ),
+    token = NULL,
+    deadline = NULL
+FROM temp.touched
+WHERE job.n = touched.n

@@ -1,0 +1,329 @@
+"""The SQLite store: every call one turn on one queue, joined with others into one transaction."""
+
+import asyncio
+import secrets
+import sqlite3
+import threading
+from collections.abc import Callable, Sequence
+from contextlib import AbstractAsyncContextManager
+from itertools import groupby
+from pathlib import Path
+from typing import Any, TypeVar
+
+import msgspec
+
+from penstock.core.job import NewJob, QueueRef
+from penstock.core.moves import Beat, Expire, Move, Report, Settlement
+from penstock.core.outcomes import Applied, Claims, Enqueued, Refusal, Refused
+from penstock.core.retry import DEFAULT_MAX_ATTEMPTS
+from penstock.core.states import State
+from penstock.stores.bells import Belfry
+from penstock.stores.protocol import (
+    PROMOTE_LIMIT,
+    PRUNE_LIMIT,
+    RECOVER_LIMIT,
+    Bell,
+    Durability,
+    Pause,
+    QueueInfo,
+    Topic,
+)
+from penstock.stores.sqlite.engine import Engine
+from penstock.stores.sqlite.reads import SqliteReads, any_expired, next_due, read_expired, read_queue
+from penstock.stores.sqlite.records import CLAIMED_ROWS, expire_item, new_item, settlement_item
+from penstock.stores.sqlite.sources import cut, load_sources
+from penstock.stores.sqlite.turn import Turn, encode, open_queue, rounds
+from penstock.stores.sqlite.watch import Watch
+
+T = TypeVar("T")
+
+_ENQUEUED = msgspec.json.Decoder(
+    list[tuple[bool | None, State | None, str | None, State | None, bool | None]], strict=False
+)
+
+
+class SqliteStore(SqliteReads):
+    """A store in one file. `sources` replaces the SQL files; only tests of the tests pass it."""
+
+    def __init__(
+        self,
+        path: str | Path,
+        *,
+        durability: Durability = Durability.POWER,
+        patience: float = 60.0,
+        sources: dict[str, str] | None = None,
+    ) -> None:
+        self._engine = Engine(Path(path), Durability(durability), patience)
+        self._sql = cut(load_sources() if sources is None else sources)
+        self._belfry = Belfry()
+        self._watch = Watch(self._engine, self._belfry)
+        self._users = 0
+        self._opening = threading.Lock()
+
+    async def open(self) -> None:
+        """Open the file, making or migrating it; a store opened twice is closed by the second close."""
+        await asyncio.to_thread(self._open)
+
+    def _open(self) -> None:
+        with self._opening:
+            if self._users == 0:
+                self._engine.open()
+                self._watch.start()
+            self._users += 1
+
+    async def close(self) -> None:
+        """Finish what was handed in and close the file."""
+        await asyncio.to_thread(self._close)
+
+    def _close(self) -> None:
+        with self._opening:
+            if self._users == 1:
+                self._watch.stop()
+                self._engine.close()
+            self._users = max(0, self._users - 1)
+
+    def twin(self) -> "SqliteStore":
+        """The store itself: its threads serve every event loop."""
+        return self
+
+    # Moves
+
+    async def enqueue(self, queue: QueueRef, jobs: Sequence[NewJob]) -> list[Enqueued | Refused]:
+        """Take jobs in."""
+        items = [new_item(new) for new in jobs]
+
+        def move(turn: Turn) -> list[Enqueued | Refused]:
+            out: list[Enqueued | Refused | None] = [None] * len(jobs)
+            for indexes in rounds([new.id for new in jobs]):
+                answers = _enqueue(turn, [items[index] for index in indexes])
+                for index, answer in zip(indexes, answers, strict=True):
+                    out[index] = answer
+            turn.rings.add(Topic.READY)
+            return [each for each in out if each is not None]
+
+        return await self._turn(queue, move)
+
+    async def promote(self, queue: QueueRef, limit: int = PROMOTE_LIMIT) -> int:
+        """Make due jobs claimable."""
+        return await self._turn(queue, lambda turn: _promote(turn, limit))
+
+    async def claim(self, queue: QueueRef, *, worker: str, limit: int, lease_ms: int) -> Claims:
+        """Promote, lease, and name leases that ran out."""
+        tokens = secrets.token_hex(16 * limit)
+
+        def move(turn: Turn) -> Claims:
+            _promote(turn, PROMOTE_LIMIT)
+            jobs = []
+            if limit and turn.pick(Move.CLAIM, limit=limit):
+                turn.run(Move.CLAIM, "change", tokens=tokens, worker=worker, lease_ms=lease_ms)
+                jobs = [row.claimed() for row in CLAIMED_ROWS.decode(turn.one(Move.CLAIM, "answer"))]
+                turn.tell(Move.CLAIM)
+            turn.rings.clear()
+            due = next_due(turn.connection, queue, turn.now)
+            late = any_expired(turn.connection, queue, turn.now)
+            expired = read_expired(turn.connection, queue, turn.now, RECOVER_LIMIT) if late else []
+            return Claims(jobs, expired, None if due is None else max(0, due - turn.now))
+
+        def peek(connection: sqlite3.Connection) -> Claims | None:
+            now = self.read_now(connection, queue)
+            due = next_due(connection, queue, now)
+            if (due is not None and due <= now) or any_expired(connection, queue, now):
+                return None
+            waiting = connection.execute(_ANY_PENDING, (queue.tenant, queue.name)).fetchone()
+            return None if waiting else Claims([], [], None if due is None else due - now)
+
+        return await self._turn(queue, move, peek)
+
+    async def heartbeat(
+        self, queue: QueueRef, beats: Sequence[Beat], lease_ms: int
+    ) -> list[Applied | Refused]:
+        """Renew leases."""
+        items = [(beat.id, beat.token) for beat in beats]
+        return await self._turn(queue, lambda turn: turn.apply(Move.HEARTBEAT, items, lease_ms=lease_ms))
+
+    async def progress(self, queue: QueueRef, reports: Sequence[Report]) -> list[Applied | Refused]:
+        """Keep the newest progress."""
+        items = [(report.id, report.token, report.value.decode()) for report in reports]
+        return await self._turn(queue, lambda turn: turn.apply(Move.PROGRESS, items))
+
+    async def settle(self, queue: QueueRef, settlements: Sequence[Settlement]) -> list[Applied | Refused]:
+        """End deliveries, in the order given."""
+        groups = [
+            (move, [settlement_item(each) for each in group])
+            for move, group in groupby(settlements, key=lambda settlement: settlement.move)
+        ]
+        return await self._turn(
+            queue, lambda turn: [out for move, items in groups for out in turn.apply(move, items)]
+        )
+
+    async def expire(self, queue: QueueRef, expiries: Sequence[Expire]) -> list[Applied | Refused]:
+        """Apply what was decided for leases that ran out."""
+        items = [expire_item(expiry) for expiry in expiries]
+        return await self._turn(queue, lambda turn: turn.apply(Move.EXPIRE, items))
+
+    async def cancel(self, queue: QueueRef, ids: Sequence[str]) -> list[Applied | Refused]:
+        """Take back what waits; ask what runs to stop."""
+        return await self._turn(queue, lambda turn: turn.apply(Move.CANCEL, list(ids)))
+
+    async def redrive(self, queue: QueueRef, ids: Sequence[str]) -> list[Applied | Refused]:
+        """Give ended jobs a new life."""
+        return await self._turn(queue, lambda turn: turn.apply(Move.REDRIVE, list(ids)))
+
+    async def delete(self, queue: QueueRef, ids: Sequence[str]) -> list[Applied | Refused]:
+        """Remove jobs that are not running, with one event for all of them."""
+        return await self._turn(queue, lambda turn: _delete(turn, list(ids)))
+
+    async def prune(self, queue: QueueRef, limit: int = PRUNE_LIMIT) -> int:
+        """Remove ended jobs whose time is over."""
+
+        def move(turn: Turn) -> int:
+            gone = turn.pick(Move.PRUNE, limit=limit)
+            if gone:
+                turn.tell_once(Move.PRUNE, [job for (job,) in turn.touched("value")])
+                turn.run(Move.PRUNE, "keys")
+                turn.run(Move.PRUNE, "change")
+            turn.run(Move.PRUNE, "forget")
+            return gone
+
+        return await self._turn(queue, move)
+
+    # Queues and clock
+
+    async def open_queue(self, queue: QueueRef) -> QueueInfo:
+        """The queue, made if it is new."""
+        known = await self.queue(queue)
+        if known is not None:
+            return known
+
+        def make(connection: sqlite3.Connection) -> QueueInfo | None:
+            open_queue(connection, queue)
+            return read_queue(connection, queue)
+
+        made = await self._call(self._engine.write(make))
+        return made or QueueInfo(queue, 0)
+
+    async def pause(self, queue: QueueRef, pause: Pause | None, for_ms: int | None = None) -> None:
+        """Stop claims, or let them go on."""
+
+        def move(turn: Turn) -> None:
+            turn.pause(pause, None if for_ms is None else turn.now + for_ms)
+            turn.rings.add(Topic.READY)
+
+        await self._turn(queue, move)
+
+    async def turn(self, by_ms: int) -> None:
+        """Turn the clock; the offset is kept in the file."""
+
+        def work(connection: sqlite3.Connection) -> None:
+            connection.execute("UPDATE meta SET value = value + ? WHERE name = 'clock_offset_ms'", (by_ms,))
+            if by_ms < 0:
+                connection.execute("UPDATE queue SET at_us = 0")
+
+        await self._call(self._engine.write(work))
+        self._belfry.ring_all()
+
+    async def trim(self, queue: QueueRef, *, through: int) -> int:
+        """Forget events up to this number."""
+        return await self._turn(queue, lambda turn: turn.trim(through))
+
+    # Wake-ups
+
+    def bell(self, queue: QueueRef, topic: Topic) -> AbstractAsyncContextManager[Bell]:
+        """Rings at once for changes of this process, and within milliseconds for those of others."""
+        return self._belfry.hang(queue, topic)
+
+    # Within
+
+    async def _turn(
+        self,
+        queue: QueueRef,
+        move: Callable[[Turn], T],
+        peek: Callable[[sqlite3.Connection], T | None] | None = None,
+    ) -> T:
+        rings: set[Topic] = set()
+
+        def work(connection: sqlite3.Connection) -> T:
+            turn = Turn(connection, self._sql, queue)
+            answer = move(turn)
+            turn.close()
+            rings.update(turn.rings)
+            return answer
+
+        answer: T = await self._call(self._engine.write(work, peek))
+        for topic in rings:
+            self._belfry.ring(queue, topic)
+        return answer
+
+
+_ANY_PENDING = """
+SELECT 1 FROM job JOIN queue ON job.queue = queue.n
+WHERE queue.tenant = ? AND queue.name = ? AND job.state = 'pending' LIMIT 1
+"""
+
+
+def _enqueue(turn: Turn, items: list[tuple[Any, ...]]) -> list[Enqueued | Refused]:
+    text = encode(items)
+    if any(item[7] is not None for item in items):
+        turn.run(Move.ENQUEUE, "free_keys", items=text)
+        turn.run(Move.ENQUEUE, "take_keys", items=text)
+    last = turn.last_job()
+    made = turn.run(Move.ENQUEUE, "change", items=text).rowcount
+    if made:
+        turn.run(Move.ENQUEUE, "event", last_n=last, max_attempts=DEFAULT_MAX_ATTEMPTS)
+        turn.count(made, len(items))
+    if made == len(items):
+        return [Enqueued(item[0], True, _first_state(item, turn.now)) for item in items]
+    answers = _ENQUEUED.decode(turn.one(Move.ENQUEUE, "answer", items=text))
+    return [_enqueued(item[0], *answer) for item, answer in zip(items, answers, strict=True)]
+
+
+def _first_state(item: tuple[Any, ...], now: int) -> State:
+    visible_at = now + item[5] if item[6] is None else item[6]
+    return State.DELAYED if visible_at > now else State.PENDING
+
+
+def _enqueued(
+    job: str,
+    same_nonce: bool | None,
+    state: State | None,
+    holder: str | None,
+    holder_state: State | None,
+    same_digest: bool | None,
+) -> Enqueued | Refused:
+    if same_nonce is not None:
+        return Enqueued(job, True, state) if same_nonce else Refused(Refusal.DUPLICATE, state)
+    return Enqueued(holder or job, False, holder_state, bool(same_digest))
+
+
+def _promote(turn: Turn, limit: int) -> int:
+    moved = turn.pick(Move.PROMOTE, limit=limit)
+    if moved:
+        turn.run(Move.PROMOTE, "change")
+        turn.tell(Move.PROMOTE)
+        turn.rings.add(Topic.READY)
+    return moved
+
+
+def _delete(turn: Turn, ids: list[str]) -> list[Applied | Refused]:
+    first = rounds(ids)
+    out: list[Applied | Refused] = [Refused(Refusal.MISSING)] * len(ids)
+    indexes = next(first, [])
+    batch = [ids[index] for index in indexes]
+    gone = turn.pick(Move.DELETE, items=encode(batch))
+    touched = dict(turn.touched("item, source"))
+    for at, refused in zip(
+        [at for at in range(len(batch)) if at not in touched],
+        turn.refuse(Move.DELETE, [job for at, job in enumerate(batch) if at not in touched]),
+        strict=True,
+    ):
+        out[indexes[at]] = refused
+    for at, source in touched.items():
+        out[indexes[at]] = Applied(State(source))
+    if gone:
+        turn.run(Move.DELETE, "keys")
+        if gone == 1:
+            turn.tell_deleted()
+        else:
+            turn.tell_once(Move.DELETE, [batch[at] for at in touched])
+        turn.run(Move.DELETE, "change")
+    return out

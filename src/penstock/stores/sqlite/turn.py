@@ -1,0 +1,229 @@
+"""One call's turn on one queue, inside a transaction: its time, its numbers, its steps."""
+
+import sqlite3
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import msgspec
+
+from penstock.core.effects import PROGRESS_EVERY_MS
+from penstock.core.events import COUNTED_MOVES, ERROR_CHARS, FAULT_MOVES, LEASE_MOVES
+from penstock.core.job import QueueRef
+from penstock.core.moves import Move
+from penstock.core.outcomes import SETTLED_LIMIT, Applied, Refusal, Refused, repeated
+from penstock.core.states import State
+from penstock.stores.protocol import MAX_LEASE_MS, Pause, Topic
+from penstock.stores.sqlite.sources import Steps
+
+HELD_BACK_US: Final = 60_000_000
+"""A clock that went back by less than this is waited out; by more, it was set on purpose and is followed."""
+
+_ENCODER = msgspec.json.Encoder()
+_APPLIED = msgspec.json.Decoder(list[tuple[int, State, bool]], strict=False)
+_REFUSED = msgspec.json.Decoder(list[tuple[State | None, str | None]])
+
+
+class Turn:
+    """What one call on one queue works with. `rings` collects whom to wake after the commit."""
+
+    def __init__(self, connection: sqlite3.Connection, sql: dict[str, Steps], queue: QueueRef) -> None:
+        self.queue = queue
+        self.rings: set[Topic] = set()
+        self.connection = connection
+        self._sql = sql
+        row = connection.execute(_FIND_QUEUE, (queue.tenant, queue.name)).fetchone()
+        if row is None:
+            open_queue(connection, queue)
+            row = connection.execute(_FIND_QUEUE, (queue.tenant, queue.name)).fetchone()
+        self._n, self._seq, self._place, last_us, offset_ms = row
+        host_us = time.time_ns() // 1000 + offset_ms * 1000
+        behind = last_us - host_us
+        self.now_us = last_us if 0 < behind < HELD_BACK_US else host_us
+        self.now = self.now_us // 1000
+        self._params: dict[str, Any] = {
+            "queue": self._n,
+            "now": self.now,
+            "now_us": self.now_us,
+            "seq": self._seq,
+            "place": self._place,
+            "lease_limit": MAX_LEASE_MS,
+            "settled_chars": SETTLED_LIMIT,
+            "error_chars": ERROR_CHARS,
+            "progress_every": PROGRESS_EVERY_MS,
+        }
+
+    def run(self, move: Move, step: str, **params: Any) -> sqlite3.Cursor:
+        """One step of the move's file."""
+        return self.connection.execute(self._sql[f"moves/{move}.sql"][step], self._params | params)
+
+    def one(self, move: Move, step: str, **params: Any) -> Any:
+        """The single value that a step selects."""
+        return self.run(move, step, **params).fetchone()[0]
+
+    def pick(self, move: Move, **params: Any) -> int:
+        """Note what passes the move's guards; how many do."""
+        self.connection.execute("DELETE FROM temp.touched")
+        return self.run(move, "pick", **params).rowcount
+
+    def tell(self, move: Move) -> None:
+        """Write the event of everything touched, and use up the numbers."""
+        flags = {
+            "move": move,
+            "lease": move in LEASE_MOVES,
+            "counted": move in COUNTED_MOVES,
+            "faulty": move in FAULT_MOVES,
+        }
+        told = self.connection.execute(self._sql["shared/event.sql"]["all"], self._params | flags).rowcount
+        self.count(told, told)
+
+    def tell_once(self, move: Move, jobs: Sequence[str]) -> None:
+        """Write one event for many jobs that are gone."""
+        self.connection.execute(
+            "INSERT INTO event (queue, seq, at, move, jobs) VALUES (?, ?, ?, ?, ?)",
+            (self._n, self._seq + 1, self.now, move, encode(jobs)),
+        )
+        self.count(1, 0)
+
+    def count(self, events: int, places: int) -> None:
+        """Use up event numbers and places."""
+        self._seq += events
+        self._place += places
+        self._params["seq"] = self._seq
+        self._params["place"] = self._place
+
+    def apply(
+        self, move: Move, items: Sequence[Sequence[Any] | str], **params: Any
+    ) -> list[Applied | Refused]:
+        """Pick, change, tell and answer for a move whose items begin with the job's id."""
+        out: list[Applied | Refused | None] = [None] * len(items)
+        for indexes in rounds([item if isinstance(item, str) else item[0] for item in items]):
+            batch = [items[index] for index in indexes]
+            if self.pick(move, items=encode(batch), **params):
+                self.run(move, "change", **params)
+                answers = self.connection.execute(self._sql["shared/applied.sql"]["all"]).fetchone()[0]
+                if move is not Move.HEARTBEAT:
+                    self.after_change(move)
+                for item, state, cancel in _APPLIED.decode(answers):
+                    out[indexes[item]] = Applied(state, cancel and state is State.ACTIVE)
+                    self.ring(state)
+            missing = [index for index in indexes if out[index] is None]
+            if missing:
+                for index, refused in zip(
+                    missing, self.refuse(move, [items[index] for index in missing]), strict=True
+                ):
+                    out[index] = refused
+        return [each for each in out if each is not None]
+
+    def after_change(self, move: Move) -> None:
+        """Write the events; of progress only those whose time has come."""
+        if move is Move.PROGRESS:
+            self.run(move, "quiet")
+            self.run(move, "tell")
+        self.tell(move)
+
+    def ring(self, state: State) -> None:
+        """Remember whom a job in this state concerns."""
+        if state in {State.PENDING, State.DELAYED}:
+            self.rings.add(Topic.READY)
+        elif state.is_ended:
+            self.rings.add(Topic.ENDED)
+
+    def touched(self, columns: str) -> list[tuple[Any, ...]]:
+        """What was picked, in order."""
+        return self.connection.execute(f"SELECT {columns} FROM temp.touched ORDER BY i").fetchall()  # noqa: S608 (constants)
+
+    def tell_deleted(self) -> None:
+        """Write the event of one job about to go: its last version, and no state after it."""
+        self.connection.execute(
+            "UPDATE job SET version = version + 1 WHERE n IN (SELECT n FROM temp.touched)"
+        )
+        self.tell(Move.DELETE)
+        self.connection.execute(
+            "UPDATE event SET target = NULL WHERE queue = ? AND seq = ?", (self._n, self._seq)
+        )
+
+    def last_job(self) -> int:
+        """The highest row number in use; new rows get higher ones."""
+        row = self.connection.execute("SELECT max(n) FROM job").fetchone()
+        return int(row[0] or 0)
+
+    def pause(self, pause: Pause | None, until: int | None) -> None:
+        """Keep why and how long nothing is claimed, or that claims go on."""
+        said = (None, None, None, None) if pause is None else (self.now, until, pause.reason, pause.by)
+        self.connection.execute(
+            "UPDATE queue SET paused_at = ?, paused_until = ?, pause_reason = ?, pause_by = ? WHERE n = ?",
+            (*said, self._n),
+        )
+
+    def trim(self, through: int) -> int:
+        """Forget events up to this number."""
+        through = min(through, self._seq)
+        cut = self.connection.execute(
+            "DELETE FROM event WHERE queue = ? AND seq <= ?", (self._n, through)
+        ).rowcount
+        self.connection.execute("UPDATE queue SET trimmed = max(trimmed, ?) WHERE n = ?", (through, self._n))
+        return cut
+
+    def close(self) -> None:
+        """Keep the numbers and the time used."""
+        self.connection.execute(
+            "UPDATE queue SET seq = ?, place = ?, at_us = ? WHERE n = ?",
+            (self._seq, self._place, self.now_us, self._n),
+        )
+
+    def refuse(self, move: Move, asked: Sequence[Sequence[Any] | str]) -> Iterator[Applied | Refused]:
+        """The answers for items that did not pass: a repeat gets its old one."""
+        if not asked:
+            return
+        ids = encode([item if isinstance(item, str) else item[0] for item in asked])
+        (text,) = self.connection.execute(
+            self._sql["shared/refused.sql"]["all"], {"queue": self._n, "ids": ids}
+        ).fetchone()
+        for item, (state, notes) in zip(asked, _REFUSED.decode(text), strict=True):
+            if not isinstance(item, str):
+                before = repeated(notes or "", item[1], move)
+                yield Refused(Refusal.LOST, state) if before is None else Applied(before)
+            elif state is None:
+                yield Refused(Refusal.MISSING)
+            elif move is Move.CANCEL and state is State.ACTIVE:
+                yield Applied(state, True)
+            else:
+                yield Refused(Refusal.STATE, state)
+
+
+_FIND_QUEUE: Final = """
+SELECT n, seq, place, at_us, (SELECT value FROM meta WHERE name = 'clock_offset_ms')
+FROM queue WHERE tenant = ? AND name = ?
+"""
+
+
+def open_queue(connection: sqlite3.Connection, queue: QueueRef) -> None:
+    """Make the queue unless it is there, with the tenant's next number."""
+    connection.execute(
+        "INSERT OR IGNORE INTO queue (tenant, name, number) "
+        "SELECT ?1, ?2, coalesce(max(number), 0) + 1 FROM queue WHERE tenant = ?1",
+        (queue.tenant, queue.name),
+    )
+
+
+def rounds(ids: Sequence[str]) -> Iterator[list[int]]:
+    """Indexes in rounds that name each id once: what repeats an id has to see what came before."""
+    if len(set(ids)) == len(ids):
+        yield list(range(len(ids)))
+        return
+    waiting = list(range(len(ids)))
+    while waiting:
+        seen: set[str] = set()
+        now: list[int] = []
+        later: list[int] = []
+        for index in waiting:
+            (later if ids[index] in seen else now).append(index)
+            seen.add(ids[index])
+        yield now
+        waiting = later
+
+
+def encode(value: Any) -> str:
+    """JSON for a step's :items."""
+    return _ENCODER.encode(value).decode()

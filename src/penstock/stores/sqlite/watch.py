@@ -1,0 +1,49 @@
+"""Sees that another process changed the file, without running any query of its own on it."""
+
+import sqlite3
+import threading
+from contextlib import suppress
+from typing import Final
+
+from penstock.stores.bells import Belfry
+from penstock.stores.sqlite.engine import Engine
+
+EVERY_SECONDS: Final = 0.01
+
+
+class Watch:
+    """A thread that asks SQLite for its data version while bells hang, and rings them all when it changed."""
+
+    def __init__(self, engine: Engine, belfry: Belfry) -> None:
+        self._engine = engine
+        self._belfry = belfry
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Begin to watch."""
+        self._stopping.clear()
+        self._thread = threading.Thread(target=self._run, name="penstock-sqlite-watch", daemon=True)
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End watching."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(timeout=5)
+
+    def _run(self) -> None:
+        connection = self._engine.connect_watch()
+        seen = -1
+        try:
+            while not self._stopping.wait(EVERY_SECONDS):
+                if self._belfry.is_empty:
+                    continue
+                # A busy file has just changed; the next look will see it.
+                with suppress(sqlite3.OperationalError):
+                    (version,) = connection.execute("PRAGMA data_version").fetchone()
+                    if version != seen:
+                        seen = version
+                        self._belfry.ring_all()
+        finally:
+            connection.close()
