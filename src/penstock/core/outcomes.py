@@ -64,7 +64,8 @@ class Claims(msgspec.Struct, frozen=True):
 
 def repeated(settled: str, token: str, move: Move) -> State | None:
     """The state that an earlier settlement with this token and move led to; None if there was none."""
-    start = settled.find(f"{token}:{move}:")
+    # The space before it keeps the end of a token from passing for the whole.
+    start = f" {settled}".find(f" {token}:{move}:")
     if start < 0:
         return None
     return State(settled[start:].split(" ", 1)[0].rsplit(":", 1)[1])
