@@ -51,25 +51,33 @@ def restored(text: str | None) -> str | None:
     return "\\".join(part.replace("\\0", "\0") for part in text.split("\\\\"))
 
 
-def new_item(new: NewJob) -> tuple[Any, ...]:
-    """A new job as an item of enqueue.sql."""
+def new_row(index: int, new: NewJob, now: int) -> tuple[Any, ...]:
+    """A new job as a row of enqueue.sql."""
     options = new.options
+    visible_at = now + new.delay_ms if new.run_at is None else new.run_at
+    waits = visible_at > now
     return (
+        index,
         new.id,
         new.nonce,
         new.task,
-        new.payload.decode(),
+        "delayed" if waits else "pending",
         new.priority,
-        new.delay_ms,
-        new.run_at,
+        visible_at if waits else None,
         stored(new.idempotency_key),
         stored(new.key),
         options_text(options),
         options.max_attempts,
         options.retention_ms,
         options.key_held_ms,
-        None if new.idempotency_key is None else new.digest,
+        new.payload.decode(),
     )
+
+
+def key_item(new: NewJob) -> tuple[str, str, str | None, str | None]:
+    """A new job as an item of enqueue.sql's steps about keys."""
+    digest = None if new.idempotency_key is None else new.digest
+    return new.id, new.nonce, stored(new.idempotency_key), digest
 
 
 def settlement_item(settlement: Settlement) -> tuple[Any, ...]:

@@ -8,14 +8,13 @@ from collections.abc import Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from itertools import groupby
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from penstock.core.job import NewJob, QueueRef
 from penstock.core.moves import Beat, Expire, Move, Report, Settlement
 from penstock.core.outcomes import Applied, Claims, Enqueued, Refusal, Refused
-from penstock.core.retry import DEFAULT_MAX_ATTEMPTS
 from penstock.core.states import State
 from penstock.stores.bells import Belfry
 from penstock.stores.protocol import (
@@ -30,7 +29,7 @@ from penstock.stores.protocol import (
 )
 from penstock.stores.sqlite.engine import Engine
 from penstock.stores.sqlite.reads import SqliteReads, any_expired, next_due, read_expired, read_queue
-from penstock.stores.sqlite.records import CLAIMED_ROWS, expire_item, new_item, settlement_item
+from penstock.stores.sqlite.records import CLAIMED_ROWS, expire_item, key_item, new_row, settlement_item
 from penstock.stores.sqlite.sources import cut, load_sources
 from penstock.stores.sqlite.turn import Turn, encode, open_queue, rounds
 from penstock.stores.sqlite.watch import Watch
@@ -90,12 +89,11 @@ class SqliteStore(SqliteReads):
 
     async def enqueue(self, queue: QueueRef, jobs: Sequence[NewJob]) -> list[Enqueued | Refused]:
         """Take jobs in."""
-        items = [new_item(new) for new in jobs]
 
         def move(turn: Turn) -> list[Enqueued | Refused]:
             out: list[Enqueued | Refused | None] = [None] * len(jobs)
             for indexes in rounds([new.id for new in jobs]):
-                answers = _enqueue(turn, [items[index] for index in indexes])
+                answers = _enqueue(turn, [jobs[index] for index in indexes])
                 for index, answer in zip(indexes, answers, strict=True):
                     out[index] = answer
             turn.rings.add(Topic.READY)
@@ -261,25 +259,23 @@ WHERE queue.tenant = ? AND queue.name = ? AND job.state = 'pending' LIMIT 1
 """
 
 
-def _enqueue(turn: Turn, items: list[tuple[Any, ...]]) -> list[Enqueued | Refused]:
-    text = encode(items)
-    if any(item[7] is not None for item in items):
-        turn.run(Move.ENQUEUE, "free_keys", items=text)
-        turn.run(Move.ENQUEUE, "take_keys", items=text)
+def _enqueue(turn: Turn, jobs: list[NewJob]) -> list[Enqueued | Refused]:
+    keyed = any(new.idempotency_key is not None for new in jobs)
+    if keyed:
+        items = encode([key_item(new) for new in jobs])
+        turn.run(Move.ENQUEUE, "free_keys", items=items)
+        turn.run(Move.ENQUEUE, "take_keys", items=items)
     last = turn.last_job()
-    made = turn.run(Move.ENQUEUE, "change", items=text).rowcount
+    rows = [new_row(index, new, turn.now) for index, new in enumerate(jobs)]
+    made = turn.insert(Move.ENQUEUE, "change", rows)
     if made:
-        turn.run(Move.ENQUEUE, "event", last_n=last, max_attempts=DEFAULT_MAX_ATTEMPTS)
-        turn.count(made, len(items))
-    if made == len(items):
-        return [Enqueued(item[0], True, _first_state(item, turn.now)) for item in items]
-    answers = _ENQUEUED.decode(turn.one(Move.ENQUEUE, "answer", items=text))
-    return [_enqueued(item[0], *answer) for item, answer in zip(items, answers, strict=True)]
-
-
-def _first_state(item: tuple[Any, ...], now: int) -> State:
-    visible_at = now + item[5] if item[6] is None else item[6]
-    return State.DELAYED if visible_at > now else State.PENDING
+        turn.run(Move.ENQUEUE, "event", last_n=last)
+        turn.count(made, len(jobs))
+    if made == len(jobs):
+        return [Enqueued(row[1], True, State(row[4])) for row in rows]
+    items = encode([key_item(new) for new in jobs])
+    answers = _ENQUEUED.decode(turn.one(Move.ENQUEUE, "answer", items=items))
+    return [_enqueued(new.id, *answer) for new, answer in zip(jobs, answers, strict=True)]
 
 
 def _enqueued(

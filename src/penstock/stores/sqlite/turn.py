@@ -3,6 +3,7 @@
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
+from itertools import chain
 from typing import Any, Final
 
 import msgspec
@@ -18,6 +19,9 @@ from penstock.stores.sqlite.sources import Steps
 
 HELD_BACK_US: Final = 60_000_000
 """A clock that went back by less than this is waited out; by more, it was set on purpose and is followed."""
+
+ROWS_POWER: Final = 8
+"""Rows go in by powers of two up to 256: a few statements to prepare, and few values to bind at once."""
 
 _ENCODER = msgspec.json.Encoder()
 _APPLIED = msgspec.json.Decoder(list[tuple[int, State, bool]], strict=False)
@@ -60,6 +64,19 @@ class Turn:
     def one(self, move: Move, step: str, **params: Any) -> Any:
         """The single value that a step selects."""
         return self.run(move, step, **params).fetchone()[0]
+
+    def insert(self, move: Move, step: str, rows: Sequence[tuple[Any, ...]]) -> int:
+        """A step that takes rows, in a few statements of fixed sizes; how many rows it wrote."""
+        written = start = 0
+        while start < len(rows):
+            size = 1 << min((len(rows) - start).bit_length() - 1, ROWS_POWER)
+            batch = rows[start : start + size]
+            values = ", ".join([f"({', '.join('?' * len(batch[0]))})"] * size)
+            sql = self._sql[f"moves/{move}.sql"][step].replace("{rows}", values)
+            bound = (self._n, self.now, self._place, *chain.from_iterable(batch))
+            written += self.connection.execute(sql, bound).rowcount
+            start += size
+        return written
 
     def pick(self, move: Move, **params: Any) -> int:
         """Note what passes the move's guards; how many do."""

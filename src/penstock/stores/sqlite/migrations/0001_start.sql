@@ -48,6 +48,7 @@ CREATE TABLE job (
     cancel_requested INTEGER NOT NULL DEFAULT 0,
     last_delay_ms INTEGER,
     progress_at INTEGER,
+    max_attempts INTEGER NOT NULL,
     retention_ms INTEGER NOT NULL,
     key_held_ms INTEGER NOT NULL,
     token TEXT,
