@@ -153,10 +153,12 @@ def _use_lease(life: Life, event: Event, tell: Tell) -> None:
         life.delivery = event.delivery or life.delivery
         life.worker = event.worker
         life.failures = life.failures if event.attempt is None else event.attempt - 1
-    elif event.fence != life.fence or event.delivery != life.delivery or event.worker != life.worker:
-        theirs = _lease(event.delivery, event.fence, event.worker)
+    elif life.state is State.ACTIVE and not _is_current(life, event):
+        held = _lease(life.delivery, life.fence, life.worker)
         tell(
-            Rule.STALE, event, f"{move} under {theirs}; {_lease(life.delivery, life.fence, life.worker)} held"
+            Rule.STALE,
+            event,
+            f"{move} under {_lease(event.delivery, event.fence, event.worker)}; held: {held}",
         )
     attempt = life.failures + 1
     if event.attempt != attempt:
@@ -171,6 +173,10 @@ def _use_lease(life: Life, event: Event, tell: Tell) -> None:
             tell(Rule.EARLY_BURY, event, f"dead after {attempt} of {life.max_attempts} attempts")
         elif target in _TRIES_AGAIN and attempt >= life.max_attempts:
             tell(Rule.EXHAUSTED, event, f"{target} after {attempt} of {life.max_attempts} attempts")
+
+
+def _is_current(life: Life, event: Event) -> bool:
+    return event.fence == life.fence and event.delivery == life.delivery and event.worker == life.worker
 
 
 def _lease(delivery: int | None, fence: int | None, worker: str | None) -> str:

@@ -56,8 +56,9 @@ class QueueHistory:
         self.queue = queue
         self.lives: dict[str, Life] = {}
         self.totals = Totals()
-        self.produced: dict[str, str | None] = {}
         self.executed = executed
+        self._produced: set[str] = set()
+        self._asked: set[tuple[str, str]] = set()
         self._breaches = breaches
         self._is_cut = first > 1
         self._next = first
@@ -70,9 +71,9 @@ class QueueHistory:
 
     def expect(self, record: Produced) -> None:
         """A producer says that the job is there."""
-        key = record.idempotency_key
-        if key is not None or record.job not in self.produced:
-            self.produced[record.job] = key
+        self._produced.add(record.job)
+        if record.idempotency_key is not None:
+            self._asked.add((record.job, record.idempotency_key))
 
     def ran(self, record: Executed) -> None:
         """A handler says that it ran."""
@@ -151,10 +152,8 @@ class QueueHistory:
             if key in self._keys:
                 self._tell(Rule.KEY_TWICE, event, f"got the key {key!r} of a job that has not ended")
             self._keys[key] = life
-        if self.produced and job in self.produced:
-            asked = self.produced.pop(job)
-            if asked is not None and asked != key:
-                self._tell(Rule.KEY_OTHER, event, f"has the key {key!r}; its producer asked with {asked!r}")
+            self._asked.discard((job, key))
+        self._produced.discard(job)
 
     def _follow(self, job: str, event: Event) -> None:
         life = self.lives.get(job)
@@ -191,7 +190,7 @@ class QueueHistory:
         if not self._is_cut:
             self._tell(Rule.NO_ENQUEUE, event, f"{event.move} of a job that was never enqueued")
         self.totals.jobs += 1
-        self.produced.pop(job, None)
+        self._produced.discard(job)
         life = self.lives[job] = lives.met(event)
         return life
 
@@ -243,10 +242,14 @@ class QueueHistory:
 
     def unmet(self) -> Iterator[Breach]:
         """Records that the events did not bear out."""
-        for job in self.produced:
+        for job in sorted(self._produced):
             yield Breach(
                 Rule.LOST, self.queue, job, None, "its enqueue returned, and the log does not know it"
             )
+        for job, key in sorted(self._asked):
+            if job not in self._produced and not self._is_cut:
+                says = f"its producer got it for the key {key!r}, which it does not have"
+                yield Breach(Rule.KEY_OTHER, self.queue, job, None, says)
         for (job, fence), delivery in (self.executed or {}).items():
             says = f"executed as delivery {delivery} under fence {fence}, which was never claimed"
             yield Breach(Rule.NO_CLAIM, self.queue, job, None, says)
