@@ -1,0 +1,207 @@
+"""What happens with files that cannot be a store, or cannot be one any longer."""
+
+import asyncio
+import os
+import sqlite3
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import pytest
+
+from penstock.core.errors import (
+    StoreError,
+    StoreFormatError,
+    StoreFullError,
+    StoreTimeoutError,
+    StoreUnavailableError,
+    StoreVersionError,
+)
+from penstock.core.job import NewJob, QueueRef
+from penstock.stores.protocol import Durability
+from penstock.stores.sqlite import SqliteStore
+
+QUEUE = QueueRef("default", "mail")
+
+
+def new(name: str, payload: bytes = b"{}") -> NewJob:
+    return NewJob(id=name, nonce=name, task="send", payload=payload)
+
+
+async def test_a_file_that_is_no_database_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "notes.txt"
+    path.write_text("not a database, but long enough to look like something" * 100)
+
+    with pytest.raises(StoreFormatError, match=r"notes\.txt"):
+        await SqliteStore(path).open()
+
+    assert path.read_text().startswith("not a database")
+
+
+async def test_a_database_of_something_else_is_refused_and_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "shop.db"
+    with sqlite3.connect(path) as connection:
+        connection.execute("CREATE TABLE customer (name TEXT)")
+    connection.close()
+
+    with pytest.raises(StoreFormatError, match="not one of Penstock's"):
+        await SqliteStore(path).open()
+
+    connection = sqlite3.connect(path)
+    tables = connection.execute("SELECT name FROM sqlite_master").fetchall()
+    connection.close()
+    assert tables == [("customer",)]
+
+
+async def test_a_database_of_a_newer_version_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    store = SqliteStore(path)
+    await store.open()
+    await store.close()
+    connection = sqlite3.connect(path)
+    connection.execute("PRAGMA user_version = 999")
+    connection.close()
+
+    with pytest.raises(StoreVersionError, match="999"):
+        await SqliteStore(path).open()
+
+
+async def test_a_missing_folder_is_named(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailableError, match="folder"):
+        await SqliteStore(tmp_path / "nowhere" / "jobs.db").open()
+
+
+def test_a_read_only_folder_is_named(tmp_path: Path) -> None:
+    """In a process of an ordinary user: the superuser may write everywhere."""
+    tmp_path.chmod(0o555)
+    script = f"""
+        import asyncio, os
+        from pathlib import Path
+        from penstock.core.errors import StoreError
+        from penstock.stores.sqlite import SqliteStore, engine
+        from penstock.stores.sqlite.sources import load_migrations
+
+        # What is read from the package is read as the user who can.
+        migrations = load_migrations()
+        engine.migrate.__globals__["load_migrations"] = lambda: migrations
+        store = SqliteStore({str(tmp_path / "jobs.db")!r})
+        if os.getuid() == 0:
+            os.setgroups([])
+            os.setgid(65534)
+            os.setuid(65534)
+        try:
+            store._open()
+        except StoreError as error:
+            print(type(error).__name__, error)
+    """
+    for parent in tmp_path.parents[:2]:
+        parent.chmod(parent.stat().st_mode | 0o111)
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    done = subprocess.run(
+        [sys.executable, "-c", textwrap.dedent(script)],
+        capture_output=True,
+        text=True,
+        env=environment,
+        cwd="/",
+        check=False,
+    )
+    tmp_path.chmod(0o755)
+
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.startswith(("StoreUnavailableError", "StoreReadOnlyError")), done.stdout
+    assert str(tmp_path) in done.stdout
+
+
+async def test_a_full_disk_refuses_the_call_and_loses_nothing(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "jobs.db")
+    await store.open()
+    await store.enqueue(QUEUE, [new("first")])
+
+    def shrink(connection: sqlite3.Connection) -> None:
+        connection.execute("PRAGMA max_page_count = 60")
+
+    store._engine.write(shrink).result(timeout=10)
+    with pytest.raises(StoreFullError, match="disk is full"):
+        await store.enqueue(QUEUE, [new(f"big{i}", b'"' + b"x" * 100_000 + b'"') for i in range(10)])
+
+    counts = await store.counts(QUEUE)
+    claims = await store.claim(QUEUE, worker="w", limit=10, lease_ms=1000)
+    assert sum(counts.values()) == 1
+    assert [job.id for job in claims.jobs] == ["first"]
+    assert await store.check(QUEUE) == []
+    await store.close()
+
+
+async def test_a_call_at_fault_does_not_take_others_down(tmp_path: Path) -> None:
+    """Calls that arrive together share a transaction; the one that fails is told so, the others stand."""
+    store = SqliteStore(tmp_path / "jobs.db")
+    await store.open()
+
+    def broken(connection: sqlite3.Connection) -> None:
+        connection.execute("INSERT INTO nowhere VALUES (1)")
+
+    async def fail() -> None:
+        await asyncio.wrap_future(store._engine.write(broken))
+
+    outcomes = await asyncio.gather(
+        store.enqueue(QUEUE, [new("a")]),
+        fail(),
+        store.enqueue(QUEUE, [new("b")]),
+        return_exceptions=True,
+    )
+
+    assert isinstance(outcomes[1], StoreError)
+    assert [job is not None for job in await store.get(QUEUE, ["a", "b"])] == [True, True]
+    await store.close()
+
+
+async def test_a_lock_held_for_too_long_is_a_timeout(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "jobs.db", patience=0.2)
+    await store.open()
+    other = sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+
+    with pytest.raises(StoreTimeoutError, match="locked"):
+        await store.enqueue(QUEUE, [new("a")])
+
+    other.execute("ROLLBACK")
+    other.close()
+    await store.enqueue(QUEUE, [new("a")])
+    await store.close()
+
+
+async def test_a_closed_store_says_so(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "jobs.db")
+
+    with pytest.raises(StoreError, match="not open"):
+        await store.counts(QUEUE)
+
+
+async def test_the_durability_class_sets_what_a_commit_waits_for(tmp_path: Path) -> None:
+    levels = {}
+    for durability in (Durability.POWER, Durability.SERVER):
+        store = SqliteStore(tmp_path / f"{durability}.db", durability=durability)
+        await store.open()
+        future = store._engine.write(lambda c: c.execute("PRAGMA synchronous").fetchone()[0])
+        levels[durability] = await asyncio.wrap_future(future)
+        assert (await store.info()).durability is durability
+        await store.close()
+
+    assert levels == {Durability.POWER: 2, Durability.SERVER: 1}
+
+
+async def test_time_does_not_go_back_within_a_queue(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = SqliteStore(tmp_path / "jobs.db")
+    await store.open()
+    import time
+
+    real = time.time_ns
+    await store.enqueue(QUEUE, [new("a")])
+    monkeypatch.setattr(time, "time_ns", lambda: real() - 5_000_000_000)
+    await store.enqueue(QUEUE, [new("b")])
+    monkeypatch.undo()
+
+    first, second = await store.events(QUEUE)
+    assert second.at >= first.at
+    await store.close()

@@ -1,0 +1,75 @@
+"""Many processes on one file."""
+
+import asyncio
+import multiprocessing
+from pathlib import Path
+
+from penstock.core.job import NewJob, QueueRef
+from penstock.core.moves import Complete
+from penstock.core.states import State
+from penstock.stores.protocol import Topic
+from penstock.stores.sqlite import SqliteStore
+
+QUEUE = QueueRef("default", "mail")
+
+
+def _enqueue(path: str, name: str, count: int) -> None:
+    async def run() -> None:
+        store = SqliteStore(path)
+        await store.open()
+        for number in range(count):
+            job = f"{name}-{number}"
+            await store.enqueue(QUEUE, [NewJob(id=job, nonce=job, task="t", payload=b"{}")])
+        await store.close()
+
+    asyncio.run(run())
+
+
+def _work(path: str, name: str, total: int) -> None:
+    async def run() -> None:
+        store = SqliteStore(path)
+        await store.open()
+        while (await store.counts(QUEUE))[State.COMPLETED] < total:
+            claims = await store.claim(QUEUE, worker=name, limit=5, lease_ms=60_000)
+            await store.settle(QUEUE, [Complete(job.id, job.token) for job in claims.jobs])
+        await store.close()
+
+    asyncio.run(run())
+
+
+async def test_processes_share_one_file_from_its_first_moment(tmp_path: Path) -> None:
+    """Eight processes make, fill and work off the same file; each job is delivered once."""
+    path, total = str(tmp_path / "jobs.db"), 4 * 25
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=_enqueue, args=(path, f"p{i}", 25)) for i in range(4)]
+    processes += [context.Process(target=_work, args=(path, f"w{i}", total)) for i in range(4)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        await asyncio.to_thread(process.join, 60)
+
+    assert [process.exitcode for process in processes] == [0] * 8
+    store = SqliteStore(path)
+    await store.open()
+    events = await store.events(QUEUE, limit=1000)
+    assert len([event for event in events if event.move == "claim"]) == total
+    assert [event.seq for event in events] == list(range(1, 3 * total + 1))
+    assert await store.check(QUEUE) == []
+    await store.close()
+
+
+async def test_a_bell_rings_for_what_another_process_enqueued(tmp_path: Path) -> None:
+    path = tmp_path / "jobs.db"
+    store = SqliteStore(path)
+    await store.open()
+    async with store.bell(QUEUE, Topic.READY) as bell:
+        # The first look at the file rings once; after it only changes do.
+        while await bell.wait(0.3):
+            pass
+        process = multiprocessing.get_context("spawn").Process(target=_enqueue, args=(str(path), "p", 1))
+        process.start()
+
+        assert await bell.wait(30)
+
+        await asyncio.to_thread(process.join, 30)
+    await store.close()
