@@ -1,1 +1,1 @@
-"""The moves that no worker makes: promote, reclaim, prune."""
+"""The moves that no worker makes for a job of its own: promote, recover, prune."""

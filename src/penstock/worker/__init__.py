@@ -1,1 +1,1 @@
-"""Claim, execute, settle: the life of a job in a worker."""
+"""Claim, execute, settle: what runs jobs."""

@@ -1,0 +1,16 @@
+"""Makes delayed jobs claimable when their time has come, also while every worker is busy."""
+
+from penstock.core.job import QueueRef
+from penstock.stores.protocol import PROMOTE_LIMIT, Store
+
+
+class Promoter:
+    """Promotes due jobs in batches."""
+
+    def __init__(self, store: Store, queue: QueueRef) -> None:
+        self._store = store
+        self._queue = queue
+
+    async def tick(self) -> bool:
+        """Promote one batch; True when there may be more."""
+        return await self._store.promote(self._queue, PROMOTE_LIMIT) >= PROMOTE_LIMIT

@@ -1,0 +1,75 @@
+"""Removes what was kept long enough: ended jobs, and events by age and count."""
+
+from typing import Final
+
+from penstock.core.errors import CursorLostError
+from penstock.core.job import QueueRef
+from penstock.stores.protocol import PRUNE_LIMIT, Store
+
+EVENTS_KEPT: Final = 1_000_000
+EVENTS_AGE: Final = 7 * 24 * 3600.0
+TRIM_LIMIT: Final = 5_000
+"""Events forgotten in one call, so that no call holds the store for long."""
+
+
+class Pruner:
+    """Prunes ended jobs whose retention is over."""
+
+    def __init__(self, store: Store, queue: QueueRef) -> None:
+        self._store = store
+        self._queue = queue
+
+    async def tick(self) -> bool:
+        """Prune one batch; True when there may be more."""
+        return await self._store.prune(self._queue, PRUNE_LIMIT) >= PRUNE_LIMIT
+
+
+class Trimmer:
+    """Forgets events older than `age` seconds, and the oldest ones over `kept`."""
+
+    def __init__(
+        self, store: Store, queue: QueueRef, *, kept: int = EVENTS_KEPT, age: float = EVENTS_AGE
+    ) -> None:
+        self._store = store
+        self._queue = queue
+        self._kept = kept
+        self._age_ms = round(age * 1000)
+
+    async def tick(self) -> bool:
+        """Trim one batch; True when there may be more."""
+        first, last = await self._store.event_range(self._queue)
+        if last < first:
+            return False
+        ceiling = min(last, first + TRIM_LIMIT - 1)
+        through = min(last - self._kept, ceiling)
+        if through < ceiling:
+            cutoff = await self._store.now() - self._age_ms
+            through = await self._older(max(first, through + 1), ceiling, cutoff)
+        if through < first:
+            return False
+        await self._store.trim(self._queue, through=through)
+        return through >= ceiling and ceiling < last
+
+    async def _older(self, first: int, last: int, cutoff: int) -> int:
+        """The highest number up to `last` whose event is older than the cutoff; events are in order of time.
+
+        The oldest event is looked at first: nearly always it is young enough, and one read is all.
+        """
+        if not await self._is_older(first, cutoff):
+            return first - 1
+        low, high = first, last
+        while low < high:
+            middle = (low + high + 1) // 2
+            if await self._is_older(middle, cutoff):
+                low = middle
+            else:
+                high = middle - 1
+        return low
+
+    async def _is_older(self, number: int, cutoff: int) -> bool:
+        try:
+            found = await self._store.events(self._queue, after=number - 1, limit=1)
+        except CursorLostError:
+            # Another process trimmed it in the meantime.
+            return True
+        return bool(found) and found[0].at < cutoff

@@ -1,0 +1,53 @@
+"""Recovers jobs whose lease ran out: the core decides, the store applies it under its guard."""
+
+import logging
+import random
+from collections.abc import Sequence
+from typing import Final
+
+from penstock.core import decide
+from penstock.core.job import ExpiredLease, QueueRef
+from penstock.core.outcomes import Applied
+from penstock.stores.protocol import RECOVER_LIMIT, Store
+
+_LOGGER: Final = logging.getLogger("penstock.scheduler")
+
+
+class Reclaimer:
+    """Takes leases away that ran out. Harmless when many do it: each expiry is applied once."""
+
+    def __init__(self, store: Store, queue: QueueRef) -> None:
+        self._store = store
+        self._queue = queue
+
+    async def tick(self) -> bool:
+        """Recover one batch; True when there may be more."""
+        leases = await self._store.expired(self._queue, RECOVER_LIMIT)
+        recovered = await self.recover(leases)
+        # Without progress an immediate repeat would only find the same leases.
+        return len(leases) >= RECOVER_LIMIT and recovered > 0
+
+    async def recover(self, leases: Sequence[ExpiredLease]) -> int:
+        """Apply what follows for these leases; how many were recovered by this call."""
+        if not leases:
+            return 0
+        expiries = [decide.expire(lease, random.uniform) for lease in leases]
+        answers = await self._store.expire(self._queue, expiries)
+        recovered = 0
+        for lease, answer in zip(leases, answers, strict=True):
+            if isinstance(answer, Applied):
+                recovered += 1
+                _LOGGER.warning(
+                    "lease of worker %s ran out, job is %s",
+                    lease.worker,
+                    answer.state,
+                    extra={
+                        "tenant": self._queue.tenant,
+                        "queue": self._queue.name,
+                        "job": lease.id,
+                        "attempt": lease.attempts + 1,
+                        "worker": lease.worker,
+                        "reason": decide.LEASE_EXPIRED,
+                    },
+                )
+        return recovered

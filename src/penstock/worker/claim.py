@@ -1,0 +1,175 @@
+"""The claim loop: takes as many jobs as there are free slots, and rests while there are none."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import Final
+
+from penstock.core.errors import StoreError
+from penstock.core.job import Claimed, QueueRef
+from penstock.core.moves import Release
+from penstock.core.outcomes import Claims
+from penstock.scheduler.reclaimer import Reclaimer
+from penstock.stores.protocol import Bell, Store, Topic
+from penstock.worker.clock import boottime
+from penstock.worker.execute import Executions
+from penstock.worker.lease import LeaseKeeper
+from penstock.worker.outage import Outage
+from penstock.worker.settle import Settler
+from penstock.worker.slots import Slots
+
+_LOGGER: Final = logging.getLogger("penstock.worker")
+SHORTEST_REST: Final = 0.01
+"""Seconds to rest at least after an empty claim, whatever the store says is due."""
+
+
+class ClaimLoop:
+    """One per worker. A claim asks for all slots that are free, and all it brings is started."""
+
+    def __init__(
+        self,
+        store: Store,
+        queue: QueueRef,
+        *,
+        worker: str,
+        lease: float,
+        poll: float,
+        burst: bool,
+        slots: Slots,
+        executions: Executions,
+        settler: Settler,
+        keeper: LeaseKeeper,
+        about: dict[str, object],
+    ) -> None:
+        self._store = store
+        self._queue = queue
+        self._worker = worker
+        self._lease = lease
+        self._lease_ms = round(lease * 1000)
+        self._poll = poll
+        self._burst = burst
+        self._slots = slots
+        self._executions = executions
+        self._settler = settler
+        self._keeper = keeper
+        self._about = about
+        self._reclaimer = Reclaimer(store, queue)
+        self._outage = Outage(_LOGGER, "claiming", about)
+        self._task: asyncio.Task[None] | None = None
+        self._is_resting = False
+        self._is_stopping = False
+        self._is_unsure = False
+        if burst:
+            slots.when_idle = self.nudge
+
+    async def run(self) -> None:
+        """Claim until stopped; in a burst, until nothing is claimable."""
+        self._task = asyncio.current_task()
+        while not self._is_stopping:
+            try:
+                async with self._store.bell(self._queue, Topic.READY) as bell:
+                    await self._serve(bell)
+                return
+            except StoreError as error:
+                await self._rest(partial(asyncio.sleep, self._outage.failed(error)))
+
+    def stop(self) -> None:
+        """Claim no more. A claim under way is waited for: cutting it off could lose its jobs for a lease."""
+        self._is_stopping = True
+        self._slots.wake()
+        self.nudge()
+
+    def nudge(self) -> None:
+        """End a rest early."""
+        if self._is_resting and self._task is not None:
+            self._is_resting = False
+            self._task.cancel()
+
+    async def reconcile(self) -> None:
+        """Give back jobs that the store leased to this worker in claims whose answers were lost."""
+        leases = await self._store.leases(self._queue, self._worker)
+        unknown = [lease for lease in leases if not self._executions.knows(lease.token)]
+        if unknown:
+            _LOGGER.warning("giving back %d jobs of lost claims", len(unknown), extra=self._about)
+            await self._store.settle(self._queue, [Release(lease.id, lease.token) for lease in unknown])
+        self._is_unsure = False
+
+    @property
+    def is_unsure(self) -> bool:
+        """True when a claim failed and it is not known yet what it took."""
+        return self._is_unsure
+
+    async def _serve(self, bell: Bell) -> None:
+        while not self._is_stopping:
+            await self._slots.free()
+            if not self._settler.is_working:
+                await self._rest(self._settler.working)
+            is_quiet = self._burst and not self._slots.taken
+            if is_quiet:
+                await self._settler.flush()
+            limit = 0 if self._must_stop() else self._slots.spare
+            if not limit:
+                continue
+            claims = await self._claim(limit)
+            if claims is None or len(claims.jobs) >= limit:
+                continue
+            if is_quiet and not claims.jobs and not claims.expired:
+                return
+            if not (self._burst and not self._slots.taken):
+                await self._rest(partial(bell.wait, self._seconds(claims)))
+
+    def _must_stop(self) -> bool:
+        return self._is_stopping
+
+    async def _claim(self, limit: int) -> Claims | None:
+        """One claim with all that follows from it; None when the store failed, after a wait."""
+        try:
+            if self._is_unsure:
+                await self.reconcile()
+            # Until the answer is here, and also when this call is cut off.
+            self._is_unsure = True
+            sent = self._keeper.claim_sent = boottime()
+            claims = await self._store.claim(
+                self._queue, worker=self._worker, limit=limit, lease_ms=self._lease_ms
+            )
+            self._is_unsure = False
+            if claims.jobs:
+                self._take(claims.jobs, sent)
+            if claims.expired:
+                await self._reclaimer.recover(claims.expired)
+        except StoreError as error:
+            self._keeper.claim_sent = None
+            await self._rest(partial(asyncio.sleep, self._outage.failed(error)))
+            return None
+        finally:
+            self._keeper.claim_sent = None
+        self._outage.over()
+        return claims
+
+    def _take(self, jobs: Sequence[Claimed], sent: float) -> None:
+        adopted = self._keeper.adopted
+        until = [adopted.pop(job.token, sent + self._lease) for job in jobs]
+        adopted.clear()
+        if self._is_stopping:
+            self._executions.release(jobs, until)
+        else:
+            self._executions.start(jobs, until)
+
+    def _seconds(self, claims: Claims) -> float:
+        if claims.wait_ms is None:
+            return self._poll
+        return min(self._poll, max(SHORTEST_REST, claims.wait_ms / 1000))
+
+    async def _rest(self, wait: Callable[[], Awaitable[object]]) -> None:
+        """Wait, unless there is no time for it; `stop` and `nudge` end it by a cancel that stays in here."""
+        if self._is_stopping or self._task is None:
+            return
+        self._is_resting = True
+        try:
+            await wait()
+        except asyncio.CancelledError:
+            if self._is_resting or self._task.uncancel():
+                raise
+        finally:
+            self._is_resting = False

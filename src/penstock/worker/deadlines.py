@@ -1,0 +1,49 @@
+"""Execution timeouts: one timer per bucket of deadlines instead of one per job."""
+
+import asyncio
+import math
+from collections.abc import Callable
+from typing import Final
+
+from penstock.worker.delivery import Delivery
+
+BUCKET: Final = 0.05
+"""Seconds that deadlines are rounded up to, so that jobs share timers."""
+
+
+class Deadlines:
+    """Calls back for each delivery that is still running at its deadline."""
+
+    def __init__(self, late: Callable[[Delivery], None]) -> None:
+        self._late = late
+        self._loop = asyncio.get_running_loop()
+        self._buckets: dict[int, tuple[set[Delivery], asyncio.TimerHandle]] = {}
+
+    def add(self, delivery: Delivery, at: float) -> None:
+        """Watch the delivery until `at` on the loop's clock."""
+        number = math.ceil(at / BUCKET)
+        found = self._buckets.get(number)
+        if found is None:
+            timer = self._loop.call_at(number * BUCKET, self._fire, number)
+            found = self._buckets[number] = (set(), timer)
+        bucket = found[0]
+        bucket.add(delivery)
+        delivery.bucket = bucket
+
+    def remove(self, delivery: Delivery) -> None:
+        """The delivery ended in time, or its time is no longer of interest."""
+        if delivery.bucket is not None:
+            delivery.bucket.discard(delivery)
+            delivery.bucket = None
+
+    def close(self) -> None:
+        """Forget everything."""
+        for _, timer in self._buckets.values():
+            timer.cancel()
+        self._buckets.clear()
+
+    def _fire(self, number: int) -> None:
+        bucket, _ = self._buckets.pop(number)
+        for delivery in list(bucket):
+            delivery.bucket = None
+            self._late(delivery)

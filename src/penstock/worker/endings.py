@@ -1,0 +1,107 @@
+"""From what a handler returned or raised to how the execution ended."""
+
+import asyncio
+import traceback
+from pathlib import Path
+from types import TracebackType
+from typing import Final
+
+import msgspec
+
+from penstock.core import decide
+from penstock.core.decide import Ending, Interrupted, Postponed, Raised, Refused, Returned
+from penstock.core.errors import OptionError
+from penstock.core.job import Claimed
+from penstock.core.retry import MAX_DELAY_MS
+from penstock.tasks import signals
+from penstock.worker.delivery import Delivery, Stop
+
+_HERE: Final = str(Path(__file__).parent)
+
+
+class Withdrawn(msgspec.Struct, frozen=True):
+    """The handler cancelled its own job."""
+
+
+def after_return(delivery: Delivery, result: bytes | None) -> Ending:
+    """How an execution ended whose handler returned.
+
+    A handler that looked, was told to stop and then returned did not finish its work: on shutdown the job
+    goes back. After a cancel it goes back only without a result, and the store makes it a cancelled job.
+    """
+    if delivery.stop is Stop.TIMEOUT:
+        return timed_out(delivery.job)
+    if delivery.saw_stop and (
+        delivery.stop is Stop.SHUTDOWN or (delivery.asked and result in (None, b"null"))
+    ):
+        return Interrupted()
+    return Returned(result)
+
+
+def after_error(delivery: Delivery, error: BaseException) -> Ending | Withdrawn:
+    """How an execution ended that raised."""
+    if delivery.stop is Stop.TIMEOUT:
+        return timed_out(delivery.job)
+    if isinstance(error, signals.Signal):
+        return _after_signal(error)
+    if delivery.stop is not None and (delivery.saw_stop or not delivery.in_thread):
+        # Whatever a handler makes of being told to stop, it is not the job's own fault.
+        return Interrupted()
+    if isinstance(error, asyncio.CancelledError) and delivery.task is not None and delivery.task.cancelling():
+        return Interrupted()
+    return Raised(error_text(error))
+
+
+def timed_out(job: Claimed) -> Raised:
+    """The execution took longer than the job allows."""
+    seconds = job.options.timeout_ms / 1000
+    return Raised(f"TimeoutError: the execution took longer than {seconds:g} s", decide.TIMEOUT)
+
+
+def no_handler(job: Claimed) -> Raised:
+    """This worker does not know the task; a newer one may."""
+    return Raised(f"UnknownTaskError: no task named {job.task!r} in this worker", decide.NO_HANDLER)
+
+
+def _after_signal(signal: signals.Signal) -> Ending | Withdrawn:
+    try:
+        match signal:
+            case signals.Retry():
+                after = None if signal.after is None else _delay_ms("retry.after", signal.after)
+                return Raised(error_text(signal), after_ms=after)
+            case signals.Snooze():
+                return Postponed(_delay_ms("snooze", signal.seconds))
+            case signals.Fail():
+                return Refused(signal.reason or None)
+            case signals.Cancel():
+                return Withdrawn()
+    except OptionError as error:
+        return Raised(error_text(error))
+    return Raised(error_text(signal))
+
+
+def _delay_ms(field: str, seconds: object) -> int:
+    # Comparisons with NaN are false, so it is refused as well.
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not (0 <= seconds < 1e9):
+        raise OptionError(field, seconds, f"seconds from 0 to {MAX_DELAY_MS // 1000}")
+    return decide.check_delay_ms(field, round(seconds * 1000))
+
+
+def error_text(error: BaseException) -> str:
+    """`Type: message`, then the traceback from the handler's own code on."""
+    kind = type(error).__qualname__
+    try:
+        message = str(error)
+        told = "".join(traceback.format_exception(type(error), error, _own_frames(error.__traceback__)))
+    except Exception as broken:  # noqa: BLE001 (an error that cannot say what it is)
+        return f"{kind}: (its text cannot be made: {type(broken).__qualname__})"
+    first = f"{kind}: {message}" if message else kind
+    return f"{first}\n\n{told.rstrip()}"
+
+
+def _own_frames(frames: TracebackType | None) -> TracebackType | None:
+    """Without the worker's frames at the top, which say nothing about the handler."""
+    first = frames
+    while frames is not None and frames.tb_frame.f_code.co_filename.startswith(_HERE):
+        frames = frames.tb_next
+    return first if frames is None else frames

@@ -1,0 +1,232 @@
+"""Runs what was claimed: one task per job, from the arguments to the ending."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Sequence
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Final
+
+from penstock.core import decide
+from penstock.core.decide import Ending, Interrupted, Raised
+from penstock.core.errors import PayloadError
+from penstock.core.job import Claimed, QueueRef
+from penstock.tasks.context import CURRENT, JobContext
+from penstock.tasks.middleware import ExecutionMiddleware
+from penstock.tasks.registry import Registry
+from penstock.tasks.task import Task
+from penstock.worker.clock import boottime
+from penstock.worker.deadlines import Deadlines
+from penstock.worker.delivery import Delivery, Stop
+from penstock.worker.endings import Withdrawn, after_error, after_return, error_text, no_handler, timed_out
+from penstock.worker.executors.inline import call_inline
+from penstock.worker.executors.thread import Threads
+from penstock.worker.lease import margin_of
+from penstock.worker.middleware import wrapped
+from penstock.worker.progress import Reporter
+from penstock.worker.settle import Settler
+from penstock.worker.slots import Slots
+
+SWALLOW_GRACE: Final = 2.0
+"""Seconds that a cancelled handler has to end before its lease is given up."""
+
+
+class Executions:
+    """The deliveries of one worker, on its event loop."""
+
+    def __init__(
+        self,
+        queue: QueueRef,
+        registry: Registry,
+        *,
+        worker: str,
+        held: dict[str, Delivery],
+        slots: Slots,
+        settler: Settler,
+        reporter: Reporter,
+        middleware: Sequence[ExecutionMiddleware],
+        lease: float,
+    ) -> None:
+        self._queue = queue
+        self._registry = registry
+        self._worker = worker
+        self._held = held
+        self._slots = slots
+        self._settler = settler
+        self._reporter = reporter
+        self._middleware = tuple(middleware)
+        self._lease = lease
+        self._margin = margin_of(lease)
+        self._loop = asyncio.get_running_loop()
+        self._threads = Threads(f"penstock-{queue.name}")
+        self._deadlines = Deadlines(self._late)
+        self._running: set[Delivery] = set()
+        self._forsaken: dict[str, float] = {}
+
+    def start(self, jobs: Sequence[Claimed], until: Sequence[float]) -> None:
+        """Start all of them now. `until` is when each lease surely still holds."""
+        self._slots.take(len(jobs))
+        now = boottime()
+        for job, end in zip(jobs, until, strict=True):
+            delivery = Delivery(job, end)
+            self._held[job.token] = delivery
+            task = self._registry.get(job.task)
+            if job.cancel_requested or end - self._margin <= now:
+                # Too late to run it under this lease: the reply took too long to get here.
+                self._settler.settle(delivery, Interrupted())
+            elif task is None:
+                self._settler.settle(delivery, no_handler(job))
+            else:
+                delivery.running = True
+                delivery.in_thread = not task.is_async
+                self._running.add(delivery)
+                delivery.task = self._loop.create_task(self._run(delivery, task))
+
+    def release(self, jobs: Sequence[Claimed], until: Sequence[float]) -> None:
+        """Give jobs back that were claimed and will not be started."""
+        self._slots.take(len(jobs))
+        for job, end in zip(jobs, until, strict=True):
+            delivery = self._held[job.token] = Delivery(job, end)
+            self._settler.settle(delivery, Interrupted())
+
+    def asked(self, delivery: Delivery) -> None:
+        """The job's cancel was asked for: tell its handler."""
+        delivery.asked = True
+        if delivery.running and delivery.stop is None:
+            self._stop(delivery, Stop.CANCEL)
+
+    def lost(self, delivery: Delivery) -> None:
+        """The lease is gone: stop the handler and settle nothing."""
+        if delivery.closed:
+            return
+        delivery.lost = True
+        self._forsake(delivery)
+        if delivery.running:
+            self._deadlines.remove(delivery)
+            self._interrupt(delivery)
+
+    def knows(self, token: str) -> bool:
+        """True for a lease that a delivery here holds, or was stopped under and must run out."""
+        return token in self._held or token in self._forsaken
+
+    def stop_all(self) -> None:
+        """Tell every handler that the worker shuts down."""
+        for delivery in list(self._running):
+            if delivery.stop is not Stop.TIMEOUT:
+                self._stop(delivery, Stop.SHUTDOWN)
+
+    def abandon_all(self) -> None:
+        """Give back what still runs; what its handlers do from now on is not listened to."""
+        for delivery in list(self._running):
+            if not delivery.closed:
+                self._settler.settle(delivery, Interrupted())
+            if delivery.task is not None:
+                delivery.task.cancel()
+
+    def close(self) -> None:
+        """Let the threads go."""
+        self._deadlines.close()
+        self._threads.close()
+
+    async def _run(self, delivery: Delivery, task: Task[..., ..., Any]) -> None:
+        delivery.started = True
+        ending: Ending | Withdrawn
+        if delivery.stop is not None or delivery.lost:
+            ending = Interrupted()
+        else:
+            ending = await self._execute(delivery, task)
+        self._ended(delivery, ending)
+
+    async def _execute(self, delivery: Delivery, task: Task[..., ..., Any]) -> Ending | Withdrawn:
+        job = delivery.job
+        timeout = job.options.timeout_ms / 1000
+        self._deadlines.add(delivery, self._loop.time() + timeout)
+        ctx = self._context(delivery, timeout)
+        CURRENT.set(ctx)
+        try:
+            args, kwargs = task.bind(job.payload, ctx)
+        except PayloadError as error:
+            return Raised(error_text(error), decide.INVALID_PAYLOAD)
+        except Exception as error:  # noqa: BLE001 (validators are the user's code)
+            return Raised(error_text(error))
+        call = call_inline if task.is_async else self._threads.call
+        try:
+            if self._middleware:
+                value = await self._through(ctx, partial(call, task.function, args, kwargs))
+            else:
+                value = await call(task.function, args, kwargs)
+            return after_return(delivery, task.encode_result(value))
+        except GeneratorExit:
+            raise
+        except BaseException as error:  # noqa: BLE001 (a handler's exit or interrupt must not end the worker)
+            return after_error(delivery, error)
+
+    async def _through(self, ctx: JobContext, call: "partial[Awaitable[Any]]") -> Any:
+        return await wrapped(self._middleware, ctx, call)()
+
+    def _context(self, delivery: Delivery, timeout: float) -> JobContext:
+        job = delivery.job
+        return JobContext(
+            id=job.id,
+            task=job.task,
+            queue=self._queue.name,
+            tenant=self._queue.tenant,
+            worker=self._worker,
+            attempt=job.attempts + 1,
+            max_attempts=job.options.max_attempts,
+            delivery=job.delivery,
+            drive=job.drive,
+            fence=job.fence,
+            priority=job.priority,
+            key=job.key,
+            enqueued_at=datetime.fromtimestamp(job.enqueued_at / 1000, UTC),
+            deadline=datetime.fromtimestamp(time.time() + timeout, UTC),
+            report=partial(self._reporter.note, delivery),
+            cancelled=delivery.is_stopped,
+        )
+
+    def _ended(self, delivery: Delivery, ending: Ending | Withdrawn) -> None:
+        self._deadlines.remove(delivery)
+        self._running.discard(delivery)
+        delivery.running = False
+        if delivery.closed:
+            # Settled before it ended; a settlement not handed over yet gives the slot back when it is.
+            if delivery.sent or delivery.lost:
+                self._slots.give_back(1)
+        elif delivery.lost:
+            # The keeper saw it and this loop had no turn since.
+            self._forsake(delivery)
+            self._slots.give_back(1)
+        else:
+            self._settler.settle(delivery, ending)
+
+    def _forsake(self, delivery: Delivery) -> None:
+        delivery.closed = True
+        self._held.pop(delivery.token, None)
+        now = boottime()
+        self._forsaken = {token: end for token, end in self._forsaken.items() if end > now}
+        self._forsaken[delivery.token] = delivery.until + 2 * self._lease
+
+    def _late(self, delivery: Delivery) -> None:
+        if delivery.closed:
+            return
+        if delivery.in_thread:
+            delivery.stop = Stop.TIMEOUT
+            self._settler.settle(delivery, timed_out(delivery.job))
+        else:
+            self._stop(delivery, Stop.TIMEOUT)
+            self._loop.call_later(SWALLOW_GRACE, self._give_up, delivery)
+
+    def _give_up(self, delivery: Delivery) -> None:
+        """The handler would not be cancelled: its slot stays taken, its lease does not."""
+        if not delivery.closed:
+            self._settler.settle(delivery, timed_out(delivery.job))
+
+    def _stop(self, delivery: Delivery, why: Stop) -> None:
+        delivery.stop = why
+        self._interrupt(delivery)
+
+    def _interrupt(self, delivery: Delivery) -> None:
+        # A task that had no turn yet would end without a word; it looks at `stop` when it begins.
+        if not delivery.in_thread and delivery.started and delivery.task is not None:
+            delivery.task.cancel()

@@ -1,0 +1,212 @@
+"""Keeps the leases of running jobs: from a thread of its own, so that no handler can hold it up."""
+
+import asyncio
+import logging
+import random
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from typing import Any, Final
+
+from penstock.core.errors import StoreError
+from penstock.core.job import QueueRef
+from penstock.core.moves import Beat
+from penstock.core.outcomes import Applied
+from penstock.stores.protocol import CHUNK_JOBS, Store
+from penstock.telemetry.logs import about_job
+from penstock.worker.clock import boottime
+from penstock.worker.delivery import Delivery
+from penstock.worker.outage import Outage
+
+_LOGGER: Final = logging.getLogger("penstock.worker")
+JOIN: Final = 2.0
+"""Seconds that the thread has to end; it is a daemon, so one that does not holds nothing."""
+
+
+def margin_of(lease: float) -> float:
+    """Seconds before the end of a lease at which the worker no longer counts on it."""
+    return min(1.0, lease / 10)
+
+
+class LeaseKeeper:
+    """Renews every held lease each third of a lease, and stops what it could not renew in time.
+
+    `asked` and `lost` are called on the worker's event loop, `failed` when the keeper itself cannot go on.
+    `claim_sent` is when a claim went out that was not answered yet: a loop that is held up leaves its jobs
+    unattended, so after a while the keeper renews those too.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        queue: QueueRef,
+        held: dict[str, Delivery],
+        *,
+        worker: str,
+        lease: float,
+        asked: Callable[[Delivery], None],
+        lost: Callable[[Delivery], None],
+        failed: Callable[[BaseException], None],
+        about: dict[str, object],
+    ) -> None:
+        self._store = store
+        self._queue = queue
+        self._held = held
+        self._worker = worker
+        self._lease = lease
+        self._margin = margin_of(lease)
+        self._asked = asked
+        self._lost = lost
+        self._failed = failed
+        self._about = about
+        self._outage = Outage(_LOGGER, "renewing leases", about)
+        self._loop = asyncio.get_running_loop()
+        self._ended = asyncio.Event()
+        self._own_loop: asyncio.AbstractEventLoop | None = None
+        self._keeping: asyncio.Task[None] | None = None
+        self._is_stopped = False
+        self._thread = threading.Thread(target=self._main, name=f"penstock-lease-{queue.name}", daemon=True)
+        self.claim_sent: float | None = None
+        self.adopted: dict[str, float] = {}
+
+    def start(self) -> None:
+        """Start the thread."""
+        self._thread.start()
+
+    async def stop(self) -> None:
+        """Stop renewing. Bounded: a thread that does not end is left behind."""
+        self._is_stopped = True
+        if self._own_loop is not None:
+            with suppress(RuntimeError):
+                self._own_loop.call_soon_threadsafe(self._cancel)
+        with suppress(TimeoutError):
+            async with asyncio.timeout(JOIN):
+                await self._ended.wait()
+
+    # In the thread
+
+    def _main(self) -> None:
+        try:
+            asyncio.run(self._run())
+        except BaseExceptionGroup as errors:
+            self._tell(self._failed, errors.exceptions[0])
+        except BaseException as error:  # noqa: BLE001 (without a keeper the worker must not go on)
+            self._tell(self._failed, error)
+        finally:
+            self._tell(self._ended.set)
+
+    async def _run(self) -> None:
+        self._own_loop = asyncio.get_running_loop()
+        self._keeping = asyncio.create_task(self._keep())
+        if self._is_stopped:
+            self._keeping.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._keeping
+
+    def _cancel(self) -> None:
+        if self._keeping is not None:
+            self._keeping.cancel()
+
+    async def _keep(self) -> None:
+        store = self._store.twin()
+        while True:
+            try:
+                await store.open()
+                break
+            except StoreError as error:
+                await asyncio.sleep(self._outage.failed(error, self._lease / 6))
+                self._fence()
+        try:
+            async with asyncio.TaskGroup() as group:
+                group.create_task(self._renew_forever(store))
+                group.create_task(self._fence_forever())
+        finally:
+            with suppress(StoreError):
+                await store.close()
+
+    async def _renew_forever(self, store: Store) -> None:
+        while True:
+            try:
+                async with asyncio.timeout(self._lease):
+                    await self._renew(store)
+            except StoreError as error:
+                await asyncio.sleep(self._outage.failed(error, self._lease / 6))
+            except TimeoutError:
+                _LOGGER.warning("renewing leases took longer than a lease", extra=self._about)
+            else:
+                self._outage.over()
+                await asyncio.sleep(self._lease / 3 * random.uniform(0.9, 1.0))
+
+    async def _fence_forever(self) -> None:
+        while True:
+            nearest = self._fence()
+            await asyncio.sleep(max(0.005, min(nearest, self._lease / 4)))
+
+    def _fence(self) -> float:
+        """Stop what may have no lease any more; seconds until the next lease comes to that."""
+        now = boottime()
+        nearest = self._lease
+        for delivery in self._held.copy().values():
+            if delivery.closed or delivery.lost:
+                continue
+            left = delivery.until - self._margin - now
+            if left > 0:
+                nearest = min(nearest, left)
+                continue
+            delivery.lost = True
+            _LOGGER.warning(
+                "lease not renewed in time: handler stopped", extra=about_job(self._about, delivery.job)
+            )
+            self._tell(self._lost, delivery)
+        return nearest
+
+    async def _renew(self, store: Store) -> None:
+        self._fence()
+        held = [delivery for delivery in self._held.copy().values() if not delivery.lost]
+        for start in range(0, len(held), CHUNK_JOBS):
+            await self._beat(store, held[start : start + CHUNK_JOBS])
+        sent = self.claim_sent
+        if sent is not None and boottime() - sent > self._lease / 4:
+            await self._adopt(store)
+
+    async def _beat(self, store: Store, held: list[Delivery]) -> None:
+        sent = boottime()
+        beats = [Beat(delivery.job.id, delivery.token) for delivery in held]
+        answers = await store.heartbeat(self._queue, beats, self._lease_ms)
+        for delivery, answer in zip(held, answers, strict=True):
+            if isinstance(answer, Applied):
+                delivery.until = max(delivery.until, sent + self._lease)
+                if answer.cancel_requested and not delivery.asked:
+                    delivery.asked = True
+                    self._tell(self._asked, delivery)
+            elif not delivery.closed:
+                # Refused also when it was settled a moment ago; the loop knows.
+                self._tell(self._refused, delivery)
+
+    def _refused(self, delivery: Delivery) -> None:
+        """On the worker's loop: the store says that the lease is not ours."""
+        if not delivery.closed and not delivery.lost:
+            _LOGGER.warning("lease lost: handler stopped", extra=about_job(self._about, delivery.job))
+            self._lost(delivery)
+
+    async def _adopt(self, store: Store) -> None:
+        """Renew leases whose claim the held-up event loop has not seen the answer of."""
+        leases = await store.leases(self._queue, self._worker)
+        unknown = [lease for lease in leases if lease.token not in self._held][:CHUNK_JOBS]
+        if not unknown:
+            return
+        sent = boottime()
+        beats = [Beat(lease.id, lease.token) for lease in unknown]
+        answers = await store.heartbeat(self._queue, beats, self._lease_ms)
+        for lease, answer in zip(unknown, answers, strict=True):
+            if isinstance(answer, Applied):
+                self.adopted[lease.token] = sent + self._lease
+
+    @property
+    def _lease_ms(self) -> int:
+        return round(self._lease * 1000)
+
+    def _tell(self, what: Callable[..., Any], *args: object) -> None:
+        # A closed loop has nobody left to tell.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(what, *args)

@@ -1,0 +1,37 @@
+"""What a worker can be told, and within which bounds."""
+
+import os
+import secrets
+import socket
+from typing import Final
+
+from penstock.core.errors import OptionError
+from penstock.core.names import check_name
+from penstock.stores.protocol import MAX_LEASE_MS
+
+MIN_LEASE: Final = 0.1
+MAX_LEASE: Final = MAX_LEASE_MS / 1000
+MAX_CONCURRENCY: Final = 10_000
+MAX_TIME: Final = 24 * 3600.0
+
+
+def check_seconds(field: str, seconds: object, low: float, high: float) -> float:
+    """The time itself, or OptionError."""
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not low <= seconds <= high:
+        raise OptionError(field, seconds, f"seconds from {low:g} to {high:g}")
+    return float(seconds)
+
+
+def check_count(field: str, count: object, low: int, high: int) -> int:
+    """The number itself, or OptionError."""
+    if isinstance(count, bool) or not isinstance(count, int) or not low <= count <= high:
+        raise OptionError(field, count, f"a whole number from {low} to {high}")
+    return count
+
+
+def worker_name(name: str | None) -> str:
+    """The name itself, or one that no other worker has."""
+    if name is not None:
+        return check_name("worker", name)
+    host = "".join(c if c.isalnum() and c.isascii() else "-" for c in socket.gethostname()).strip("-")
+    return f"{host[:60] or 'host'}-{os.getpid()}-{secrets.token_hex(4)}"

@@ -1,0 +1,44 @@
+"""How a worker bears a store that does not answer: it waits longer each time, and says so once."""
+
+import logging
+import random
+from typing import Final
+
+from penstock.core.errors import StoreError, StoreFormatError, StoreReadOnlyError, StoreVersionError
+
+FIRST: Final = 0.05
+CAP: Final = 3.0
+HARD: Final = (StoreFormatError, StoreVersionError, StoreReadOnlyError)
+"""Failures that no waiting mends."""
+
+
+class Outage:
+    """Failures in a row of one kind of call."""
+
+    def __init__(self, logger: logging.Logger, what: str, extra: dict[str, object]) -> None:
+        self._logger = logger
+        self._what = what
+        self._extra = extra
+        self._failures = 0
+
+    @property
+    def is_on(self) -> bool:
+        """True while the last call failed."""
+        return self._failures > 0
+
+    def failed(self, error: StoreError, cap: float = CAP) -> float:
+        """Seconds to wait before the next call, with full jitter; raises what no waiting mends."""
+        if isinstance(error, HARD):
+            raise error
+        if not self._failures:
+            self._logger.warning("%s failed, will repeat: %s", self._what, error, extra=self._extra)
+        self._failures += 1
+        return random.uniform(0, min(cap, FIRST * 2 ** min(self._failures, 20)))
+
+    def over(self) -> None:
+        """A call went through."""
+        if self._failures:
+            self._logger.info(
+                "%s works again after %d failures", self._what, self._failures, extra=self._extra
+            )
+            self._failures = 0

@@ -1,0 +1,80 @@
+"""Several workers in one process that start and stop together."""
+
+import asyncio
+import faulthandler
+import logging
+import signal
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Final
+
+from penstock.worker.worker import Worker
+
+_LOGGER: Final = logging.getLogger("penstock.worker")
+
+
+class WorkerPool:
+    """Workers of several queues, or several of one."""
+
+    def __init__(self, workers: Sequence[Worker]) -> None:
+        self._workers = tuple(workers)
+        self._signals = 0
+
+    def stop(self, now: bool = False) -> None:
+        """Ask all of them to return; from any thread."""
+        for worker in self._workers:
+            worker.stop(now)
+
+    async def run(self, handle_signals: bool = False) -> None:
+        """Work until every worker has returned. When one fails, all are stopped and its error is raised.
+
+        With `handle_signals`, SIGTERM and SIGINT stop after running jobs have ended, a second one at once,
+        and SIGQUIT writes the stacks of all threads to standard error. For the main thread only.
+        """
+        with self._handling() if handle_signals else _nothing():
+            runs = [asyncio.create_task(worker.run()) for worker in self._workers]
+            if not runs:
+                return
+            try:
+                await asyncio.wait(runs, return_when=asyncio.FIRST_EXCEPTION)
+                if any(run.done() and run.exception() for run in runs):
+                    self.stop(now=True)
+                await asyncio.wait(runs)
+            except asyncio.CancelledError:
+                for run in runs:
+                    run.cancel()
+                await asyncio.wait(runs)
+                raise
+            for run in runs:
+                run.result()
+
+    def _signalled(self, name: str) -> None:
+        self._signals += 1
+        if self._signals == 1:
+            _LOGGER.info("%s: finishing what runs; once more to stop at once", name)
+        else:
+            _LOGGER.warning("%s again: stopping at once", name)
+        self.stop(now=self._signals > 1)
+
+    @contextmanager
+    def _handling(self) -> Iterator[None]:
+        loop = asyncio.get_running_loop()
+        handled = (signal.SIGTERM, signal.SIGINT)
+        before = {each: signal.getsignal(each) for each in handled}
+        for each in handled:
+            loop.add_signal_handler(each, self._signalled, each.name)
+        # In C, so that the stacks come also when a handler holds the event loop.
+        faulthandler.register(signal.SIGQUIT, file=sys.__stderr__ or sys.stderr, all_threads=True)
+        try:
+            yield
+        finally:
+            faulthandler.unregister(signal.SIGQUIT)
+            for each in handled:
+                loop.remove_signal_handler(each)
+                signal.signal(each, before[each])
+
+
+@contextmanager
+def _nothing() -> Iterator[None]:
+    yield

@@ -1,0 +1,221 @@
+"""Tells the store how deliveries ended: joined into few calls, repeated until answered."""
+
+import asyncio
+import logging
+import random
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from typing import Any, Final
+
+from penstock.client.coalesce import Coalescer
+from penstock.core import decide
+from penstock.core.decide import Ending, Interrupted, Raised
+from penstock.core.errors import OptionError, StoreError
+from penstock.core.events import first_line
+from penstock.core.job import QueueRef
+from penstock.core.moves import Bury, Complete, Fail, Release, Retry, Settlement, Snooze
+from penstock.core.outcomes import Applied, Refused
+from penstock.stores.protocol import CHUNK_BYTES, CHUNK_JOBS, Store
+from penstock.telemetry.logs import about_job
+from penstock.worker.clock import boottime
+from penstock.worker.delivery import Delivery
+from penstock.worker.endings import Withdrawn, error_text
+from penstock.worker.outage import CAP, Outage
+from penstock.worker.slots import Slots
+
+_LOGGER: Final = logging.getLogger("penstock.worker")
+_Item = tuple[Delivery, Settlement]
+
+
+class Settler:
+    """Settles deliveries of one worker.
+
+    A slot is given back when the settlement of its job is handed to the store: the next claim overlaps with
+    the answer. While the store does not answer, `working` keeps the claim loop from taking more.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        queue: QueueRef,
+        held: dict[str, Delivery],
+        slots: Slots,
+        *,
+        lease: float,
+        flush: Callable[[Delivery], Awaitable[None]],
+        about: dict[str, object],
+    ) -> None:
+        self._store = store
+        self._queue = queue
+        self._held = held
+        self._slots = slots
+        self._lease = lease
+        self._flush = flush
+        self._about = about
+        self._coalescer: Coalescer[_Item, None] = Coalescer(
+            self._call, limit=CHUNK_JOBS, size=_size, size_limit=CHUNK_BYTES
+        )
+        self._outage = Outage(_LOGGER, "settling", about)
+        self._working = asyncio.Event()
+        self._working.set()
+        self._slow: set[asyncio.Task[None]] = set()
+        self._is_abandoned = False
+
+    def settle(self, delivery: Delivery, ending: Ending | Withdrawn) -> None:
+        """Settle, soon. Nothing that happens to the handler's task cuts this off."""
+        delivery.closed = True
+        if isinstance(ending, Withdrawn):
+            self._go(self._withdraw(delivery))
+        elif delivery.reports:
+            self._go(self._report_first(delivery, ending))
+        else:
+            self._submit(delivery, ending)
+
+    @property
+    def is_working(self) -> bool:
+        """False while the store does not answer settlements."""
+        return self._working.is_set()
+
+    async def working(self) -> None:
+        """Wait until the store answers settlements."""
+        await self._working.wait()
+
+    async def flush(self) -> None:
+        """Wait until everything is settled or given up."""
+        while self._slow:
+            await asyncio.wait(self._slow)
+        await self._coalescer.flush()
+
+    def abandon(self) -> None:
+        """Repeat nothing from now on."""
+        self._is_abandoned = True
+
+    def _go(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.get_running_loop().create_task(work)
+        self._slow.add(task)
+        task.add_done_callback(self._slow.discard)
+
+    async def _report_first(self, delivery: Delivery, ending: Ending) -> None:
+        await self._flush(delivery)
+        self._submit(delivery, ending)
+
+    async def _withdraw(self, delivery: Delivery) -> None:
+        """Ask for the cancel, then give the job back: the store makes that a cancelled job."""
+        if delivery.reports:
+            await self._flush(delivery)
+        outage = Outage(_LOGGER, "cancelling", self._about)
+        while self._is_worth_repeating(delivery):
+            try:
+                await self._store.cancel(self._queue, [delivery.job.id])
+            except StoreError as error:
+                await asyncio.sleep(outage.failed(error, self._cap))
+            else:
+                break
+        self._submit(delivery, Interrupted())
+
+    def _submit(self, delivery: Delivery, ending: Ending) -> None:
+        try:
+            settlement = decide.settle(delivery.job, ending, random.uniform)
+        except OptionError as error:
+            settlement = decide.settle(delivery.job, Raised(error_text(error)), random.uniform)
+        self._tell(delivery, settlement)
+        self._coalescer.submit((delivery, settlement))
+
+    async def _call(self, batch: Sequence[_Item]) -> Sequence[None]:
+        freed = 0
+        for delivery, _ in batch:
+            delivery.sent = True
+            # A thread that outlived its lease keeps its slot.
+            if not delivery.running:
+                freed += 1
+        self._slots.give_back(freed)
+        left = batch
+        while left:
+            try:
+                answers = await self._store.settle(self._queue, [settlement for _, settlement in left])
+            except StoreError as error:
+                left = await self._after_failure(left, error)
+            except Exception:
+                _LOGGER.exception("settling %d jobs failed: their leases will run out", len(left))
+                self._forget(left)
+                break
+            else:
+                self._outage.over()
+                for (delivery, settlement), answer in zip(left, answers, strict=True):
+                    self._held.pop(delivery.token, None)
+                    if type(answer) is not Applied:
+                        self._refused(delivery, settlement, answer)
+                break
+        self._working.set()
+        return [None] * len(batch)
+
+    async def _after_failure(self, batch: Sequence[_Item], error: StoreError) -> Sequence[_Item]:
+        """What is still worth repeating, after a wait."""
+        self._working.clear()
+        try:
+            delay = self._outage.failed(error, self._cap)
+        except StoreError:
+            _LOGGER.exception("settling %d jobs failed: their leases will run out", len(batch))
+            self._forget(batch)
+            return ()
+        await asyncio.sleep(delay)
+        gone = [item for item in batch if not self._is_worth_repeating(item[0])]
+        for delivery, settlement in gone:
+            _LOGGER.warning(
+                "%s not settled in time: its lease is gone",
+                settlement.move,
+                extra=about_job(self._about, delivery.job),
+            )
+        self._forget(gone)
+        return [item for item in batch if self._is_worth_repeating(item[0])] if gone else batch
+
+    def _is_worth_repeating(self, delivery: Delivery) -> bool:
+        # An outage stops recovery as well, so the lease may outlive its time by a little.
+        return not self._is_abandoned and boottime() < delivery.until + self._lease
+
+    @property
+    def _cap(self) -> float:
+        return min(CAP, self._lease / 3)
+
+    def _forget(self, batch: Sequence[_Item]) -> None:
+        for delivery, _ in batch:
+            self._held.pop(delivery.token, None)
+
+    def _refused(self, delivery: Delivery, settlement: Settlement, answer: Applied | Refused) -> None:
+        why = answer.why if isinstance(answer, Refused) else answer.state
+        _LOGGER.warning(
+            "%s refused (%s): the lease was no longer ours",
+            settlement.move,
+            why,
+            extra=about_job(self._about, delivery.job),
+        )
+
+    def _tell(self, delivery: Delivery, settlement: Settlement) -> None:
+        """What a reader of the logs wants to know; success only when asked for details."""
+        if type(settlement) is Complete:
+            if _LOGGER.isEnabledFor(logging.DEBUG):
+                result = {} if settlement.result is None else {"result": settlement.result}
+                _LOGGER.debug("completed", extra=about_job(self._about, delivery.job, **result))
+            return
+        level = logging.WARNING if isinstance(settlement, Bury | Fail) else logging.INFO
+        if not _LOGGER.isEnabledFor(level):
+            return
+        more: dict[str, object] = {}
+        if isinstance(settlement, Retry | Bury | Fail):
+            more = {"reason": settlement.fault.reason, "error": first_line(settlement.fault.error)}
+        _LOGGER.log(level, _WORDS[type(settlement)], extra=about_job(self._about, delivery.job, **more))
+
+
+_WORDS: Final[dict[type, str]] = {
+    Retry: "attempt failed, will be tried again",
+    Bury: "attempt failed, none left",
+    Fail: "failed for good",
+    Snooze: "snoozed",
+    Release: "given back",
+}
+
+
+def _size(item: _Item) -> int:
+    settlement = item[1]
+    if type(settlement) is Complete:
+        return 0 if settlement.result is None else len(settlement.result)
+    return 1_000

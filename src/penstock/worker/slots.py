@@ -1,0 +1,55 @@
+"""How many jobs run at once, and who waits for that to change."""
+
+import asyncio
+from collections.abc import Callable
+
+
+class Slots:
+    """`count` places for running jobs, on one event loop."""
+
+    def __init__(self, count: int) -> None:
+        self.count = count
+        self.taken = 0
+        self._free = asyncio.Event()
+        self._free.set()
+        self._idle = asyncio.Event()
+        self._idle.set()
+        self.when_idle: Callable[[], None] | None = None
+
+    @property
+    def spare(self) -> int:
+        """How many are free."""
+        return self.count - self.taken
+
+    def take(self, count: int) -> None:
+        """Take so many; the caller asked `spare` before."""
+        if not count:
+            return
+        self.taken += count
+        self._idle.clear()
+        if self.taken >= self.count:
+            self._free.clear()
+
+    def give_back(self, count: int) -> None:
+        """Give so many back, and wake who waits."""
+        if not count:
+            return
+        self.taken -= count
+        self._free.set()
+        if not self.taken:
+            self._idle.set()
+            if self.when_idle is not None:
+                self.when_idle()
+
+    async def free(self) -> None:
+        """Wait until one is free, or until woken."""
+        if self.taken >= self.count:
+            await self._free.wait()
+
+    async def idle(self) -> None:
+        """Wait until nothing runs."""
+        await self._idle.wait()
+
+    def wake(self) -> None:
+        """Let `free` return, whatever is free."""
+        self._free.set()

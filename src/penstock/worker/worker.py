@@ -1,0 +1,244 @@
+"""A worker: claims jobs of one queue, runs them, settles them, and keeps the queue in order."""
+
+import asyncio
+import logging
+from collections.abc import Awaitable, Sequence
+from contextlib import suppress
+from typing import Final
+
+from penstock.core.errors import StoreError
+from penstock.core.job import QueueRef
+from penstock.scheduler.pruner import EVENTS_AGE, EVENTS_KEPT
+from penstock.scheduler.scheduler import Scheduler
+from penstock.stores.protocol import Store
+from penstock.tasks.middleware import ExecutionMiddleware
+from penstock.tasks.registry import Registry
+from penstock.telemetry.logs import about_worker
+from penstock.worker.claim import ClaimLoop
+from penstock.worker.delivery import Delivery
+from penstock.worker.execute import Executions
+from penstock.worker.lease import LeaseKeeper
+from penstock.worker.options import (
+    MAX_CONCURRENCY,
+    MAX_LEASE,
+    MAX_TIME,
+    MIN_LEASE,
+    check_count,
+    check_seconds,
+    worker_name,
+)
+from penstock.worker.progress import Reporter
+from penstock.worker.settle import Settler
+from penstock.worker.slots import Slots
+
+_LOGGER: Final = logging.getLogger("penstock.worker")
+CLAIM_WAIT: Final = 5.0
+"""Seconds that a claim under way has to come back on shutdown."""
+STOP_GRACE: Final = 2.0
+"""Seconds that handlers have to end once they were told to stop."""
+SETTLE_WAIT: Final = 5.0
+"""Seconds that the last settlements have to be answered on shutdown."""
+
+
+class Worker:
+    """Runs the jobs of one queue until stopped. The store is open already and stays the caller's.
+
+    Times in seconds. `name` has to differ between workers that live at the same time; the default does.
+    `tick` is how often the queue's other duties are looked after, half a lease unless given. A `burst` ends
+    when nothing is claimable; delayed jobs are not waited for.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        queue: QueueRef,
+        registry: Registry,
+        *,
+        concurrency: int = 10,
+        lease: float = 30.0,
+        poll: float = 5.0,
+        shutdown_timeout: float = 30.0,
+        name: str | None = None,
+        middleware: Sequence[ExecutionMiddleware] = (),
+        burst: bool = False,
+        tick: float | None = None,
+        events_kept: int = EVENTS_KEPT,
+        events_age: float = EVENTS_AGE,
+    ) -> None:
+        self.queue = queue
+        self.name = worker_name(name)
+        self.concurrency = check_count("concurrency", concurrency, 1, MAX_CONCURRENCY)
+        self.lease = check_seconds("lease", lease, MIN_LEASE, MAX_LEASE)
+        self._store = store
+        self._registry = registry
+        self._poll = check_seconds("poll", poll, 0.01, MAX_TIME)
+        self._shutdown_timeout = check_seconds("shutdown_timeout", shutdown_timeout, 0, MAX_TIME)
+        self._middleware = tuple(middleware)
+        self._burst = burst
+        self._tick = self.lease / 2 if tick is None else check_seconds("tick", tick, 0.01, MAX_TIME)
+        self._events_kept = check_count("events_kept", events_kept, 0, 10**12)
+        self._events_age = check_seconds("events_age", events_age, 0, 10 * 365 * MAX_TIME)
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._run: _Run | None = None
+        self._stop_asked = False
+        self._now_asked = False
+
+    def stop(self, now: bool = False) -> None:
+        """Ask `run` to return: after running jobs ended, or `now`. From any thread, and more than once."""
+        self._stop_asked = True
+        self._now_asked = self._now_asked or now
+        if self._loop is not None:
+            # A closed loop has nothing left to stop.
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._pass_on)
+
+    async def run(self) -> None:
+        """Work until stopped. Being cancelled stops without draining; jobs that run are given back."""
+        self._registry.freeze()
+        self._loop = asyncio.get_running_loop()
+        self._run = _Run(self)
+        body = self._loop.create_task(self._run.work())
+        self._pass_on()
+        try:
+            await asyncio.shield(body)
+        except asyncio.CancelledError:
+            self.stop(now=True)
+            await asyncio.wait([body])
+            raise
+        finally:
+            self._run = None
+
+    def _pass_on(self) -> None:
+        if self._run is not None and self._stop_asked:
+            self._run.stop(self._now_asked)
+
+
+class _Run:
+    """The parts of a worker while it runs, on the event loop it runs in."""
+
+    def __init__(self, worker: Worker) -> None:
+        store, queue = worker._store, worker.queue
+        self._about = about = about_worker(queue, worker.name)
+        self._shutdown_timeout = worker._shutdown_timeout
+        held: dict[str, Delivery] = {}
+        self._slots = slots = Slots(worker.concurrency)
+        self._reporter = Reporter(store, queue, self._asked)
+        self._settler = Settler(
+            store, queue, held, slots, lease=worker.lease, flush=self._reporter.flush, about=about
+        )
+        self._executions = Executions(
+            queue,
+            worker._registry,
+            worker=worker.name,
+            held=held,
+            slots=slots,
+            settler=self._settler,
+            reporter=self._reporter,
+            middleware=worker._middleware,
+            lease=worker.lease,
+        )
+        self._keeper = LeaseKeeper(
+            store,
+            queue,
+            held,
+            worker=worker.name,
+            lease=worker.lease,
+            asked=self._executions.asked,
+            lost=self._executions.lost,
+            failed=self._fail,
+            about=about,
+        )
+        self._claims = ClaimLoop(
+            store,
+            queue,
+            worker=worker.name,
+            lease=worker.lease,
+            poll=worker._poll,
+            burst=worker._burst,
+            slots=slots,
+            executions=self._executions,
+            settler=self._settler,
+            keeper=self._keeper,
+            about=about,
+        )
+        self._scheduler = Scheduler(
+            store,
+            queue,
+            tick=worker._tick,
+            events_kept=worker._events_kept,
+            events_age=worker._events_age,
+        )
+        self._now = asyncio.Event()
+        self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def stop(self, now: bool) -> None:
+        """Claim no more; with `now`, do not wait for what runs."""
+        self._claims.stop()
+        if now:
+            self._now.set()
+
+    async def work(self) -> None:
+        """Everything from the first claim to the last settlement; raises what made it impossible to go on."""
+        _LOGGER.info("worker started", extra=self._about)
+        self._keeper.start()
+        claiming = asyncio.create_task(self._claims.run())
+        ticking = asyncio.create_task(self._scheduler.run())
+        ends = {claiming, ticking, self._failure}
+        try:
+            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+            errors = [end.exception() for end in ends if end.done()]
+            if any(errors):
+                self._now.set()
+            await self._shut_down(claiming)
+        finally:
+            ticking.cancel()
+            claiming.cancel()
+            self._executions.close()
+            await self._reporter.close()
+            await self._keeper.stop()
+            await asyncio.wait([claiming, ticking])
+            _LOGGER.info("worker stopped", extra=self._about)
+        for error in errors:
+            if error is not None:
+                raise error
+
+    async def _shut_down(self, claiming: asyncio.Task[None]) -> None:
+        """Each step is bounded; `now` skips the drain."""
+        self._claims.stop()
+        await asyncio.wait([claiming], timeout=CLAIM_WAIT)
+        if not self._now.is_set():
+            now = asyncio.create_task(self._now.wait())
+            idle = asyncio.create_task(self._slots.idle())
+            await asyncio.wait(
+                [now, idle], timeout=self._shutdown_timeout, return_when=asyncio.FIRST_COMPLETED
+            )
+            now.cancel()
+            idle.cancel()
+        if self._slots.taken:
+            self._executions.stop_all()
+            await _within(STOP_GRACE, self._slots.idle())
+        if self._slots.taken:
+            _LOGGER.warning(
+                "%d handlers did not stop: their jobs are given back", self._slots.taken, extra=self._about
+            )
+            self._executions.abandon_all()
+        await _within(SETTLE_WAIT, self._settler.flush())
+        self._settler.abandon()
+        if not claiming.done():
+            claiming.cancel()
+        if self._claims.is_unsure:
+            with suppress(StoreError):
+                await _within(SETTLE_WAIT, self._claims.reconcile())
+
+    def _asked(self, delivery: Delivery) -> None:
+        self._executions.asked(delivery)
+
+    def _fail(self, error: BaseException) -> None:
+        if not self._failure.done():
+            self._failure.set_exception(error)
+
+
+async def _within(seconds: float, wait: Awaitable[object]) -> None:
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await wait
