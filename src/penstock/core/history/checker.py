@@ -45,6 +45,11 @@ class Checker:
             self._has_records = True
             self._queue(execution.queue.tenant, execution.queue.name).ran(execution)
 
+    @property
+    def kept(self) -> int:
+        """Of how many jobs something is kept: those that are not gone by what was read so far."""
+        return sum(len(queue.lives) for queue in self._queues.values())
+
     def feed(self, event: Event) -> None:
         """Check one event."""
         queue = self._queues.get((event.tenant, event.queue))

@@ -19,9 +19,9 @@ class Lines:
 
     def follow(self, job: str, life: Life, event: Event, tell: Tell) -> None:
         """Move the job to where the event puts it."""
-        if event.move is Move.CLAIM:
-            self._check_turn(job, life, event, tell)
         if life.tier is not None:
+            if event.move is Move.CLAIM:
+                self._check_turn(job, life, event, tell)
             self.leave(job, life)
         # A replaced job keeps or loses its place as the store likes: its turn cannot be told.
         if event.target is State.PENDING and event.key is None and event.move is not Move.REPLACE:
@@ -45,8 +45,6 @@ class Lines:
         life.tier = tier
 
     def _check_turn(self, job: str, life: Life, event: Event, tell: Tell) -> None:
-        if life.tier is None:
-            return
         line = next(each for each in self._descending if each)
         first = next(iter(line))
         if first == job:

@@ -165,7 +165,8 @@ class QueueHistory:
             life.state = event.source if before is None else before
             self._remove(job, life)
             return
-        self._lines.follow(job, life, event, self._tell)
+        if life.tier is not None or target is State.PENDING:
+            self._lines.follow(job, life, event, self._tell)
         if self.executed is not None:
             self._check_execution(job, life, event, self.executed)
         if before in ENDED:
