@@ -136,6 +136,7 @@ class Turn:
         """Write the events; of progress only those whose time has come."""
         if move is Move.PROGRESS:
             self.run(move, "quiet")
+            self.run(move, "renumber")
             self.run(move, "tell")
         self.tell(move)
 

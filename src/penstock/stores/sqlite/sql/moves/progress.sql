@@ -17,8 +17,10 @@ WHERE job.n = touched.n
 
 -- step: quiet
 DELETE FROM temp.touched
-WHERE n IN (SELECT touched.n FROM temp.touched JOIN job ON job.n = touched.n
-            WHERE job.progress_at > :now - :progress_every)
+WHERE n IN (SELECT n FROM job WHERE job.n = touched.n AND job.progress_at > :now - :progress_every)
+
+-- step: renumber
+UPDATE temp.touched SET i = (SELECT count(*) FROM temp.touched AS other WHERE other.i <= touched.i)
 
 -- step: tell
 UPDATE job SET version = version + 1, progress_at = :now
