@@ -161,7 +161,7 @@ def _judge(scene: Scene, case: Case, before: Seen, after: Seen, outcome: object,
         early = (found.deadline or 0) - (wanted.record.deadline or 0)
         assert 0 <= early <= slack, f"{case}: the deadline is off by {early} ms"
         wanted.record = replace(wanted.record, deadline=found.deadline)
-    assert found == wanted.record, f"{case}: left {_differences(found, wanted.record)}"
+    assert found == wanted.record, f"{case}: left {differences(found, wanted.record)}"
     for event in events:
         assert before.at <= event.at <= after.at, f"{case}: the event is of another time"
     assert events == _events(before, wanted, events), f"{case}: the events are {events}"
@@ -294,10 +294,10 @@ async def _judge_enqueue(
 
     assert outcome == [wanted], f"{case}: answered {outcome}, wanted {wanted}"
     if job is not None:
-        assert after.jobs[0] == job, f"{case}: changed {_differences(after.jobs[0], job)}"
+        assert after.jobs[0] == job, f"{case}: changed {differences(after.jobs[0], job)}"
     if is_new:
         reference = effects.enqueued(scene.queue, new, events[0].at)
-        assert record == reference, f"{case}: left {_differences(record, reference)}"
+        assert record == reference, f"{case}: left {differences(record, reference)}"
         assert events == [event_of(reference, Move.ENQUEUE, None, seq=before.newest + 1, at=events[0].at)], (
             f"{case}: the events are {events}"
         )
@@ -327,7 +327,8 @@ def _events(before: Seen, wanted: Expected, found: list[Event]) -> list[Event]:
     ]
 
 
-def _differences(found: Job | None, wanted: Job | None) -> str:
+def differences(found: Job | None, wanted: Job | None) -> str:
+    """The fields in which two records differ."""
     if found is None or wanted is None:
         return f"{found}, wanted {wanted}"
     return ", ".join(

@@ -148,7 +148,7 @@ async def test_a_job_named_twice_is_deleted_once(store: Store, queue: QueueRef) 
     """The second finds nothing; one that runs is left alone."""
     await enqueue(store, queue, [new_job("runs"), new_job("a"), new_job("b")])
     await claim_one(store, queue)
-    outcomes = await store.delete(queue, ["a", "a", "runs", "nobody", "b"])
+    outcomes = await store.delete(queue, ["a", "a", "runs", "nobody", "b", "runs"])
 
     assert outcomes == [
         Applied(State.PENDING),
@@ -156,6 +156,7 @@ async def test_a_job_named_twice_is_deleted_once(store: Store, queue: QueueRef) 
         Refused(Refusal.STATE, State.ACTIVE),
         MISSING,
         Applied(State.PENDING),
+        Refused(Refusal.STATE, State.ACTIVE),
     ]
     assert await states_of(store, queue, ["a", "b", "runs"]) == [None, None, State.ACTIVE]
 

@@ -200,6 +200,32 @@ async def test_a_job_whose_key_is_over_can_still_be_removed(store: Store, queue:
     ]
 
 
+async def test_a_redriven_job_leaves_its_key_to_whom_has_it_now(store: Store, queue: QueueRef) -> None:
+    """The key's time was over, and another job took it."""
+    options = Options(retention_ms=1_000)
+    await store.enqueue(queue, [new_job("a", idempotency_key="k", options=options)])
+    await store.cancel(queue, ["a"])
+    await store.turn(1_000)
+    await store.enqueue(queue, [new_job("b", idempotency_key="k")])
+    await store.redrive(queue, ["a"])
+    held = await store.enqueue(queue, [new_job("c", idempotency_key="k")])
+    await store.delete(queue, ["a"])
+    still = await store.enqueue(queue, [new_job("d", idempotency_key="k")])
+
+    assert held == still == [Enqueued("b", False, State.PENDING)]
+
+
+async def test_an_id_can_be_used_again_while_its_old_key_is_held(store: Store, queue: QueueRef) -> None:
+    """With the key, the old job is what stands for it; with another, it is a new job."""
+    await store.enqueue(queue, [new_job("a", idempotency_key="k")])
+    await store.delete(queue, ["a"])
+    same = await store.enqueue(queue, [new_job("a", idempotency_key="k")])
+    other = await store.enqueue(queue, [new_job("a", idempotency_key="l"), new_job("b", idempotency_key="l")])
+
+    assert same == [Enqueued("a", False, None)]
+    assert other == [Enqueued("a", True, State.PENDING), Enqueued("a", False, State.PENDING)]
+
+
 async def test_keys_are_free_text(store: Store, queue: QueueRef) -> None:
     """No key is mistaken for another, nor for anything else."""
     jobs = [new_job(f"j{n}", idempotency_key=key, key=key) for n, key in enumerate(KEYS)]

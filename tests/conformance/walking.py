@@ -1,0 +1,281 @@
+"""A walk: random moves made on a store and on the reference beside it, held against each other step by step.
+
+The reference's clock follows the store's: it is set to the time of the events that a step wrote, so that even
+the times in records and events have to agree. Tokens and fences are a store's own and are compared by the
+delivery they belong to.
+"""
+
+import random
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import pairwise, zip_longest
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from penstock.core.errors import PenstockError
+from penstock.core.job import Job, NewJob, Options, QueueRef
+from penstock.core.moves import Beat, Expire, Fault, Move, Report, Settlement
+from penstock.core.outcomes import Claims
+from penstock.core.states import State
+from penstock.stores.memory import MemoryStore
+from penstock.stores.protocol import Pause, Store
+from tests.conformance.judge import differences, settlement
+
+UNIT_MS: Final = 10_000
+"""All delays, leases and turns are multiples of this, so that the time a walk takes decides nothing."""
+SLACK_MS: Final = 5_000
+SETTLING: Final = (Move.COMPLETE, Move.FAIL, Move.RETRY, Move.BURY, Move.SNOOZE, Move.RELEASE)
+Call = Callable[[Store, int], Awaitable[Any]]
+
+
+class Held(msgspec.Struct, frozen=True):
+    """A delivery, with its token in the reference and in the store."""
+
+    job: str
+    tokens: tuple[str, str]
+
+
+class Walk:
+    """One walk by one seed on one queue."""
+
+    def __init__(self, store: Store, queue: QueueRef, seed: int) -> None:
+        self.store = store
+        self.queue = queue
+        self.chance = random.Random(seed)
+        self._clock_us = 0
+        self.reference = MemoryStore(clock_us=lambda: self._clock_us)
+        self.held: list[Held] = []
+        self.names = [f"job-{n}" for n in range(12)]
+        self.seq = 0
+        self.steps: list[str] = []
+
+    async def run(self, steps: int) -> None:
+        """Walk so many steps, then compare all there is; AssertionError tells the way up to it."""
+        try:
+            for _ in range(steps):
+                await self._step()
+            await self._compare_all()
+        except (AssertionError, PenstockError) as error:
+            raise AssertionError(f"{error}\nafter these steps:\n" + "\n".join(self.steps)) from error
+
+    async def _step(self) -> None:
+        acts = [
+            (self._enqueue, 6),
+            (self._claim, 6),
+            (self._settle, 8),
+            (self._turn, 3),
+            (self._expire, 3),
+            (self._promote, 2),
+            (self._heartbeat, 2),
+            (self._progress, 2),
+            (self._cancel, 2),
+            (self._redrive, 2),
+            (self._delete, 1),
+            (self._prune, 1),
+            (self._pause, 1),
+        ]
+        act = self.chance.choices([each for each, _ in acts], [weight for _, weight in acts])[0]
+        await act()
+
+    async def _both(self, said: str, call: Call) -> tuple[Any, Any]:
+        """The call on the store, then on the reference at the time that the store took it to be."""
+        self.steps.append(f"  {said}")
+        before = await self.store.now()
+        answer = await call(self.store, 1)
+        events = await self.store.events(self.queue, after=self.seq)
+        self.seq += len(events)
+        at = events[0].at if events else before
+        assert all(event.at == at for event in events), "one call wrote events of several times"
+        self._clock_us = at * 1000
+        return await call(self.reference, 0), answer
+
+    async def _same(self, said: str, call: Call) -> None:
+        wanted, found = await self._both(said, call)
+        self.steps[-1] += f" → {found}"
+
+        assert found == wanted, f"{said}: answered {found}, wanted {wanted}"
+        await self._compare_records()
+
+    # Moves
+
+    async def _enqueue(self) -> None:
+        jobs = [self._new_job() for _ in range(self.chance.randint(1, 3))]
+        await self._same(
+            f"enqueue {[(job.id, job.nonce, job.priority, job.delay_ms) for job in jobs]}",
+            lambda store, _: store.enqueue(self.queue, jobs),
+        )
+
+    def _new_job(self) -> NewJob:
+        pick = self.chance
+        return NewJob(
+            id=pick.choice(self.names),
+            nonce=pick.choice(["n", "n", "n", "m"]),
+            task=pick.choice(["t", "u"]),
+            payload=pick.choice([b"1", b"2"]),
+            priority=pick.choice([0, 5, 5, 9]),
+            delay_ms=pick.choice([0, 0, UNIT_MS, 3 * UNIT_MS]),
+            idempotency_key=pick.choice([None, None, "k", "l"]),
+            options=Options(retention_ms=2 * UNIT_MS, key_retention_ms=pick.choice([None, 4 * UNIT_MS])),
+        )
+
+    async def _claim(self) -> None:
+        limit, lease = self.chance.randint(0, 4), self.chance.choice([1, 2, 6]) * UNIT_MS
+        said = f"claim {limit} for {lease} ms"
+        wanted, found = await self._both(
+            said, lambda store, _: store.claim(self.queue, worker="w", limit=limit, lease_ms=lease)
+        )
+        assert isinstance(wanted, Claims)
+        assert isinstance(found, Claims)
+        self.steps[-1] += f" → {[job.id for job in found.jobs]}"
+
+        assert [_plain(job) for job in found.jobs] == [_plain(job) for job in wanted.jobs], f"{said}: {found}"
+        assert {lease.id for lease in found.expired} == {lease.id for lease in wanted.expired}, said
+        assert (found.wait_ms is None) == (wanted.wait_ms is None), f"{said}: {found.wait_ms}"
+        assert abs((found.wait_ms or 0) - (wanted.wait_ms or 0)) < SLACK_MS, f"{said}: {found.wait_ms}"
+        self.held += [
+            Held(ours.id, (ours.token, theirs.token))
+            for ours, theirs in zip(wanted.jobs, found.jobs, strict=True)
+        ]
+        await self._compare_records()
+
+    async def _settle(self) -> None:
+        chosen = [(self.chance.choice(SETTLING), held) for held in self._some_held()]
+
+        def items(side: int) -> list[Settlement]:
+            return [settlement(move, held.job, held.tokens[side]) for move, held in chosen]
+
+        await self._same(
+            f"settle {[(move.value, held.job) for move, held in chosen]}",
+            lambda store, side: store.settle(self.queue, items(side)),
+        )
+
+    async def _expire(self) -> None:
+        chosen = [
+            (held, self.chance.choice([State.DELAYED, State.DELAYED, State.DEAD, State.PENDING]))
+            for held in self._some_held()
+        ]
+        fault = Fault("LEASE_EXPIRED", "gone", "f")
+        await self._same(
+            f"expire {[(held.job, target.value) for held, target in chosen]}",
+            lambda store, side: store.expire(
+                self.queue,
+                [Expire(held.job, held.tokens[side], target, fault, UNIT_MS) for held, target in chosen],
+            ),
+        )
+
+    async def _heartbeat(self) -> None:
+        chosen = self._some_held()
+        await self._same(
+            f"heartbeat {[held.job for held in chosen]}",
+            lambda store, side: store.heartbeat(
+                self.queue, [Beat(held.job, held.tokens[side]) for held in chosen], 2 * UNIT_MS
+            ),
+        )
+
+    async def _progress(self) -> None:
+        chosen = self._some_held()
+        value = str(self.chance.randint(0, 100)).encode()
+        await self._same(
+            f"progress {[held.job for held in chosen]}",
+            lambda store, side: store.progress(
+                self.queue, [Report(held.job, held.tokens[side], value) for held in chosen]
+            ),
+        )
+
+    async def _promote(self) -> None:
+        limit = self.chance.choice([1, 200])
+        await self._same(f"promote {limit}", lambda store, _: store.promote(self.queue, limit))
+
+    async def _cancel(self) -> None:
+        ids = self._some_names()
+        await self._same(f"cancel {ids}", lambda store, _: store.cancel(self.queue, ids))
+
+    async def _redrive(self) -> None:
+        ids = self._some_names()
+        await self._same(f"redrive {ids}", lambda store, _: store.redrive(self.queue, ids))
+
+    async def _delete(self) -> None:
+        ids = self._some_names()
+        await self._same(f"delete {ids}", lambda store, _: store.delete(self.queue, ids))
+
+    async def _prune(self) -> None:
+        limit = self.chance.choice([1, 200])
+        await self._same(f"prune {limit}", lambda store, _: store.prune(self.queue, limit))
+
+    async def _pause(self) -> None:
+        for_ms = self.chance.choice([None, UNIT_MS])
+        pause = self.chance.choice([None, None, Pause(0, "so")])
+        await self._same(f"pause {pause}", lambda store, _: store.pause(self.queue, pause, for_ms))
+
+    async def _turn(self) -> None:
+        by = self.chance.choice([1, 1, 2, 5]) * UNIT_MS
+        self.steps.append(f"  turn {by}")
+        await self.store.turn(by)
+
+    def _some_held(self) -> list[Held]:
+        """One to three deliveries, mostly of the newest, now and then the same twice."""
+        newest = self.held[-6:] if self.chance.random() < 0.8 else self.held
+        return (
+            [self.chance.choice(newest) for _ in range(self.chance.choice([1, 1, 1, 2, 3]))] if newest else []
+        )
+
+    def _some_names(self) -> list[str]:
+        return [self.chance.choice(self.names) for _ in range(self.chance.choice([1, 1, 2, 3]))]
+
+    # Comparing
+
+    async def _compare_records(self) -> None:
+        wanted = await self.reference.get(self.queue, self.names)
+        found = await self.store.get(self.queue, self.names)
+        for ours, theirs in zip(wanted, found, strict=True):
+            if ours is None or theirs is None:
+                assert ours == theirs, f"left {theirs}, wanted {ours}"
+                continue
+            off = (theirs.deadline or 0) - (ours.deadline or 0)
+            assert abs(off) < SLACK_MS, f"the deadline of {ours.id} is off by {off} ms"
+            left, right = self._plain_record(theirs, 1), self._plain_record(ours, 0)
+            assert left == right, f"{ours.id} was left with {differences(left, right)}"
+
+    async def _compare_all(self) -> None:
+        ours = await self.reference.events(self.queue, limit=100_000)
+        theirs = await self.store.events(self.queue, limit=100_000)
+        fences: dict[str, list[int]] = {}
+        for event in theirs:
+            if event.move is Move.CLAIM:
+                fences.setdefault(event.job or "", []).append(event.fence or 0)
+            elif event.move is Move.DELETE and event.job:
+                fences.pop(event.job, None)
+            elif event.jobs:
+                for name in event.jobs:
+                    fences.pop(name, None)
+
+        for found, wanted in zip_longest(theirs, ours):
+            assert found is not None, f"the event is missing: {wanted}"
+            assert wanted is not None, f"there is one event too many: {found}"
+            same = replace(found, fence=None) == replace(wanted, fence=None)
+            assert same, f"the event is {found}, wanted {wanted}"
+        for numbers in fences.values():
+            assert all(earlier < later for earlier, later in pairwise(numbers)), "a fence did not grow"
+        counts = await self.store.counts(self.queue)
+        assert counts == await self.reference.counts(self.queue), f"the counts are {counts}"
+        for job in await self.reference.get(self.queue, self.names):
+            if job is not None and job.state is State.PENDING:
+                ahead = await self.store.ahead(self.queue, job.id)
+                assert ahead == await self.reference.ahead(self.queue, job.id), f"ahead of {job.id}"
+        findings = await self.store.check(self.queue)
+        assert findings == [], f"the queue is not sound: {findings}"
+
+    def _plain_record(self, job: Job, side: int) -> Job:
+        labels = {held.tokens[side]: f"delivery {n}" for n, held in enumerate(self.held)}
+        notes = [note.partition(":") for note in job.settled.split()]
+        settled = " ".join(f"{labels.get(token, '?')}:{rest}" for token, _, rest in notes)
+        token = None if job.token is None else labels[job.token]
+        return replace(job, token=token, settled=settled, fence=0, deadline=None)
+
+
+def _plain(value: msgspec.Struct) -> Sequence[tuple[str, object]]:
+    """The fields that have to be the same in every store."""
+    return [
+        (name, getattr(value, name)) for name in value.__struct_fields__ if name not in {"token", "fence"}
+    ]
