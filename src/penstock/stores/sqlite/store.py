@@ -301,25 +301,19 @@ def _promote(turn: Turn, limit: int) -> int:
 
 
 def _delete(turn: Turn, ids: list[str]) -> list[Applied | Refused]:
-    first = rounds(ids)
     out: list[Applied | Refused] = [Refused(Refusal.MISSING)] * len(ids)
-    indexes = next(first, [])
-    batch = [ids[index] for index in indexes]
-    gone = turn.pick(Move.DELETE, items=encode(batch))
-    touched = dict(turn.touched("item, source"))
-    for at, refused in zip(
-        [at for at in range(len(batch)) if at not in touched],
-        turn.refuse(Move.DELETE, [job for at, job in enumerate(batch) if at not in touched]),
-        strict=True,
-    ):
-        out[indexes[at]] = refused
-    for at, source in touched.items():
-        out[indexes[at]] = Applied(State(source))
+    first, *again = rounds(ids) if ids else ([],)
+    gone = turn.pick(Move.DELETE, items=encode([ids[index] for index in first]))
+    for item, source in turn.touched("item, source"):
+        out[first[item]] = Applied(State(source))
     if gone:
         turn.run(Move.DELETE, "keys")
         if gone == 1:
             turn.tell_deleted()
         else:
-            turn.tell_once(Move.DELETE, [batch[at] for at in touched])
+            turn.tell_once(Move.DELETE, [ids[first[item]] for (item,) in turn.touched("item")])
         turn.run(Move.DELETE, "change")
+    rest = [index for index in first if isinstance(out[index], Refused)] + [i for each in again for i in each]
+    for index, refused in zip(rest, turn.refuse(Move.DELETE, [ids[index] for index in rest]), strict=True):
+        out[index] = refused
     return out
