@@ -1,0 +1,61 @@
+"""All commands, put together."""
+
+from typing import Annotated, Any
+
+import typer
+
+from penstock.cli import dlq, events, jobs, queues
+from penstock.cli.demo import demo
+from penstock.cli.desk import GLOBAL, command
+from penstock.cli.doctor import doctor
+from penstock.cli.enqueue import enqueue
+from penstock.cli.worker import worker
+
+
+def build() -> typer.Typer:
+    """The command line."""
+    app = typer.Typer(
+        name="penstock",
+        help="A job queue for Python that can prove it lost nothing.",
+        no_args_is_help=True,
+        add_completion=False,
+        pretty_exceptions_enable=False,
+        context_settings={"help_option_names": ["-h", "--help"]},
+    )
+    app.callback()(_everywhere())
+    command(app, "worker", prefix="worker")(worker)
+    command(app, "enqueue")(enqueue)
+    app.add_typer(jobs.group, name="jobs")
+    app.add_typer(queues.group, name="queues")
+    app.add_typer(dlq.group, name="dlq")
+    app.add_typer(events.group, name="events")
+    command(app, "doctor")(doctor)
+    command(app, "demo", prefix="demo")(demo)
+    return app
+
+
+def _everywhere() -> Any:
+    """Takes the options of all commands where they stand before the command."""
+    import inspect
+
+    def remember(context: typer.Context, version: bool = False, **given: Any) -> None:
+        if version:
+            from importlib.metadata import version as version_of
+
+            typer.echo(f"penstock {version_of('penstock')}")
+            raise typer.Exit
+        context.obj = {name: value for name, value in given.items() if value is not None}
+
+    shown = Annotated[bool, typer.Option("--version", "-V", help="Print the version and exit", is_eager=True)]
+    parameters = [
+        inspect.Parameter("context", inspect.Parameter.POSITIONAL_ONLY, annotation=typer.Context),
+        inspect.Parameter("version", inspect.Parameter.KEYWORD_ONLY, default=False, annotation=shown),
+        *(
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+            for name, kind in GLOBAL.items()
+        ),
+    ]
+    remember.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
+    remember.__annotations__ = {each.name: each.annotation for each in parameters}
+    remember.__doc__ = "A job queue for Python that can prove it lost nothing."
+    return remember

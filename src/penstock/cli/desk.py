@@ -1,0 +1,141 @@
+"""What a command starts from: settings, output, a store; and how a coroutine becomes a command."""
+
+import asyncio
+import inspect
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Annotated, Any, Concatenate, Final, ParamSpec
+
+import typer
+
+from penstock import settings as all_settings
+from penstock.cli.output import Output
+from penstock.cli.reference import load_app, open_store
+from penstock.core.errors import ConfigError, UnknownQueueError
+from penstock.core.job import QueueRef
+from penstock.core.names import check_name
+from penstock.settings import Settings, flag_of, variable_of
+from penstock.stores.protocol import QueueInfo, Store
+
+P = ParamSpec("P")
+
+
+class Desk:
+    """One invocation of a command."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.settings = settings
+        self.out = Output(json=settings.json)
+        self.tenant = check_name("--tenant", settings.tenant)
+
+    @asynccontextmanager
+    async def store(self) -> AsyncIterator[Store]:
+        """The store named by the settings, or by the app they name; open for the time of the block."""
+        url = self.settings.url
+        if url is None and self.settings.app is not None:
+            url = load_app(self.settings.app).url
+        if url is None:
+            raise ConfigError("no store is named: give --url, set PENSTOCK_URL, or put url in penstock.toml")
+        store = open_store(url)
+        await store.open()
+        try:
+            yield store
+        finally:
+            await store.close()
+
+    def ref(self, queue: str) -> QueueRef:
+        """A queue of this tenant by its name."""
+        return QueueRef(self.tenant, check_name("queue", queue))
+
+    async def queue(self, store: Store, name: str) -> QueueInfo:
+        """A queue that exists, or UnknownQueueError with the ones that do."""
+        info = await store.queue(self.ref(name))
+        if info is None:
+            known = ", ".join(each.queue.name for each in await store.queues(self.tenant))
+            raise UnknownQueueError(
+                f"no queue {name!r} of tenant {self.tenant!r}; there are: {known or 'none'}"
+            )
+        return info
+
+    async def queues(self, store: Store, name: str | None) -> list[QueueInfo]:
+        """The queue of that name, or all queues of the tenant."""
+        return await store.queues(self.tenant) if name is None else [await self.queue(store, name)]
+
+
+def setting(name: str, text: str, *declarations: str, **more: Any) -> Any:
+    """A command line option for a setting; its help names the variable."""
+    return typer.Option(
+        *(declarations or (flag_of(name),)), help=f"{text} [{variable_of(name)}]", show_default=False, **more
+    )
+
+
+def _everywhere(name: str, text: str, *declarations: str, **more: Any) -> Any:
+    return setting(name, text, *declarations, rich_help_panel="Everywhere", **more)
+
+
+GLOBAL: Final[dict[str, Any]] = {
+    "url": Annotated[str | None, _everywhere("url", "The store, such as sqlite:///jobs.db", metavar="URL")],
+    "tenant": Annotated[str | None, _everywhere("tenant", "The owner of the queues", metavar="NAME")],
+    "app": Annotated[
+        str | None, _everywhere("app", "The app, where its code is wanted", metavar="MODULE:APP")
+    ],
+    "json": Annotated[bool | None, _everywhere("json", "Write JSON for programs", "--json")],
+    "debug": Annotated[bool | None, _everywhere("debug", "Show tracebacks", "--debug")],
+    "config": Annotated[
+        str | None,
+        typer.Option(
+            "--config",
+            metavar="FILE",
+            show_default=False,
+            rich_help_panel="Everywhere",
+            help="TOML settings instead of penstock.toml or pyproject.toml [PENSTOCK_CONFIG]",
+        ),
+    ],
+}
+"""Options that stand before or after the command."""
+
+
+def command(
+    group: typer.Typer, name: str, *, prefix: str | None = None, **more: Any
+) -> Callable[
+    [Callable[Concatenate[Desk, P], Awaitable[None]]], Callable[Concatenate[Desk, P], Awaitable[None]]
+]:
+    """Make a coroutine function a command with the options of all commands.
+
+    With `prefix` those of its options that are settings of that group are resolved as such: the function gets
+    them through `desk.settings` and its own parameters stand only for the flags.
+    """
+
+    def register(
+        work: Callable[Concatenate[Desk, P], Awaitable[None]],
+    ) -> Callable[Concatenate[Desk, P], Awaitable[None]]:
+        own = list(inspect.signature(work, eval_str=True).parameters.values())[1:]
+        mine = {each.name: f"{prefix}.{each.name}" for each in own}
+        mine = {each: full for each, full in mine.items() if full in all_settings.names()}
+
+        def invoke(context: typer.Context, **given: Any) -> None:
+            flags = dict(context.obj or {})
+            flags |= {each: value for each in GLOBAL if (value := given.pop(each, None)) is not None}
+            flags |= {full: given[each] for each, full in mine.items()}
+            config = flags.pop("config", None)
+            desk = Desk(all_settings.load(flags, config=config))
+            asyncio.run(_awaited(work(desk, **given)))  # type: ignore[call-arg]
+
+        shared = [
+            inspect.Parameter(each, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
+            for each, kind in GLOBAL.items()
+            if each not in {parameter.name for parameter in own}
+        ]
+        named = [each.replace(kind=inspect.Parameter.KEYWORD_ONLY) for each in own]
+        context = inspect.Parameter("context", inspect.Parameter.POSITIONAL_ONLY, annotation=typer.Context)
+        invoke.__signature__ = inspect.Signature([context, *named, *shared])  # type: ignore[attr-defined]
+        invoke.__doc__ = work.__doc__
+        invoke.__annotations__ = {each.name: each.annotation for each in (context, *named, *shared)}
+        group.command(name, **more)(invoke)
+        return work
+
+    return register
+
+
+async def _awaited(work: Awaitable[None]) -> None:
+    await work

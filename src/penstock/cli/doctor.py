@@ -1,0 +1,174 @@
+"""`penstock doctor`: is the store what it says it is, and did it keep every promise so far?"""
+
+import time
+from typing import Annotated, Final
+
+import msgspec
+import typer
+
+from penstock.cli.bulk import each_page
+from penstock.cli.desk import Desk
+from penstock.cli.output import span
+from penstock.core.history import Checker
+from penstock.core.job import QueueRef
+from penstock.core.states import LIVE, State
+from penstock.stores.protocol import Query, Store, StoreInfo
+
+CLOCK_TOLERANCE_MS: Final = 1_000
+RECOVERY_GRACE_MS: Final = 5_000
+"""A lease that ran out is recovered within a tick of any worker; later than this there is none."""
+CHUNK: Final = 1_000
+SHOWN: Final = 20
+
+
+class Check(msgspec.Struct, omit_defaults=True):
+    """One thing looked at, what was seen, and what was found wrong with it."""
+
+    name: str
+    seen: str
+    queue: str | None = None
+    findings: list[str] = []
+
+
+async def doctor(
+    desk: Desk,
+    queue: Annotated[str | None, typer.Option(help="Only this queue")] = None,
+    history: Annotated[bool, typer.Option(help="Read the whole event log and check it")] = True,
+) -> None:
+    """Check the store, its queues and their history; the exit code is 1 if something is wrong."""
+    async with desk.store() as store:
+        info = await store.info()
+        checks = [_kind(info), _offset(info), await _clock(store)]
+        for each in await desk.queues(store, queue):
+            checks += await _examine(store, each.queue, history=history)
+    findings = sum(len(check.findings) for check in checks)
+    desk.out.document({"store": info, "healthy": not findings, "findings": findings, "checks": checks})
+    desk.out.table(
+        ["result", "check", "queue", "seen"],
+        (
+            ("wrong" if check.findings else "ok", check.name, check.queue or "–", check.seen)
+            for check in checks
+        ),
+    )
+    for check in checks:
+        where = f" of queue {check.queue}" if check.queue else ""
+        for finding in check.findings[:SHOWN]:
+            desk.out.line(f"{check.name}{where}: {finding}")
+        if len(check.findings) > SHOWN:
+            desk.out.line(f"{check.name}{where}: … and {len(check.findings) - SHOWN} more")
+    desk.out.line("healthy" if not findings else f"{findings} findings")
+    if findings:
+        raise typer.Exit(1)
+
+
+def _kind(info: StoreInfo) -> Check:
+    version = f"{info.kind} {info.server_version}, schema {info.schema_version}"
+    return Check("store", f"{version}, durability {info.durability}, {info.url}")
+
+
+def _offset(info: StoreInfo) -> Check:
+    check = Check("clock offset", f"{info.clock_offset_ms} ms")
+    if info.clock_offset_ms:
+        check.findings.append(f"the store's clock is turned by {info.clock_offset_ms} ms: a test did that")
+    return check
+
+
+async def _clock(store: Store) -> Check:
+    before = time.time_ns() // 1_000_000
+    there = await store.now()
+    after = time.time_ns() // 1_000_000
+    difference = before - there if there < before else there - after if there > after else 0
+    check = Check("host and store clock", f"{difference} ms apart")
+    if difference > CLOCK_TOLERANCE_MS:
+        check.findings.append(
+            f"this host and the store are {span(difference)} apart; the store's clock decides"
+        )
+    return check
+
+
+async def _examine(store: Store, ref: QueueRef, *, history: bool) -> list[Check]:
+    name = ref.name
+    found = await store.check(ref)
+    records = Check("records and indexes", f"{len(found)} findings", name)
+    records.findings = [f"{each.what} (job {each.job})" if each.job else each.what for each in found]
+    first, mark = await store.event_range(ref)
+    counts = await store.counts(ref)
+    live = await _live(store, ref)
+    checks = [records, await _leases(store, ref), await _counts(store, ref, counts, live, mark)]
+    return [*checks, await _history(store, ref, first, mark, live)] if history else checks
+
+
+async def _leases(store: Store, ref: QueueRef) -> Check:
+    leases, now = await store.leases(ref), await store.now()
+    late = [lease for lease in leases if lease.deadline + RECOVERY_GRACE_MS < now]
+    check = Check("leases", f"{len(leases)} held", ref.name)
+    if late:
+        worst = span(now - min(lease.deadline for lease in late))
+        check.findings.append(
+            f"{len(late)} ran out up to {worst} ago and were not recovered: no worker runs on this queue"
+        )
+    return check
+
+
+async def _live(store: Store, ref: QueueRef) -> dict[tuple[str, str, str], State]:
+    query = Query(states=LIVE, limit=CHUNK)
+    return {
+        (ref.tenant, ref.name, job.id): job.state
+        async for jobs in each_page(store, ref, query)
+        for job in jobs
+    }
+
+
+async def _counts(
+    store: Store, ref: QueueRef, counts: dict[State, int], live: dict[tuple[str, str, str], State], mark: int
+) -> Check:
+    total = sum(counts.values())
+    check = Check("counts", f"{total} jobs, {sum(counts[state] for state in LIVE)} live", ref.name)
+    if (await store.event_range(ref))[1] != mark:
+        check.seen += "; not compared, the queue is at work"
+        return check
+    listed = dict.fromkeys(LIVE, 0)
+    for state in live.values():
+        listed[state] += 1
+    check.findings += [
+        f"{counts[state]} are counted as {state} and {listed[state]} are listed"
+        for state in State
+        if state in LIVE and listed[state] != counts[state]
+    ]
+    return check
+
+
+async def _history(
+    store: Store, ref: QueueRef, first: int, mark: int, live: dict[tuple[str, str, str], State]
+) -> Check:
+    checker = Checker(starts={ref: first})
+    cursor, newest = first - 1, (await store.event_range(ref))[1]
+    while cursor < newest:
+        for event in await store.events(ref, cursor, CHUNK):
+            if event.seq > newest:
+                break
+            checker.feed(event)
+            cursor = event.seq
+            if event.seq > mark and event.job is not None:
+                # Written while the live jobs were read: the log knows better than what was read.
+                _take_over(live, (event.tenant, event.queue, event.job), event.target)
+            for job in (event.jobs or ()) if event.seq > mark else ():
+                live.pop((event.tenant, event.queue, job), None)
+        else:
+            continue
+        break
+    whole = first == 1
+    verdict = checker.finish(live if whole else None)
+    seen = f"{verdict.events} events of {verdict.jobs} jobs, {verdict.lost} lost"
+    check = Check("history", seen if whole else f"{seen}; the log begins at {first}", ref.name)
+    check.findings = [str(breach) for breach in verdict.breaches]
+    return check
+
+
+def _take_over(
+    live: dict[tuple[str, str, str], State], job: tuple[str, str, str], state: State | None
+) -> None:
+    if state is not None and state in LIVE:
+        live[job] = state
+    else:
+        live.pop(job, None)

@@ -1,0 +1,151 @@
+"""Why a job is not running, in plain words: a pure function of what the store knows about it."""
+
+from typing import Final
+
+import msgspec
+
+from penstock.cli.output import local, span
+from penstock.core.decide import LEASE_EXPIRED
+from penstock.core.events import Event
+from penstock.core.job import Job
+from penstock.core.moves import Move
+from penstock.core.states import State
+from penstock.core.transitions import is_expired
+from penstock.stores.protocol import MAX_LEASE_MS, Pause
+
+IDLE_MS: Final = 5_000
+"""A pending job that waits for longer than this, with no lease held, has nobody to claim it."""
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """What is looked at. `last` is the job's newest event, where the log still has it."""
+
+    job: Job
+    now: int
+    pause: Pause | None = None
+    ahead: int = 0
+    leases: int = 0
+    last: Event | None = None
+
+
+def explain(facts: Facts) -> list[str]:
+    """Sentences, the most important first."""
+    match facts.job.state:
+        case State.PENDING:
+            return _pending(facts)
+        case State.DELAYED:
+            return _delayed(facts)
+        case State.ACTIVE:
+            return _active(facts)
+        case State.BLOCKED:
+            return ["waiting: it is blocked until the jobs it depends on have ended", *_paused(facts)]
+        case _:
+            return _ended(facts)
+
+
+def _pending(facts: Facts) -> list[str]:
+    since = facts.job.enqueued_at if facts.last is None else facts.last.at
+    waited = facts.now - since
+    ahead = f"{facts.ahead} {'job' if facts.ahead == 1 else 'jobs'} ahead" if facts.ahead else "next in line"
+    if paused := _paused(facts):
+        return [f"waiting: {paused[0]}, {ahead}"]
+    out = [f"waiting: pending for {span(waited)}, {ahead} in queue {facts.job.queue!r}"]
+    if facts.leases:
+        held = "1 lease is" if facts.leases == 1 else f"{facts.leases} leases are"
+        out.append(f"workers are busy: {held} held in this queue")
+    elif waited >= IDLE_MS:
+        out.append(
+            "nobody seems to be running: no worker holds a lease in this queue, "
+            f"and the oldest pending job is at least {span(waited)} old"
+        )
+    else:
+        out.append("no worker holds a lease in this queue just now")
+    if facts.last is not None and facts.last.move is Move.RELEASE:
+        out.append(f"worker {facts.last.worker} gave it back unfinished; that used no attempt")
+    if facts.last is not None and facts.last.move is Move.REDRIVE:
+        out.append(f"it was redriven at {local(facts.last.at)}: this is drive {facts.job.drive}")
+    return out + _failures(facts)
+
+
+def _delayed(facts: Facts) -> list[str]:
+    job, at = facts.job, facts.job.visible_at or 0
+    when = f"until {local(at)} (in {span(at - facts.now)})"
+    if at <= facts.now:
+        due = f"since {local(at)} ({span(facts.now - at)} ago)"
+        out = [f"waiting: due {due}; it becomes pending with the next claim or tick{_nobody(facts)}"]
+    else:
+        out = [f"waiting: delayed {when} {_why_delayed(facts)}"]
+    out += _paused(facts)
+    return out if job.attempts == 0 else out + _failures(facts)
+
+
+def _why_delayed(facts: Facts) -> str:
+    job, move = facts.job, None if facts.last is None else facts.last.move
+    if move is Move.SNOOZE or (move is None and job.delivery and not job.attempts):
+        return "because its handler snoozed it"
+    if move is Move.EXPIRE or (move is None and job.reason == LEASE_EXPIRED):
+        return "because its lease ran out and it is tried again"
+    if move is Move.RETRY or (move is None and job.attempts):
+        return "because it is tried again after an error"
+    return "because it was scheduled for then"
+
+
+def _active(facts: Facts) -> list[str]:
+    job = facts.job
+    claimed = facts.last if facts.last is not None and facts.last.move is Move.CLAIM else None
+    # The fence is the store's time in µs at the claim, unless two claims fell into one microsecond.
+    since = claimed.at if claimed is not None else job.fence // 1000
+    deadline = job.deadline or 0
+    if is_expired(job, facts.now, MAX_LEASE_MS):
+        ago = span(facts.now - deadline)
+        what = "the next claim or tick in this queue gives the job another attempt or buries it"
+        out = [f"waiting for recovery: worker {job.worker} let its lease run out {ago} ago; {what}"]
+    else:
+        lease = f"its lease ends in {span(deadline - facts.now)} unless renewed"
+        held = f"{local(since)} ({span(facts.now - since)})"
+        out = [f"running: worker {job.worker} has had it since {held}; {lease}"]
+    if job.cancel_requested:
+        out.append("a cancel was requested: it ends as cancelled unless the handler finishes first")
+    return out + _failures(facts)
+
+
+def _ended(facts: Facts) -> list[str]:
+    job = facts.job
+    at = f"{local(job.ended_at)} ({span(facts.now - (job.ended_at or facts.now))} ago)"
+    tries = f"{job.attempts} of {job.options.max_attempts} attempts"
+    match job.state:
+        case State.COMPLETED:
+            return [f"ended: completed at {at}, on delivery {job.delivery}; it never runs again"]
+        case State.FAILED:
+            out = [f"ended: failed at {at} ({job.reason}): its handler said not to try again"]
+        case State.DEAD:
+            out = [f"ended: dead since {at} ({job.reason}) after {tries}"]
+        case _:
+            out = [f"ended: cancelled at {at}"]
+    if job.error:
+        out.append(f"the last error was: {job.error.partition(chr(10))[0]}")
+    out.append(f"to run it again: penstock jobs retry {job.queue}/{job.id}")
+    return out
+
+
+def _failures(facts: Facts) -> list[str]:
+    job = facts.job
+    if not job.attempts:
+        return []
+    error = f"{job.reason}: {job.error.partition(chr(10))[0]}" if job.error else (job.reason or "an error")
+    return [f"{job.attempts} of {job.options.max_attempts} attempts are used; the last ended with {error}"]
+
+
+def _paused(facts: Facts) -> list[str]:
+    pause = facts.pause
+    if pause is None or (pause.until is not None and pause.until <= facts.now):
+        return []
+    by = f" by {pause.by}" if pause.by else ""
+    reason = f' ("{pause.reason}")' if pause.reason else ""
+    until = f" until {local(pause.until)}" if pause.until is not None else ""
+    return [f"queue {facts.job.queue!r} is paused since {local(pause.at)}{by}{until}{reason}"]
+
+
+def _nobody(facts: Facts) -> str:
+    late = facts.now - (facts.job.visible_at or facts.now)
+    return "" if facts.leases or late < IDLE_MS else "; nobody seems to be running"

@@ -1,0 +1,163 @@
+"""`penstock jobs`: look at jobs, cancel them, run them again, and ask why one is not running."""
+
+from typing import Annotated, Any
+
+import typer
+
+from penstock.cli.address import find_job
+from penstock.cli.desk import Desk, command, setting
+from penstock.cli.explain import Facts, explain
+from penstock.cli.output import local
+from penstock.cli.records import event_line, events_of, job_document, job_fields, states_of
+from penstock.core.errors import WrongStateError
+from penstock.core.job import Job
+from penstock.core.outcomes import Applied, Refusal, Refused
+from penstock.core.states import State
+from penstock.stores.protocol import Query, Store
+
+group = typer.Typer(help="Look at jobs, cancel them, run them again.", no_args_is_help=True)
+
+Ids = Annotated[list[str], typer.Argument(metavar="ID…", help="Ids, bare or as queue/id", show_default=False)]
+Id = Annotated[str, typer.Argument(metavar="ID", help="An id, bare or as queue/id", show_default=False)]
+
+
+@command(group, "list", prefix="list")
+async def list_jobs(
+    desk: Desk,
+    queue: Annotated[str | None, typer.Option(help="Only this queue")] = None,
+    state: Annotated[str | None, typer.Option(help="Only these states, such as pending,delayed")] = None,
+    task: Annotated[str | None, typer.Option(help="Only this task")] = None,
+    limit: Annotated[int | None, setting("list.limit", "How many at most")] = None,
+    after: Annotated[str | None, typer.Option(help="Go on after a page: its `next`; needs --queue")] = None,
+) -> None:
+    """List jobs, the newest first."""
+    if after is not None and queue is None:
+        raise typer.BadParameter("--after needs --queue: every queue has its own pages")
+    states, limit = states_of(state), desk.settings.list.limit
+    found: list[Job] = []
+    more: str | None = None
+    async with desk.store() as store:
+        for info in await desk.queues(store, queue):
+            page = await store.find(info.queue, Query(states=states, task=task, limit=limit, after=after))
+            found += page.jobs
+            more = page.next if queue is not None else None
+    by_end = bool(states) and all(each.is_ended for each in states)
+    found.sort(key=lambda job: ((job.ended_at or 0) if by_end else job.enqueued_at, job.id), reverse=True)
+    found = found[:limit]
+    document: dict[str, Any] = {"jobs": [job_document(job) for job in found]}
+    desk.out.document(document if more is None else document | {"next": more})
+    desk.out.table(
+        ["id", "queue", "task", "state", "attempts", "enqueued", "reason", "error"],
+        (
+            (
+                job.id,
+                job.queue,
+                job.task,
+                job.state,
+                f"{job.attempts}/{job.options.max_attempts}",
+                local(job.enqueued_at),
+                job.reason,
+                (job.error or "").partition("\n")[0],
+            )
+            for job in found
+        ),
+        drop=["reason", "enqueued", "error", "attempts"],
+    )
+    if more is not None:
+        desk.out.line(f"more with: --after {more}")
+
+
+@command(group, "show")
+async def show(
+    desk: Desk,
+    id: Id,  # noqa: A002 (the word for it)
+    payload: Annotated[bool, typer.Option("--payload", help="Show the payload too")] = False,
+) -> None:
+    """Show one job: its record and its events."""
+    async with desk.store() as store:
+        job = await find_job(desk, store, id)
+        events, whole = await events_of(store, job.ref, job)
+        now = await store.now()
+    desk.out.document(job_document(job, payload=payload) | {"events": events, "events_complete": whole})
+    desk.out.fields(job_fields(job, now, payload=payload))
+    desk.out.line()
+    desk.out.line("events" if whole else "events (older ones are no longer in the log)")
+    for event in events:
+        desk.out.line(f"  {event_line(event, queue=False)}")
+
+
+@command(group, "cancel")
+async def cancel(desk: Desk, ids: Ids) -> None:
+    """Cancel jobs: what waits is taken back, what runs is asked to stop."""
+    await _each(desk, ids, "cancel")
+
+
+@command(group, "retry")
+async def retry(desk: Desk, ids: Ids) -> None:
+    """Run dead, failed or cancelled jobs again, with all their attempts."""
+    await _each(desk, ids, "redrive")
+
+
+@command(group, "explain")
+async def explain_job(desk: Desk, id: Id) -> None:  # noqa: A002 (the word for it)
+    """Say why a job is not running."""
+    async with desk.store() as store:
+        facts = await gather(store, await find_job(desk, store, id))
+    sentences = explain(facts)
+    desk.out.document(
+        {"id": facts.job.id, "queue": facts.job.queue, "state": facts.job.state, "because": sentences}
+    )
+    for sentence in sentences:
+        desk.out.line(sentence)
+
+
+async def gather(store: Store, job: Job) -> Facts:
+    """What an explanation of this job needs to know."""
+    events, _ = await events_of(store, job.ref, job, newest_only=True)
+    info = await store.queue(job.ref)
+    waits = job.state in (State.PENDING, State.DELAYED)
+    return Facts(
+        job=job,
+        now=await store.now(),
+        pause=None if info is None else info.pause,
+        ahead=await store.ahead(job.ref, job.id) if job.state is State.PENDING else 0,
+        leases=len(await store.leases(job.ref)) if waits else 0,
+        last=events[-1] if events else None,
+    )
+
+
+async def _each(desk: Desk, ids: list[str], move: str) -> None:
+    outcomes: list[tuple[Job, Applied | Refused]] = []
+    async with desk.store() as store:
+        act = store.cancel if move == "cancel" else store.redrive
+        for text in ids:
+            job = await find_job(desk, store, text)
+            outcomes.append((job, (await act(job.ref, [job.id]))[0]))
+    desk.out.document(
+        {
+            "jobs": [
+                {
+                    "id": job.id,
+                    "queue": job.queue,
+                    "applied": isinstance(outcome, Applied),
+                    "state": outcome.state,
+                }
+                for job, outcome in outcomes
+            ]
+        }
+    )
+    refused = []
+    for job, outcome in outcomes:
+        if isinstance(outcome, Applied):
+            asked = " and asked to stop" if outcome.cancel_requested else ""
+            desk.out.line(f"{job.queue}/{job.id} is {outcome.state}{asked}")
+        else:
+            gone = outcome.why is Refusal.MISSING
+            refused.append(f"{job.queue}/{job.id} is {'gone' if gone else outcome.state or job.state}")
+    if refused:
+        able = (
+            "live jobs can be cancelled"
+            if move == "cancel"
+            else "dead, failed or cancelled jobs can be retried"
+        )
+        raise WrongStateError(f"{', '.join(refused)}: only {able}")

@@ -1,0 +1,100 @@
+"""The entry point: runs a command and turns whatever goes wrong into one line and an exit code."""
+
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Final
+
+from penstock.core.errors import ConfigError, InvalidError, PenstockError
+
+FAILED: Final = 1
+USAGE: Final = 2
+INTERRUPTED: Final = 130
+
+
+def run(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line; the exit code: 0, 1 failed or found something, 2 wrong usage, 130 interrupted."""
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    if given in (["--version"], ["-V"]):
+        return _version()
+    try:
+        code = _invoke(given)
+        sys.stdout.flush()
+    except PenstockError as error:
+        return _fail(error, given, USAGE if isinstance(error, InvalidError | ConfigError) else FAILED)
+    except KeyboardInterrupt:
+        return INTERRUPTED
+    except BrokenPipeError:
+        return _gone_reader()
+    except Exception as error:  # noqa: BLE001 (the last resort: a user gets a line, not a traceback)
+        return _fail(error, given, FAILED)
+    return code
+
+
+def _version() -> int:
+    # Kept apart from the commands, so that it need not load them.
+    from importlib.metadata import version
+
+    sys.stdout.write(f"penstock {version('penstock')}\n")
+    return 0
+
+
+def _invoke(given: list[str]) -> int:
+    import typer
+
+    from penstock.cli.commands import build
+
+    usage_error: type[Exception] = typer.BadParameter.__bases__[0]
+    try:
+        return int(build()(args=given, prog_name="penstock", standalone_mode=False) or 0)
+    except usage_error as error:
+        return _usage(error)
+    except typer.Abort:
+        sys.stderr.write("penstock: aborted\n")
+        return FAILED
+    except SystemExit as error:
+        return error.code if isinstance(error.code, int) else FAILED
+
+
+def _usage(error: BaseException) -> int:
+    text = str(getattr(error, "format_message", error.__str__)())
+    if type(error).__name__ == "NoArgsIsHelpError":
+        # The message is the help; it is empty when it was printed in colours already.
+        sys.stderr.write(text)
+    else:
+        _say(" ".join(text.split()))
+    return USAGE
+
+
+def _fail(error: Exception, given: list[str], code: int) -> int:
+    if _wants_traceback(given):
+        traceback.print_exception(error)
+    said = str(error) if isinstance(error, PenstockError) else f"{type(error).__name__}: {error}"
+    _say(" ".join(said.split()) or type(error).__name__)
+    if not isinstance(error, PenstockError) and not _wants_traceback(given):
+        _say("this should not happen; run it again with --debug to see where")
+    return code
+
+
+def _say(text: str) -> None:
+    sys.stderr.write(f"penstock: error: {text}\n")
+
+
+def _wants_traceback(given: list[str]) -> bool:
+    if "--debug" in given:
+        return True
+    from penstock import settings
+
+    # Settings that cannot be read are the error being told, or not worth another.
+    with suppress(PenstockError):
+        return settings.load().debug
+    return False
+
+
+def _gone_reader() -> int:
+    # What is still buffered must not be written when the interpreter ends.
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return FAILED

@@ -1,0 +1,144 @@
+"""A job and its events as they are shown."""
+
+from typing import Any, Final
+
+import msgspec
+
+from penstock.cli.output import local, span, utc, without_none
+from penstock.core.events import Event
+from penstock.core.job import Job, QueueRef
+from penstock.core.moves import Move
+from penstock.core.states import State
+from penstock.stores.protocol import Store
+
+WINDOW: Final = 1_000
+SCAN_LIMIT: Final = 200_000
+"""Events looked through for one job before giving up."""
+
+
+def job_document(job: Job, *, payload: bool = False) -> dict[str, Any]:
+    """The record for programs: times as RFC 3339, no token, the payload only when asked for."""
+    return without_none(
+        id=job.id,
+        tenant=job.tenant,
+        queue=job.queue,
+        task=job.task,
+        state=job.state,
+        priority=job.priority,
+        attempts=job.attempts,
+        max_attempts=job.options.max_attempts,
+        delivery=job.delivery,
+        drive=job.drive,
+        version=job.version,
+        enqueued_at=utc(job.enqueued_at),
+        visible_at=utc(job.visible_at),
+        ended_at=utc(job.ended_at),
+        worker=job.worker,
+        fence=job.fence or None,
+        lease_until=utc(job.deadline),
+        cancel_requested=job.cancel_requested or None,
+        key=job.key,
+        idempotency_key=job.idempotency_key,
+        reason=job.reason,
+        error=job.error,
+        fingerprint=job.fingerprint,
+        progress=_raw(job.progress),
+        result=_raw(job.result),
+        payload=_raw(job.payload) if payload else None,
+    )
+
+
+def job_fields(job: Job, now: int, *, payload: bool) -> list[tuple[str, object]]:
+    """The record for people."""
+    attempts = f"{job.attempts} of {job.options.max_attempts} used"
+    return [
+        ("id", job.id),
+        ("queue", str(job.ref)),
+        ("task", job.task),
+        ("state", f"{job.state}, cancel requested" if job.cancel_requested else job.state),
+        ("priority", job.priority),
+        ("attempts", f"{attempts}, drive {job.drive}" if job.drive > 1 else attempts),
+        ("deliveries", job.delivery),
+        ("enqueued", _moment(job.enqueued_at, now)),
+        ("visible", _moment(job.visible_at, now)),
+        ("ended", _moment(job.ended_at, now)),
+        ("worker", job.worker),
+        ("lease until", _moment(job.deadline, now)),
+        ("fence", job.fence or None),
+        ("key", job.key),
+        ("idempotency key", job.idempotency_key),
+        ("reason", job.reason),
+        ("error", job.error),
+        ("fingerprint", job.fingerprint),
+        ("progress", _text(job.progress)),
+        ("result", _text(job.result)),
+        ("payload", _text(job.payload) if payload else f"{len(job.payload)} bytes, shown with --payload"),
+    ]
+
+
+def event_line(event: Event, *, queue: bool = True) -> str:
+    """One event in one line."""
+    what = (
+        f"{event.source or '–'} → {event.target or 'gone'}" if event.job else f"{len(event.jobs or [])} jobs"
+    )
+    parts = [
+        local(event.at),
+        f"{event.queue}#{event.seq}" if queue else f"#{event.seq}",
+        event.move.ljust(9),
+        event.job if queue else None,
+        what,
+        event.task if queue else None,
+        f"attempt {event.attempt}" if event.attempt is not None else None,
+        f"by {event.worker}" if event.worker else None,
+        f"visible {local(event.visible_at)}" if event.visible_at is not None else None,
+        ": ".join(part for part in (event.reason, event.error) if part) or None,
+    ]
+    return "  ".join(part for part in parts if part)
+
+
+async def events_of(
+    store: Store, ref: QueueRef, job: Job, *, newest_only: bool = False
+) -> tuple[list[Event], bool]:
+    """The job's events that are still in the log, oldest first, and whether they are all there.
+
+    Read from the newest backwards, because the log has no index by job and most questions are about the end.
+    """
+    oldest, newest = await store.event_range(ref)
+    found: list[Event] = []
+    end = newest
+    while end >= oldest and newest - end < SCAN_LIMIT:
+        start = max(oldest - 1, end - WINDOW)
+        window = [event for event in await store.events(ref, start, WINDOW) if event.seq <= end]
+        mine = [event for event in window if event.job == job.id and (event.version or 0) <= job.version]
+        found = mine + found
+        if found and (newest_only or found[0].move is Move.ENQUEUE):
+            break
+        end = start
+    return found, bool(found) and found[0].move is Move.ENQUEUE
+
+
+def states_of(text: str | None) -> frozenset[State]:
+    """States from text such as pending,delayed."""
+    from penstock.core.errors import OptionError
+
+    out = set()
+    for part in (text or "").replace(" ", "").split(","):
+        if part and part not in set(State):
+            raise OptionError("--state", part, f"some of {', '.join(State)}, joined by commas")
+        if part:
+            out.add(State(part))
+    return frozenset(out)
+
+
+def _moment(at: int | None, now: int) -> str | None:
+    if at is None:
+        return None
+    return f"{local(at)} ({span(now - at)} ago)" if at <= now else f"{local(at)} (in {span(at - now)})"
+
+
+def _raw(value: bytes | None) -> msgspec.Raw | None:
+    return None if value is None else msgspec.Raw(value)
+
+
+def _text(value: bytes | None) -> str | None:
+    return None if value is None else value.decode("utf-8", "replace")

@@ -1,0 +1,65 @@
+"""`penstock worker`: run the handlers of an app."""
+
+from typing import Annotated, Any
+
+import typer
+
+from penstock.cli.desk import Desk, setting
+from penstock.cli.output import without_none
+from penstock.cli.reference import load_app
+from penstock.core.errors import OptionError
+from penstock.settings import WorkerSettings
+from penstock.telemetry import logs
+
+App = Annotated[
+    str | None,
+    typer.Argument(metavar="MODULE:APP", help="Where the app is [PENSTOCK_APP]", show_default=False),
+]
+
+
+async def worker(
+    desk: Desk,
+    app: App = None,
+    queues: Annotated[
+        str | None, setting("worker.queues", "Queues with their slots, such as mail=50,web=5")
+    ] = None,
+    concurrency: Annotated[
+        str | None, setting("worker.concurrency", "Slots of queues without a number", metavar="N")
+    ] = None,
+    lease: Annotated[
+        str | None, setting("worker.lease", "How long a lease is, such as 30s", metavar="TIME")
+    ] = None,
+    shutdown_timeout: Annotated[
+        str | None, setting("worker.shutdown_timeout", "How long to drain when told to stop", metavar="TIME")
+    ] = None,
+    poll: Annotated[
+        str | None, setting("worker.poll", "How often to look when nothing wakes it", metavar="TIME")
+    ] = None,
+    burst: Annotated[
+        bool | None, setting("worker.burst", "Stop when nothing is claimable", "--burst")
+    ] = None,
+    log_level: Annotated[
+        str | None, setting("worker.log_level", "debug, info, warning, error or critical", metavar="LEVEL")
+    ] = None,
+    log_json: Annotated[bool | None, setting("worker.log_json", "Log JSON lines", "--log-json")] = None,
+) -> None:
+    """Claim and execute jobs until told to stop (SIGTERM or Ctrl-C; twice to hurry)."""
+    reference = app or desk.settings.app
+    if reference is None:
+        raise OptionError("MODULE:APP", None, "the app to run, such as shop.jobs:app")
+    chosen = load_app(reference)
+    options = desk.settings.worker
+    logs.configure(json=options.log_json, level=options.log_level)
+    await chosen.worker(**_options(options)).run(handle_signals=True)
+
+
+def _options(settings: WorkerSettings) -> dict[str, Any]:
+    """What was said, for the app; what was not said is the app's to choose."""
+    return without_none(
+        queues=settings.queues,
+        concurrency=settings.concurrency,
+        lease=settings.lease,
+        shutdown_timeout=settings.shutdown_timeout,
+        poll=settings.poll,
+        burst=settings.burst,
+    )

@@ -1,0 +1,56 @@
+"""The verdict: what producer and handlers wrote down, held against the store's log and its records."""
+
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from penstock.core.history import Checker, Verdict
+from penstock.core.states import LIVE, State
+from penstock.demo import diary
+from penstock.stores.protocol import Query, Store
+
+CHUNK: Final = 1_000
+
+
+class Report(msgspec.Struct, frozen=True, kw_only=True):
+    """How the demo went. `orphaned` are the leases that the killed worker left behind."""
+
+    produced: int
+    executions: int
+    orphaned: int
+    seconds: float
+    seed: int
+    injected: str | None
+    verdict: Verdict
+
+    @property
+    def ended(self) -> int:
+        """Jobs that came to an end of their own."""
+        return self.verdict.completed + self.verdict.failed + self.verdict.dead
+
+    @property
+    def is_proven(self) -> bool:
+        """True when every job that was accepted is accounted for, and every promise was kept."""
+        recovered = self.verdict.recovered >= self.orphaned
+        return self.verdict.is_clean and self.produced == self.ended and recovered
+
+
+async def audit(store: Store, producer: Path, handlers: Path) -> tuple[Verdict, int, int]:
+    """The verdict, how many jobs were produced and how many executions there were; once nothing runs."""
+    produced, executed = list(diary.produced(producer)), list(diary.executed(handlers))
+    checker = Checker(produced=produced, executed=executed)
+    cursor = 0
+    while events := await store.events(diary.REF, cursor, CHUNK):
+        for event in events:
+            checker.feed(event)
+        cursor = events[-1].seq
+    live: dict[tuple[str, str, str], State] = {}
+    query = Query(states=LIVE, limit=CHUNK)
+    while True:
+        page = await store.find(diary.REF, query)
+        live |= {(job.tenant, job.queue, job.id): job.state for job in page.jobs}
+        if page.next is None:
+            break
+        query = msgspec.structs.replace(query, after=page.next)
+    return checker.finish(live), len({record.job for record in produced}), len(executed)

@@ -1,0 +1,91 @@
+"""The demo's worker processes: started, killed without warning, stopped."""
+
+import asyncio
+import signal
+import sys
+from asyncio.subprocess import Process
+from contextlib import suppress
+from pathlib import Path
+from typing import Final
+
+from penstock.core.errors import PenstockError
+from penstock.demo.diary import REF
+from penstock.stores.protocol import Store
+
+STOP_SECONDS: Final = 15.0
+
+
+class Crew:
+    """Worker processes by name; none outlives the block."""
+
+    def __init__(self, url: str, directory: Path) -> None:
+        self._url = url
+        self._directory = directory
+        self._workers: dict[str, Process] = {}
+        self._hired = 0
+
+    async def __aenter__(self) -> "Crew":
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        for process in self._workers.values():
+            with suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+    async def hire(self) -> str:
+        """Start one more worker; its name."""
+        self._hired += 1
+        name = f"worker-{self._hired}"
+        with (self._directory / f"{name}.log").open("wb") as log:
+            self._workers[name] = await asyncio.create_subprocess_exec(
+                sys.executable,
+                "-m",
+                "penstock.demo.worker",
+                self._url,
+                str(self._directory / "executed.jsonl"),
+                name,
+                stdin=asyncio.subprocess.DEVNULL,
+                stdout=log,
+                stderr=log,
+            )
+        return name
+
+    async def kill_one(self, store: Store) -> tuple[str, int]:
+        """SIGKILL a worker in the middle of its work; its name and how many leases it left behind."""
+        while True:
+            for name, process in list(self._workers.items()):
+                self._check(name, process)
+                # Held still, so that what it holds is known when it dies.
+                process.send_signal(signal.SIGSTOP)
+                orphaned = len(await store.leases(REF, name))
+                if orphaned:
+                    process.kill()
+                    await process.wait()
+                    del self._workers[name]
+                    return name, len(await store.leases(REF, name))
+                process.send_signal(signal.SIGCONT)
+            await asyncio.sleep(0.01)
+
+    def check(self) -> None:
+        """PenstockError when a worker ended by itself."""
+        for name, process in self._workers.items():
+            self._check(name, process)
+
+    async def dismiss(self) -> None:
+        """Ask all to stop, and wait until they have."""
+        for process in self._workers.values():
+            process.terminate()
+        for name, process in self._workers.items():
+            try:
+                async with asyncio.timeout(STOP_SECONDS):
+                    await process.wait()
+            except TimeoutError:
+                raise PenstockError(f"{name} did not stop within {STOP_SECONDS:.0f} s of SIGTERM") from None
+        self._workers.clear()
+
+    def _check(self, name: str, process: Process) -> None:
+        if process.returncode is not None:
+            log = self._directory / f"{name}.log"
+            last = log.read_text("utf-8", "replace").strip().rpartition("\n")[2]
+            raise PenstockError(f"{name} ended by itself with code {process.returncode}: {last}")

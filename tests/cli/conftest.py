@@ -1,0 +1,115 @@
+"""A command line in a directory of its own, on a SQLite file, and a way to bring jobs into any state."""
+
+import asyncio
+import json
+import os
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from penstock.cli.main import run
+from penstock.core.job import NewJob, Options, QueueRef
+from penstock.core.moves import Bury, Complete, Fail, Fault, Release, Retry, Settlement, Snooze
+from penstock.core.outcomes import Enqueued
+from penstock.stores.sqlite import SqliteStore
+
+T = TypeVar("T")
+MAIL = QueueRef("default", "mail")
+BOOM = Fault("ERROR", "ValueError: boom 7\nTraceback …", "f00")
+
+
+class Shell:
+    """Runs commands; `store` works on their store directly."""
+
+    def __init__(self, directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        self.directory = directory
+        self.file = directory / "jobs.db"
+        self._capsys = capsys
+        self.out = self.err = ""
+
+    def __call__(self, *arguments: str) -> int:
+        """The exit code; what was written is in `out` and `err`."""
+        self._capsys.readouterr()
+        code = run(arguments)
+        self.out, self.err = self._capsys.readouterr()
+        return code
+
+    def json(self, *arguments: str, code: int = 0) -> Any:
+        """The one document that a command writes with --json."""
+        assert self(*arguments, "--json") == code, self.err
+        assert self.out.count("\n") == 1
+        return json.loads(self.out)
+
+    def store(self, work: Callable[[SqliteStore], Awaitable[T]]) -> T:
+        """What the work on the store returns."""
+
+        async def opened() -> T:
+            store = SqliteStore(self.file)
+            await store.open()
+            try:
+                return await work(store)
+            finally:
+                await store.close()
+
+        return asyncio.run(opened())
+
+    def enqueue(self, *ids: str, queue: QueueRef = MAIL, **fields: Any) -> list[str]:
+        """Jobs of task `send` with these ids."""
+
+        async def work(store: SqliteStore) -> list[str]:
+            task = fields.pop("task", "send")
+            new = [NewJob(id=each, nonce="n", task=task, payload=b'{"to":"ada"}', **fields) for each in ids]
+            out = await store.enqueue(queue, new)
+            assert all(isinstance(each, Enqueued) for each in out)
+            return list(ids)
+
+        return self.store(work)
+
+    def claim(self, many: int = 1, *, queue: QueueRef = MAIL, lease_ms: int = 30_000) -> None:
+        """Lease jobs to a worker and leave it at that."""
+        self.store(lambda store: store.claim(queue, worker="w1", limit=many, lease_ms=lease_ms))
+
+    def settle(self, how: str, many: int = 1, *, queue: QueueRef = MAIL, fault: Fault = BOOM) -> None:
+        """Lease jobs and end the deliveries so."""
+
+        async def work(store: SqliteStore) -> None:
+            claims = await store.claim(queue, worker="w1", limit=many, lease_ms=30_000)
+            assert len(claims.jobs) == many
+            await store.settle(queue, [_settlement(how, job.id, job.token, fault) for job in claims.jobs])
+
+        self.store(work)
+
+    def dead(self, *ids: str, queue: QueueRef = MAIL, fault: Fault = BOOM, task: str = "send") -> None:
+        """Jobs that are dead."""
+        for each in ids:
+            self.enqueue(each, queue=queue, options=Options(max_attempts=1), task=task)
+            self.settle("bury", queue=queue, fault=fault)
+
+
+def _settlement(how: str, job: str, token: str, fault: Fault) -> Settlement:
+    match how:
+        case "complete":
+            return Complete(job, token, b'"sent"')
+        case "fail":
+            return Fail(job, token, fault)
+        case "retry":
+            return Retry(job, token, 60_000, fault)
+        case "bury":
+            return Bury(job, token, fault)
+        case "snooze":
+            return Snooze(job, token, 60_000)
+        case _:
+            return Release(job, token)
+
+
+@pytest.fixture
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
+    """Commands in an empty directory, on an empty store."""
+    for name in [each for each in os.environ if each.startswith("PENSTOCK_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.delenv("COLUMNS", raising=False)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PENSTOCK_URL", f"sqlite:///{tmp_path / 'jobs.db'}")
+    return Shell(tmp_path, capsys)

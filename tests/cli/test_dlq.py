@@ -1,0 +1,131 @@
+"""`dlq`: filters, groups, redrive and purge; and that a condition can only read."""
+
+import pytest
+
+from penstock.cli.where import Where
+from penstock.core.errors import OptionError
+from penstock.core.job import Job, QueueRef
+from penstock.core.moves import Fault
+from penstock.core.states import State
+from tests.cli.conftest import MAIL, Shell
+
+TIMEOUT = Fault("TIMEOUT", "Timeout: 3 s", "aaa")
+WEB = QueueRef("default", "web")
+
+
+@pytest.fixture
+def dead(shell: Shell) -> Shell:
+    """Three dead jobs of two kinds in two queues."""
+    shell.dead("a")
+    shell.dead("b", fault=TIMEOUT, task="draw")
+    shell.dead("c", queue=WEB, fault=TIMEOUT)
+    return shell
+
+
+@pytest.mark.parametrize(
+    ("filters", "ids"),
+    [
+        ([], ["a", "b", "c"]),
+        (["--queue", "mail"], ["a", "b"]),
+        (["--task", "draw"], ["b"]),
+        (["--reason", "TIMEOUT"], ["b", "c"]),
+        (["--where", "error like 'Timeout%'"], ["b", "c"]),
+        (["--where", "error like 'Timeout%' and queue = 'web' -- all of them"], ["c"]),
+        (
+            ["--where", "json_extract(payload, '$.to') = 'ada' and age < 3600 and attempts = 1"],
+            ["a", "b", "c"],
+        ),
+        (["--where", "ended_at < '2020'"], []),
+        (["--limit", "1", "--queue", "web"], ["c"]),
+    ],
+)
+def test_filters(dead: Shell, filters: list[str], ids: list[str]) -> None:
+    assert sorted(job["id"] for job in dead.json("dlq", "list", *filters)["jobs"]) == ids
+
+
+def test_kinds_of_errors_are_counted_by_fingerprint(dead: Shell) -> None:
+    dead.dead("d", "e", queue=WEB, fault=TIMEOUT)
+
+    first, *_ = groups = dead.json("dlq", "list", "--group")["groups"]
+
+    assert (first["count"], first["fingerprint"], first["queue"]) == (3, "aaa", "web")
+    assert len(groups) == 3
+    assert dead("dlq", "list", "--group") == 0
+
+
+def test_a_dry_run_counts_and_shows_and_changes_nothing(dead: Shell) -> None:
+    document = dead.json("dlq", "redrive", "--where", "error like 'Timeout%'", "--dry-run")
+
+    assert (document["count"], len(document["sample"])) == (2, 2)
+    assert len(dead.json("dlq", "list")["jobs"]) == 3
+    assert dead("dlq", "redrive", "--dry-run") == 0
+    assert dead.out.startswith("3 dead jobs would be redriven, such as\n")
+
+
+def test_redrive_takes_what_the_filters_say_and_no_more_than_the_limit(dead: Shell) -> None:
+    assert dead.json("dlq", "redrive", "--reason", "TIMEOUT", "--limit", "1")["redriven"] == 1
+    assert dead.json("dlq", "redrive", "--queue", "web")["redriven"] + 1 in (1, 2)
+    assert [job["id"] for job in dead.json("dlq", "list", "--task", "send", "--queue", "mail")["jobs"]] == [
+        "a"
+    ]
+
+
+def test_many_are_redriven_over_pages(shell: Shell) -> None:
+    ids = [f"j{number}" for number in range(1_100)]
+    shell.enqueue(*ids)
+    shell.settle("bury", len(ids))
+
+    assert shell("dlq", "redrive") == 0
+
+    assert shell.out == "1100 jobs redriven\n"
+    assert "redriven: 1100 of 1100" in shell.err
+    assert shell.store(lambda store: store.counts(MAIL))[State.PENDING] == 1_100
+
+
+def test_purge_deletes_for_good_and_asks_first(dead: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    monkeypatch.setattr("typer.confirm", lambda text, **_: asked.append(text))
+
+    assert dead("dlq", "purge", "--queue", "web") == 0
+    assert asked == ["Delete 1 dead jobs for good?"]
+    assert dead.json("dlq", "purge", "--yes")["deleted"] == 2
+    assert dead.json("dlq", "list")["jobs"] == []
+
+
+def test_show_is_for_dead_jobs(dead: Shell) -> None:
+    dead.enqueue("live")
+
+    assert dead.json("dlq", "show", "a")["state"] == "dead"
+    assert dead("dlq", "show", "live") == 1
+    assert "is pending, not dead" in dead.err
+
+
+@pytest.mark.parametrize(
+    "condition",
+    [
+        "colour = 'red'",
+        "1=1; DELETE FROM jobs",
+        "1=1) ; DROP TABLE jobs --",
+        "id IN (SELECT name FROM sqlite_master)",
+        "load_extension('x')",
+        "id = (WITH RECURSIVE n(x) AS (SELECT 1 UNION ALL SELECT x FROM n) SELECT max(x) FROM n)",
+        "",
+        "length(zeroblob(100000000)) > 1",
+        "id = '\0'",
+    ],
+)
+def test_a_condition_that_is_none_or_wants_more_than_to_read_is_refused(shell: Shell, condition: str) -> None:
+    shell.dead("a")
+
+    with pytest.raises(OptionError, match="wanted an SQL condition over id, queue, task"):
+        Where(condition).matching(_jobs(shell), 0)
+
+
+def test_a_bad_condition_is_one_line_even_without_jobs(shell: Shell) -> None:
+    assert shell("dlq", "redrive", "--where", "colour = 'red'") == 2
+    assert shell.err.startswith("penstock: error: --where: found \"colour = 'red'\"")
+    assert "no such column: colour" in shell.err
+
+
+def _jobs(shell: Shell) -> list[Job]:
+    return [job for job in shell.store(lambda store: store.get(MAIL, ["a"])) if job is not None]

@@ -1,0 +1,98 @@
+"""`queues`: counts, pause, resume, purge."""
+
+import pytest
+
+from tests.cli.conftest import MAIL, Shell
+
+
+def test_counts_by_state(shell: Shell) -> None:
+    shell.enqueue("a", "b")
+    shell.enqueue("c", delay_ms=60_000)
+
+    (queue,) = shell.json("queues", "list")["queues"]
+
+    assert queue["queue"] == "mail"
+    assert (queue["counts"]["pending"], queue["counts"]["delayed"]) == (2, 1)
+    assert shell("queues", "list") == 0
+    assert shell.out.split()[0] == "queue"
+
+
+def test_a_narrow_terminal_gets_fewer_columns(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    shell.enqueue("a")
+    monkeypatch.setenv("COLUMNS", "60")
+
+    assert shell("queues", "list") == 0
+
+    assert max(map(len, shell.out.splitlines())) <= 60
+    assert "pending" in shell.out
+    assert "blocked" not in shell.out
+
+
+def test_show_names_leases_and_workers(shell: Shell) -> None:
+    shell.enqueue("a")
+    shell.claim()
+
+    document = shell.json("queues", "show", "mail")
+
+    assert (document["leases"], document["workers"], document["expired_leases"]) == (1, ["w1"], 0)
+    assert document["events"] == {"first": 1, "last": 2}
+
+
+def test_pause_and_resume(shell: Shell) -> None:
+    shell.enqueue("a")
+
+    paused = shell.json("queues", "pause", "mail", "--reason", "down", "--by", "ada", "--for", "10m")["pause"]
+    assert (paused["reason"], paused["by"]) == ("down", "ada")
+    assert shell.store(lambda store: store.claim(MAIL, worker="w", limit=1, lease_ms=1_000)).jobs == []
+    assert "pause" not in shell.json("queues", "resume", "mail")
+    assert len(shell.store(lambda store: store.claim(MAIL, worker="w", limit=1, lease_ms=1_000)).jobs) == 1
+
+
+def test_a_pause_needs_a_duration_that_is_one(shell: Shell) -> None:
+    shell.enqueue("a")
+
+    assert shell("queues", "pause", "mail", "--for", "soon") == 2
+    assert shell.err.startswith("penstock: error: --for: found 'soon', wanted seconds, or a duration")
+    assert shell("queues", "pause", "mail", "--for", "0") == 2
+
+
+def test_purge_deletes_what_waits_and_leaves_the_rest(shell: Shell) -> None:
+    shell.enqueue("a")
+    shell.settle("complete")
+    shell.enqueue("b", "c")
+    shell.claim()
+    shell.enqueue("d", delay_ms=60_000)
+
+    assert shell.json("queues", "purge", "mail", "--yes") == {"queue": "mail", "deleted": 2, "kept": 0}
+    counts = shell.json("queues", "list")["queues"][0]["counts"]
+    assert {state: count for state, count in counts.items() if count} == {"active": 1, "completed": 1}
+
+
+def test_purge_asks_first(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    shell.enqueue("a")
+    monkeypatch.setattr("typer.confirm", _refuse)
+
+    assert shell("queues", "purge", "mail") == 1
+    assert shell.err == "penstock: aborted\n"
+    assert shell.json("queues", "list")["queues"][0]["counts"]["pending"] == 1
+
+
+def test_what_runs_cannot_be_purged(shell: Shell) -> None:
+    shell.enqueue("a")
+
+    assert shell("queues", "purge", "mail", "--state", "active", "--yes") == 2
+    assert "what runs cannot be deleted" in shell.err
+
+
+def test_many_jobs_are_purged_in_pages_with_progress(shell: Shell) -> None:
+    shell.enqueue(*(f"j{number}" for number in range(1_200)))
+
+    assert shell("queues", "purge", "mail", "--yes") == 0
+    assert shell.out.startswith("deleted 1200 ")
+    assert "deleting: 1200 of 1200" in shell.err
+
+
+def _refuse(*_: object, **__: object) -> None:
+    import typer
+
+    raise typer.Abort
