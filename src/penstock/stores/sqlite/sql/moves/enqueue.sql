@@ -36,7 +36,10 @@ SELECT
 FROM given
 CROSS JOIN new
 WHERE idempotency_key IS NULL
-    OR id = (SELECT job FROM idempotency WHERE queue = given.queue AND idempotency.key = new.idempotency_key)
+    OR id = (
+        SELECT job FROM idempotency
+        WHERE queue = given.queue AND idempotency.key = new.idempotency_key AND until IS NULL
+    )
 
 -- step: event
 INSERT INTO event (
