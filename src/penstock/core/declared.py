@@ -47,7 +47,6 @@ class Declared:
     """The type of one parameter, or of the result. ConfigError when the type has no form in JSON."""
 
     def __init__(self, field: str, declared: Any) -> None:
-        self.field = field
         self.type = Any if declared is object else declared
         self._wanted = inspect.formatannotation(declared)
         info = _info(field, self.type, self._wanted)
@@ -55,43 +54,41 @@ class Declared:
         self._is_any = isinstance(info, types.AnyType)
         self._is_plain = all(isinstance(each, _PLAIN) for each in _parts(info)) and _has_text_keys(info)
 
-    def raw(self, value: Any, limit: int = PAYLOAD_LIMIT) -> Any:
+    def raw(self, field: str, value: Any, limit: int = PAYLOAD_LIMIT) -> Any:
         """What stands for the value in JSON; PayloadError if it is not of the type."""
         kind = type(value)
         if kind in self._exact and (kind is not int or MIN_INT <= value <= MAX_INT):
             return value
         if self._is_any:
-            check_json(self.field, value, limit)
+            check_json(field, value, limit)
             return value
         if self._is_plain:
-            check_json(self.field, value, limit)
-            self._check_equal(value, self._converted(value))
+            check_json(field, value, limit)
+            self._check_comes_back(field, value)
             return value
-        return self._encoded(value, limit)
+        return self._encoded(field, value, limit)
 
-    def _converted(self, value: Any) -> Any:
+    def _check_comes_back(self, field: str, value: Any) -> None:
         try:
-            return msgspec.convert(value, self.type)
+            back = msgspec.convert(value, self.type)
         except msgspec.ValidationError as error:
-            raise explained(self.field, value, error) from None
-
-    def _check_equal(self, value: Any, back: Any) -> None:
+            raise explained(field, value, error) from None
         if back != value:
-            raise PayloadError(self.field, value, self._wanted)
+            raise PayloadError(field, value, self._wanted)
 
-    def _encoded(self, value: Any, limit: int) -> msgspec.Raw:
+    def _encoded(self, field: str, value: Any, limit: int) -> msgspec.Raw:
         try:
             encoded = msgspec.json.encode(value, enc_hook=_to_json)
             back = msgspec.json.decode(encoded, type=self.type, dec_hook=from_json)
         except msgspec.ValidationError as error:
-            raise explained(self.field, value, error) from None
+            raise explained(field, value, error) from None
         except (TypeError, ValueError, NotImplementedError, RecursionError) as error:
-            raise PayloadError(self.field, value, f"{self._wanted} ({error})") from None
+            raise PayloadError(field, value, f"{self._wanted} ({error})") from None
         fault = _difference(value, back, MAX_DEPTH)
         if fault is not None:
-            raise PayloadError(self.field + fault[0], fault[1], f"{self._wanted}{fault[2]}")
+            raise PayloadError(field + fault[0], fault[1], f"{self._wanted}{fault[2]}")
         if len(encoded) > limit:
-            encode_json(self.field, msgspec.Raw(encoded), limit)
+            encode_json(field, msgspec.Raw(encoded), limit)
         return msgspec.Raw(encoded)
 
 
@@ -130,8 +127,8 @@ def _info(field: str, declared: Any, name: str) -> types.Type:
     for part in _parts(info):
         if isinstance(part, types.CustomType) and not _is_model(part.cls):
             raise ConfigError(
-                f"{field}: the type {name} has no form in JSON: take text, numbers, lists, dicts, dataclasses, "
-                f"msgspec structs or pydantic models instead of {part.cls.__qualname__}"
+                f"{field}: the type {name} has no form in JSON: instead of {part.cls.__qualname__} take "
+                "text, numbers, lists, dicts, dataclasses, msgspec structs or pydantic models"
             )
     return info
 
@@ -170,7 +167,11 @@ def _difference(value: Any, back: Any, depth: int) -> tuple[str, Any, str] | Non
     """Where and what came back as something else, and a remark; None if nothing did."""
     kind = type(value)
     if kind is not type(back):
-        return None if kind is int and type(back) is float and value == back else ("", value, "")
+        return (
+            None
+            if kind is int and type(back) is float and value == back
+            else ("", value, f"; {type(back).__name__} comes back")
+        )
     if kind is int:
         return None if MIN_INT <= value <= MAX_INT else ("", value, " within 64 bits")
     members = _members(value, back)

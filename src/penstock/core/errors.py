@@ -11,6 +11,7 @@ PenstockError
 ├── DuplicateJobError         the chosen id is taken by another job
 ├── IdempotencyConflictError  strict mode: same key, other payload
 ├── QueueFullError            the queue has a bounded length and is full
+├── BatchRefusedError         enqueue_many: some jobs were taken in and some were not
 ├── StaleLeaseError           the lease is no longer held: nothing was changed
 ├── WrongStateError           the job's state does not allow the move
 ├── JobEndedError             waiting for a result: the job ended without one
@@ -78,6 +79,19 @@ class IdempotencyConflictError(PenstockError):
 
 class QueueFullError(PenstockError):
     """The queue has a bounded length and is full; nothing was enqueued."""
+
+
+class BatchRefusedError(PenstockError):
+    """Of many jobs some were not taken in. `outcomes` has a handle or an error for each, in their order."""
+
+    def __init__(self, outcomes: list[object]) -> None:
+        self.outcomes = outcomes
+        errors = [each for each in outcomes if isinstance(each, PenstockError)]
+        first = f", the first: {errors[0]}" if errors else ""
+        super().__init__(f"{len(errors)} of {len(outcomes)} jobs were not enqueued{first}")
+
+    def __reduce__(self) -> tuple[type, tuple[list[object]]]:
+        return type(self), (self.outcomes,)
 
 
 class StaleLeaseError(PenstockError):

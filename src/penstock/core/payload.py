@@ -3,7 +3,7 @@
 from collections.abc import Collection
 from math import isfinite
 from types import NoneType
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import msgspec
 
@@ -27,8 +27,11 @@ def check_json(path: str, value: object, limit: int = PAYLOAD_LIMIT) -> None:
 
     Text is looked at when it is encoded.
     """
-    if not _Walk(limit).is_plain(value, MAX_DEPTH):
-        _complain(path, value, MAX_DEPTH, limit)
+    walk = _Walk(limit)
+    if not walk.is_plain(value, MAX_DEPTH):
+        if walk.is_over:
+            raise PayloadError(path, type(value), f"at most {limit} bytes in all")
+        _find_fault(path, value, MAX_DEPTH)
 
 
 def encode_json(path: str, value: object, limit: int = PAYLOAD_LIMIT) -> bytes:
@@ -36,7 +39,8 @@ def encode_json(path: str, value: object, limit: int = PAYLOAD_LIMIT) -> bytes:
     try:
         encoded = _ENCODER.encode(value)
     except UnicodeEncodeError:
-        _complain(path, value, MAX_DEPTH + 1, limit)
+        _find_fault(path, value, MAX_DEPTH + 1)
+        raise
     if len(encoded) > limit:
         raise PayloadError(path, len(encoded), f"at most {limit} bytes")
     return encoded
@@ -64,6 +68,10 @@ class _Walk:
         # Each item takes two bytes or more, its comma included.
         self._left = limit // 2 + MAX_DEPTH
 
+    @property
+    def is_over(self) -> bool:
+        return self._left < 0
+
     def is_plain(self, value: Any, depth: int) -> bool:
         kind = type(value)
         if kind in _CHEAP:
@@ -80,7 +88,7 @@ class _Walk:
 
     def _all_plain(self, values: Collection[Any], depth: int) -> bool:
         self._left -= len(values)
-        if self._left < 0:
+        if self.is_over:
             return False
         # Most long lists hold one kind of thing, and that is checked without a call per item.
         kinds = set(map(type, values))
@@ -93,13 +101,8 @@ class _Walk:
         return all(self.is_plain(value, depth) for value in values)
 
 
-def _complain(path: str, value: Any, depth: int, limit: int) -> NoReturn:
-    """Raise for the first fault; called only when there is one."""
-    _find_fault(path, value, depth)
-    raise PayloadError(path, value, f"at most {limit} bytes")
-
-
 def _find_fault(path: str, value: Any, depth: int) -> None:
+    """Raise for the first fault, with its path."""
     kind = type(value)
     if kind is str:
         try:

@@ -1,0 +1,60 @@
+"""A call of a task that was not sent yet, and who sends it."""
+
+from collections.abc import Callable, Sequence
+from typing import Any, Generic, Protocol, TypeVar
+
+from penstock.core.errors import PenstockError
+from penstock.core.job import Job
+from penstock.core.states import State
+from penstock.tasks.handle import JobHandle
+from penstock.tasks.options import JobOptions
+
+R = TypeVar("R")
+
+
+class Call(Generic[R]):
+    """A task with its arguments and options, checked and encoded."""
+
+    __slots__ = ("decode", "options", "payload", "queue", "task")
+
+    def __init__(
+        self,
+        *,
+        task: str,
+        queue: str,
+        payload: bytes,
+        options: JobOptions,
+        decode: Callable[[bytes | None], Any],
+    ) -> None:
+        self.task = task
+        self.queue = queue
+        self.payload = payload
+        self.options = options
+        self.decode = decode
+
+    def __repr__(self) -> str:
+        return f"<Call {self.task} in {self.queue}, {len(self.payload)} bytes>"
+
+
+class Sender(Protocol):
+    """Whoever brings calls to the store and looks after the jobs; an app or its client."""
+
+    async def send(self, call: Call[R], /) -> JobHandle[R]:
+        """The job for the call."""
+        ...
+
+    async def send_many(self, calls: Sequence[Call[R]], /) -> list[JobHandle[R] | PenstockError]:
+        """The jobs for the calls, or why there is none, in their order."""
+        ...
+
+    async def job(self, queue: str, job: str, /) -> Job:
+        """The record; JobNotFoundError when there is none."""
+        ...
+
+    async def ended(self, queue: str, job: str, timeout: float | None, /) -> Job:
+        """The record once the job has ended; ResultTimeoutError when that takes longer."""
+        ...
+
+    async def cancel(self, queue: str, job: str, /) -> State:
+        """Cancelled, or active with the request noted."""
+        ...

@@ -1,0 +1,81 @@
+"""A job as its producer sees it."""
+
+from collections.abc import Callable
+from typing import Any, Generic, Protocol, TypeVar
+
+from penstock.core.errors import JobEndedError
+from penstock.core.job import Job
+from penstock.core.payload import decode_json
+from penstock.core.states import State
+
+R = TypeVar("R")
+
+
+class Desk(Protocol):
+    """Where a handle asks about its job."""
+
+    async def job(self, queue: str, job: str, /) -> Job: ...
+
+    async def ended(self, queue: str, job: str, timeout: float | None, /) -> Job: ...
+
+    async def cancel(self, queue: str, job: str, /) -> State: ...
+
+
+class JobHandle(Generic[R]):
+    """A job in the store. `created` is False when an idempotency key found an earlier job.
+
+    `same_payload` then says whether that was the same work.
+    """
+
+    __slots__ = ("_decode", "_desk", "created", "id", "queue", "same_payload")
+
+    def __init__(
+        self,
+        desk: Desk,
+        queue: str,
+        id: str,  # noqa: A002 (the word for it)
+        decode: Callable[[bytes | None], Any],
+        *,
+        created: bool = False,
+        same_payload: bool = True,
+    ) -> None:
+        self._desk = desk
+        self._decode = decode
+        self.queue = queue
+        self.id = id
+        self.created = created
+        self.same_payload = same_payload
+
+    async def info(self) -> Job:
+        """The whole record; JobNotFoundError when it is pruned or deleted."""
+        return await self._desk.job(self.queue, self.id)
+
+    async def status(self) -> State:
+        """The state now; JobNotFoundError when the job is pruned or deleted."""
+        return (await self.info()).state
+
+    async def progress(self) -> Any:
+        """The newest progress the handler told of; None if it told of none."""
+        told = (await self.info()).progress
+        return None if told is None else decode_json("progress", told)
+
+    async def result(self, timeout: float | None = None) -> R:
+        """What the handler returned, once it has: JobEndedError when the job ended without a result.
+
+        After `timeout` seconds ResultTimeoutError; the job goes on.
+        """
+        job = await self._desk.ended(self.queue, self.id, timeout)
+        if job.state is not State.COMPLETED:
+            raise JobEndedError(job.id, job.state, job.reason, job.error)
+        result: R = self._decode(job.result)
+        return result
+
+    async def cancel(self) -> State:
+        """Take the job back: CANCELLED if it waited; ACTIVE if it runs, and is asked to stop.
+
+        WrongStateError when it has ended already.
+        """
+        return await self._desk.cancel(self.queue, self.id)
+
+    def __repr__(self) -> str:
+        return f"<JobHandle {self.queue}/{self.id}>"

@@ -1,0 +1,186 @@
+"""The options of a job: defaults of the queue, then of the task, then of the call."""
+
+import math
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final, TypedDict
+
+import msgspec
+
+from penstock.core.errors import OptionError
+from penstock.core.job import DEFAULT_PRIORITY, Options
+from penstock.core.names import check_key, check_name
+from penstock.core.retry import PRESETS, Backoff
+
+PRIORITIES: Final = {"critical": 9, "high": 7, "normal": 5, "low": 2}
+LONGEST: Final = timedelta(days=3653)
+"""The longest delay, timeout and retention: ten years."""
+MOST_ATTEMPTS: Final = 1_000_000
+
+Seconds = float | timedelta
+_EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
+_POLICY: Final = ("max_attempts", "backoff", "timeout_ms", "retention_ms", "key_retention_ms")
+
+
+class Defaults(TypedDict, total=False):
+    """What a queue or a task can set for all its jobs."""
+
+    priority: int | str
+    """0 to 9, higher first, or critical (9), high (7), normal (5), low (2)."""
+    delay: Seconds
+    max_attempts: int
+    """Executions in all; `max_retries` is the same less one."""
+    max_retries: int
+    backoff: Backoff | str | Sequence[float]
+    """A Backoff, the name of a preset, or seconds to wait in turn."""
+    timeout: Seconds
+    retention: Seconds
+    """How long the job is kept after it ended."""
+    key_retention: Seconds
+    """How long the idempotency key is held after that; as `retention` if not given."""
+    strict: bool
+    """Refuse a call whose idempotency key is held by a job with another payload."""
+    key: str
+    """The concurrency key."""
+
+
+class CallOptions(Defaults, total=False):
+    """What one call can set."""
+
+    run_at: datetime
+    idempotency_key: str
+    id: str
+
+
+class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
+    """Options of one layer, checked and in the units of the store. None is: not said here."""
+
+    priority: int | None = None
+    delay_ms: int | None = None
+    run_at: int | None = None
+    max_attempts: int | None = None
+    backoff: Backoff | None = None
+    timeout_ms: int | None = None
+    retention_ms: int | None = None
+    key_retention_ms: int | None = None
+    idempotency_key: str | None = None
+    strict: bool | None = None
+    key: str | None = None
+    id: str | None = None
+
+    @classmethod
+    def of(cls, given: CallOptions | Defaults) -> "JobOptions":
+        """Checked; OptionError or InvalidNameError names the option that cannot be."""
+        fields: dict[str, Any] = {}
+        for name, value in given.items():
+            if name not in CallOptions.__annotations__:
+                raise OptionError(name, value, f"one of {', '.join(CallOptions.__annotations__)}")
+            if value is not None:
+                field, read = _READERS[name]
+                if field in fields or (field in _WHEN and _WHEN & fields.keys()):
+                    raise OptionError(name, value, f"either {_RIVALS[name]}, not both")
+                fields[field] = read(name, value)
+        return cls(**fields)
+
+    def over(self, lower: "JobOptions") -> "JobOptions":
+        """These options, and where they say nothing those of the layer below."""
+        if self == _NOTHING:
+            return lower
+        said = {name: value for name in self.__struct_fields__ if (value := getattr(self, name)) is not None}
+        if said.keys() & _WHEN:
+            lower = msgspec.structs.replace(lower, delay_ms=None, run_at=None)
+        return msgspec.structs.replace(lower, **said)
+
+    @property
+    def policy(self) -> Options:
+        """What travels with the job."""
+        said = {name: value for name in _POLICY if (value := getattr(self, name)) is not None}
+        return Options(**said) if said else _POLICY_DEFAULT
+
+    @property
+    def tier(self) -> int:
+        """The priority, or the default one."""
+        return DEFAULT_PRIORITY if self.priority is None else self.priority
+
+
+def _priority(field: str, value: object) -> int:
+    wanted = f"0 to 9, or one of {', '.join(PRIORITIES)}"
+    if isinstance(value, str) and value in PRIORITIES:
+        return PRIORITIES[value]
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= 9:
+        raise OptionError(field, value, wanted)
+    return value
+
+
+def _milliseconds(field: str, value: object) -> int:
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    longest = LONGEST.total_seconds()
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= longest:
+        raise OptionError(field, value, f"seconds or a timedelta, from 0 to {longest:.0f} seconds")
+    return math.ceil(seconds * 1000)
+
+
+def _timeout(field: str, value: object) -> int:
+    milliseconds = _milliseconds(field, value)
+    if milliseconds == 0:
+        raise OptionError(field, value, "more than 0 seconds")
+    return milliseconds
+
+
+def _instant(field: str, value: object) -> int:
+    if not isinstance(value, datetime) or value.utcoffset() is None:
+        raise OptionError(field, value, "a datetime with a time zone")
+    return max(0, math.ceil((value - _EPOCH) / timedelta(milliseconds=1)))
+
+
+def _attempts(field: str, value: object, least: int = 1) -> int:
+    wanted = f"a whole number from {least} to {MOST_ATTEMPTS}"
+    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MOST_ATTEMPTS:
+        raise OptionError(field, value, wanted)
+    return value
+
+
+def _retries(field: str, value: object) -> int:
+    return _attempts(field, value, least=0) + 1
+
+
+def _backoff(field: str, value: object) -> Backoff:
+    if isinstance(value, Backoff):
+        return value
+    if isinstance(value, str) and value in PRESETS:
+        return PRESETS[value]
+    if isinstance(value, Sequence) and not isinstance(value, str | bytes):
+        return Backoff.listed(*value)
+    raise OptionError(field, value, f"a Backoff, a list of seconds, or one of {', '.join(PRESETS)}")
+
+
+def _strict(field: str, value: object) -> bool:
+    if not isinstance(value, bool):
+        raise OptionError(field, value, "True or False")
+    return value
+
+
+_READERS: Final[dict[str, tuple[str, Any]]] = {
+    "priority": ("priority", _priority),
+    "delay": ("delay_ms", _milliseconds),
+    "run_at": ("run_at", _instant),
+    "max_attempts": ("max_attempts", _attempts),
+    "max_retries": ("max_attempts", _retries),
+    "backoff": ("backoff", _backoff),
+    "timeout": ("timeout_ms", _timeout),
+    "retention": ("retention_ms", _milliseconds),
+    "key_retention": ("key_retention_ms", _milliseconds),
+    "idempotency_key": ("idempotency_key", check_key),
+    "strict": ("strict", _strict),
+    "key": ("key", check_key),
+    "id": ("id", check_name),
+}
+_WHEN: Final = frozenset({"delay_ms", "run_at"})
+_RIVALS: Final = {
+    "delay": "delay or run_at",
+    "run_at": "delay or run_at",
+    "max_attempts": "max_attempts or max_retries",
+    "max_retries": "max_attempts or max_retries",
+}
+_NOTHING: Final = JobOptions()
+_POLICY_DEFAULT: Final = Options()

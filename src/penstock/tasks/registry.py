@@ -1,0 +1,56 @@
+"""The tasks an app knows, by name."""
+
+from difflib import get_close_matches
+from typing import Any
+
+from penstock.core.errors import ConfigError, UnknownTaskError
+from penstock.tasks.task import Task
+
+
+class Registry:
+    """Filled while modules are imported, fixed when a worker starts."""
+
+    def __init__(self) -> None:
+        self._tasks: dict[str, Task[..., ..., Any]] = {}
+        self._is_frozen = False
+
+    def add(self, task: Task[..., ..., Any]) -> None:
+        """Register a task; ConfigError when its name is taken or a worker has started."""
+        if self._is_frozen:
+            raise ConfigError(
+                f"task {task.name!r} comes too late: a worker has started, and tasks are registered at import"
+            )
+        known = self._tasks.get(task.name)
+        if known is not None:
+            raise ConfigError(
+                f"two tasks are named {task.name!r}: {_place(known)} and {_place(task)}; give one a name="
+            )
+        self._tasks[task.name] = task
+
+    def get(self, name: str) -> Task[..., ..., Any] | None:
+        """The task, if there is one."""
+        return self._tasks.get(name)
+
+    def require(self, name: str) -> Task[..., ..., Any]:
+        """The task, or UnknownTaskError with the names that come near."""
+        task = self._tasks.get(name)
+        if task is None:
+            near = get_close_matches(name, self._tasks, n=3)
+            hint = f"did you mean {' or '.join(map(repr, near))}?" if near else "is its module imported?"
+            raise UnknownTaskError(f"no task is named {name!r}: {hint}")
+        return task
+
+    def names(self) -> list[str]:
+        """All names, in order."""
+        return sorted(self._tasks)
+
+    def freeze(self) -> None:
+        """Take no more tasks; ConfigError when a task's types cannot be resolved."""
+        for task in self._tasks.values():
+            task.check()
+        self._is_frozen = True
+
+
+def _place(task: Task[..., ..., Any]) -> str:
+    function = task.function
+    return f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', function)}"

@@ -1,0 +1,228 @@
+"""A task: a function that can be called here, or enqueued to be called by a worker."""
+
+import functools
+import inspect
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from typing import Any, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
+
+from penstock.core.errors import ConfigError, PayloadError, PenstockError
+from penstock.core.names import check_name
+from penstock.core.payload import PAYLOAD_LIMIT
+from penstock.tasks.call import Call, Sender
+from penstock.tasks.context import JobContext
+from penstock.tasks.handle import JobHandle
+from penstock.tasks.options import CallOptions, JobOptions
+from penstock.tasks.sending import OnError, outcomes
+from penstock.tasks.signature import Bound, Signature
+
+C = ParamSpec("C")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class Task(Generic[C, P, R]):
+    """A registered function. C is its own signature, P that of `enqueue`: the same without the context.
+
+    `defaults` are the options of its jobs, those of its queue included.
+    """
+
+    def __init__(
+        self,
+        function: Callable[C, Any],
+        *,
+        name: str,
+        queue: str,
+        sender: Sender,
+        defaults: JobOptions | None = None,
+        payload_limit: int = PAYLOAD_LIMIT,
+    ) -> None:
+        self.name = check_name("task", name)
+        self.queue = check_name("queue", queue)
+        self.function = function
+        self.sender = sender
+        self.defaults = defaults or JobOptions()
+        self.is_async = _is_async(function)
+        self.payload_limit = payload_limit
+        self._signature: Signature | None = None
+        functools.update_wrapper(self, function, updated=())
+        try:
+            self._signature = Signature(function, payload_limit)
+        except NameError:
+            # A type that the module defines further down: looked at again before the first use.
+            return
+
+    def __call__(self, *args: C.args, **kwargs: C.kwargs) -> Any:
+        """Call the function here and now."""
+        return self.function(*args, **kwargs)
+
+    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
+        """Enqueue one call; when this returns, the job is in the store."""
+        return await self.sender.send(self.call(*args, **kwargs))
+
+    @overload
+    async def enqueue_many(
+        self,
+        calls: Iterable[Call[R] | tuple[Any, ...] | Mapping[str, Any]],
+        *,
+        on_error: Literal["raise"] = ...,
+    ) -> list[JobHandle[R]]: ...
+
+    @overload
+    async def enqueue_many(
+        self, calls: Iterable[Call[R] | tuple[Any, ...] | Mapping[str, Any]], *, on_error: Literal["return"]
+    ) -> list[JobHandle[R] | PenstockError]: ...
+
+    async def enqueue_many(
+        self,
+        calls: Iterable[Call[R] | tuple[Any, ...] | Mapping[str, Any]],
+        *,
+        on_error: OnError = "raise",
+    ) -> list[JobHandle[R]] | list[JobHandle[R] | PenstockError]:
+        """Enqueue many calls in few round trips: tuples of arguments, dicts of them, or `task.call(...)`.
+
+        Every call is checked before the first is sent. If the store refuses some, BatchRefusedError tells
+        which; with `on_error="return"` the errors stand in the list, each in the place of its job.
+        """
+        return await self.options().enqueue_many(calls, on_error=on_error)
+
+    def options(self, **options: Unpack[CallOptions]) -> "Prepared[P, R]":
+        """The same task with other options: `send.options(delay=60).enqueue(...)`."""
+        return Prepared(self, JobOptions.of(options))
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+        """A call for `enqueue_many`, checked like that of `enqueue`."""
+        return self.prepare(self.defaults, args, kwargs)
+
+    def handle(self, job: str) -> JobHandle[R]:
+        """A handle on a job of this task that was enqueued before."""
+        return JobHandle(self.sender, self.queue, check_name("id", job), self.decode_result)
+
+    def prepare(self, options: JobOptions, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call[R]:
+        """A call with exactly these options."""
+        return Call(
+            task=self.name,
+            queue=self.queue,
+            payload=self._checked().encode(args, kwargs),
+            options=options,
+            decode=self.decode_result,
+        )
+
+    def encode_call(self, *args: P.args, **kwargs: P.kwargs) -> bytes:
+        """The payload of a call; PayloadError names the argument that cannot be."""
+        return self._checked().encode(args, kwargs)
+
+    def bind(self, payload: bytes, ctx: JobContext) -> Bound:
+        """The arguments for the function, checked, with the context where it wants one."""
+        return self._checked().bind(payload, ctx)
+
+    def encode_result(self, value: Any) -> bytes | None:
+        """The result as JSON; PayloadError if it has no such form or is not what the function declares."""
+        return self._checked().encode_result(value)
+
+    def decode_result(self, encoded: bytes | None) -> R:
+        """A stored result, as the function declares it."""
+        result: R = self._checked().decode_result(encoded)
+        return result
+
+    def check(self) -> None:
+        """ConfigError when a type in the function's signature cannot be resolved."""
+        self._checked()
+
+    def _checked(self) -> Signature:
+        if self._signature is None:
+            try:
+                self._signature = Signature(self.function, self.payload_limit)
+            except NameError as error:
+                raise ConfigError(
+                    f"task {self.name!r}: a type of its signature is unknown: {error}"
+                ) from None
+        return self._signature
+
+    def __repr__(self) -> str:
+        return f"<Task {self.name} in {self.queue}>"
+
+
+class AsyncTask(Task[C, P, R]):
+    """A task of a coroutine function."""
+
+    def __call__(self, *args: C.args, **kwargs: C.kwargs) -> Coroutine[Any, Any, R]:
+        """Call the function here and now."""
+        called: Coroutine[Any, Any, R] = self.function(*args, **kwargs)
+        return called
+
+
+class SyncTask(Task[C, P, R]):
+    """A task of a plain function."""
+
+    def __call__(self, *args: C.args, **kwargs: C.kwargs) -> R:
+        """Call the function here and now."""
+        result: R = self.function(*args, **kwargs)
+        return result
+
+
+class Prepared(Generic[P, R]):
+    """A task with options for the next calls."""
+
+    def __init__(self, task: Task[..., P, R], options: JobOptions) -> None:
+        self._task = task
+        self._options = options
+        self._merged = options.over(task.defaults)
+
+    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
+        """Enqueue one call; when this returns, the job is in the store."""
+        return await self._task.sender.send(self.call(*args, **kwargs))
+
+    @overload
+    async def enqueue_many(
+        self,
+        calls: Iterable[Call[R] | tuple[Any, ...] | Mapping[str, Any]],
+        *,
+        on_error: Literal["raise"] = ...,
+    ) -> list[JobHandle[R]]: ...
+
+    @overload
+    async def enqueue_many(
+        self, calls: Iterable[Call[R] | tuple[Any, ...] | Mapping[str, Any]], *, on_error: Literal["return"]
+    ) -> list[JobHandle[R] | PenstockError]: ...
+
+    @overload
+    async def enqueue_many(
+        self, calls: Iterable[Call[R] | tuple[Any, ...] | Mapping[str, Any]], *, on_error: OnError
+    ) -> list[JobHandle[R]] | list[JobHandle[R] | PenstockError]: ...
+
+    async def enqueue_many(
+        self,
+        calls: Iterable[Call[R] | tuple[Any, ...] | Mapping[str, Any]],
+        *,
+        on_error: OnError = "raise",
+    ) -> list[JobHandle[R]] | list[JobHandle[R] | PenstockError]:
+        """As the task's own, with these options for every tuple and dict; a call carries its own."""
+        sendable = [self._sendable(number, each) for number, each in enumerate(calls)]
+        return outcomes(await self._task.sender.send_many(sendable), on_error)
+
+    def options(self, **options: Unpack[CallOptions]) -> "Prepared[P, R]":
+        """With more options; they win over those said before."""
+        return Prepared(self._task, JobOptions.of(options).over(self._options))
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+        """A call with these options, for `enqueue_many`."""
+        return self._task.prepare(self._merged, args, kwargs)
+
+    def _sendable(self, number: int, call: Call[R] | tuple[Any, ...] | Mapping[str, Any]) -> Call[R]:
+        if isinstance(call, Call):
+            return call
+        try:
+            if isinstance(call, tuple):
+                return self._task.prepare(self._merged, call, {})
+            if isinstance(call, Mapping):
+                return self._task.prepare(self._merged, (), call)
+        except PayloadError as error:
+            raise PayloadError(f"calls[{number}].{error.field}", error.found, error.wanted) from None
+        raise PayloadError(f"calls[{number}]", call, "a tuple, a dict, or task.call(...)")
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    call = function if inspect.isroutine(function) else getattr(function, "func", type(function).__call__)
+    if inspect.isgeneratorfunction(call) or inspect.isasyncgenfunction(call):
+        raise ConfigError(f"{function!r} cannot be a task: it is a generator")
+    return inspect.iscoroutinefunction(call)
