@@ -25,9 +25,11 @@ Progress = Callable[[dict[State, int]], None]
 
 async def demo(
     desk: Desk,
-    jobs: Annotated[int | None, setting("demo.jobs", "How many jobs")] = None,
-    workers: Annotated[int | None, setting("demo.workers", "How many worker processes")] = None,
-    seed: Annotated[int | None, setting("demo.seed", "Fixes what each job is fated to do")] = None,
+    jobs: Annotated[str | None, setting("demo.jobs", "How many jobs", metavar="N")] = None,
+    workers: Annotated[str | None, setting("demo.workers", "How many worker processes", metavar="N")] = None,
+    seed: Annotated[
+        str | None, setting("demo.seed", "Fixes what each job is fated to do", metavar="N")
+    ] = None,
     dir: Annotated[str | None, setting("demo.dir", "Keep the files here", metavar="DIR")] = None,  # noqa: A002
     inject_loss: Annotated[
         bool, typer.Option("--inject-loss", help="Lose a job on purpose; it is noticed")
@@ -35,20 +37,20 @@ async def demo(
 ) -> None:
     """Run thousands of jobs, kill a worker half-way, and prove that no job was lost."""
     chosen = desk.settings.demo
-    seed = secrets.randbelow(1_000_000) if chosen.seed is None else chosen.seed
+    number = secrets.randbelow(1_000_000) if chosen.seed is None else chosen.seed
     with ExitStack() as stack:
         if chosen.dir is None:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-demo-")))
         else:
             directory = _new_directory(Path(chosen.dir))
-        desk.out.line(f"{chosen.jobs} jobs, {chosen.workers} workers, seed {seed}")
+        desk.out.line(f"{chosen.jobs} jobs, {chosen.workers} workers, seed {number}")
         say, progress = stack.enter_context(_telling(desk, chosen.jobs))
         report = await perform(
             Show(
                 directory=directory,
                 jobs=chosen.jobs,
                 workers=chosen.workers,
-                seed=seed,
+                seed=number,
                 inject_loss=inject_loss,
                 say=say,
                 progress=progress,

@@ -56,17 +56,17 @@ async def list_dead(
     task: Task = None,
     reason: Reason = None,
     where: Condition = None,
-    limit: Annotated[int | None, setting("list.limit", "How many at most")] = None,
+    limit: Annotated[str | None, setting("list.limit", "How many at most", metavar="N")] = None,
     by_kind: Annotated[bool, typer.Option("--group", help="One row per kind of error")] = False,
 ) -> None:
     """List dead jobs, the newest first."""
-    limit = desk.settings.list.limit
-    wanted = _filter(queue, task, reason, where, None if by_kind else limit)
+    many = desk.settings.list.limit
+    wanted = _filter(queue, task, reason, where, None if by_kind else many)
     async with desk.store() as store:
         pages = [jobs async for _, jobs in _dead(desk, store, wanted)]
     found = [job for jobs in pages for job in jobs]
     if by_kind:
-        _show_kinds(desk, found, limit)
+        _show_kinds(desk, found, many)
         return
     desk.out.document({"jobs": [job_document(job) for job in found]})
     _show(desk, found)

@@ -27,23 +27,23 @@ async def list_jobs(
     queue: Annotated[str | None, typer.Option(help="Only this queue")] = None,
     state: Annotated[str | None, typer.Option(help="Only these states, such as pending,delayed")] = None,
     task: Annotated[str | None, typer.Option(help="Only this task")] = None,
-    limit: Annotated[int | None, setting("list.limit", "How many at most")] = None,
+    limit: Annotated[str | None, setting("list.limit", "How many at most", metavar="N")] = None,
     after: Annotated[str | None, typer.Option(help="Go on after a page: its `next`; needs --queue")] = None,
 ) -> None:
     """List jobs, the newest first."""
     if after is not None and queue is None:
         raise typer.BadParameter("--after needs --queue: every queue has its own pages")
-    states, limit = states_of(state), desk.settings.list.limit
+    states, many = states_of(state), desk.settings.list.limit
     found: list[Job] = []
     more: str | None = None
     async with desk.store() as store:
         for info in await desk.queues(store, queue):
-            page = await store.find(info.queue, Query(states=states, task=task, limit=limit, after=after))
+            page = await store.find(info.queue, Query(states=states, task=task, limit=many, after=after))
             found += page.jobs
             more = page.next if queue is not None else None
     by_end = bool(states) and all(each.is_ended for each in states)
     found.sort(key=lambda job: ((job.ended_at or 0) if by_end else job.enqueued_at, job.id), reverse=True)
-    found = found[:limit]
+    found = found[:many]
     document: dict[str, Any] = {"jobs": [job_document(job) for job in found]}
     desk.out.document(document if more is None else document | {"next": more})
     desk.out.table(

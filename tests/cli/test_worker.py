@@ -1,0 +1,118 @@
+"""`worker`: every option in three ways, and real processes."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import typer
+
+from penstock import settings
+from penstock.cli.commands import build
+from penstock.core.states import State
+from tests.cli.conftest import MAIL, Shell
+
+APP = """
+from penstock import Penstock
+
+app = Penstock("sqlite:///jobs.db")
+mail = app.queue("mail")
+
+@mail.task
+async def send(to: str) -> str:
+    return f"sent to {to}"
+"""
+
+
+def test_every_option_of_worker_has_a_flag_a_variable_and_a_place_in_the_file() -> None:
+    command: Any = typer.main.get_command(build())
+    options = {
+        parameter.name
+        for parameter in command.commands["worker"].params
+        if parameter.param_type_name == "option"
+    }
+    everywhere = {"url", "tenant", "json", "debug", "config"}
+
+    wanted = {name.removeprefix("worker.") for name in settings.names() if name.startswith("worker.")}
+
+    assert options - everywhere == wanted
+    assert everywhere - {"config"} <= set(settings.names())
+
+
+@pytest.fixture
+def app(shell: Shell) -> str:
+    """An app in the current directory."""
+    Path("shop.py").write_text(APP)
+    return "shop:app"
+
+
+def penstock(*arguments: str) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-m", "penstock.cli", *arguments],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ,
+    )
+
+
+def test_a_burst_works_off_what_is_there(shell: Shell, app: str) -> None:
+    assert shell("enqueue", "send", "--queue", "mail", "--declare", "to=ada") == 0
+    job = shell.out.strip()
+
+    with penstock("worker", app, "--queues", "mail=2", "--burst", "--log-json") as process:
+        _, err = process.communicate(timeout=30)
+
+    assert process.returncode == 0, err
+    assert shell.json("jobs", "show", job)["result"] == "sent to ada"
+    assert all(json.loads(line)["level"] for line in err.splitlines())
+
+
+def test_sigterm_ends_a_worker_cleanly(shell: Shell, app: str) -> None:
+    with penstock("worker", app, "--lease", "5s", "--poll", "100ms", "--log-level", "info") as process:
+        assert process.stderr is not None
+        assert "worker started" in process.stderr.readline()
+        shell.enqueue("a")
+        while shell.store(lambda store: store.counts(MAIL))[State.COMPLETED] == 0:
+            assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=30)
+
+    assert process.returncode == 0, err
+    assert "Traceback" not in err
+
+
+def test_options_come_from_the_file_too(shell: Shell, app: str) -> None:
+    Path("penstock.toml").write_text(f'app = "{app}"\n[worker]\nburst = true\nqueues = {{ mail = 3 }}')
+
+    with penstock("worker") as process:
+        _, err = process.communicate(timeout=30)
+
+    assert process.returncode == 0, err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "MODULE:APP: found None, wanted the app to run"),
+        (["shop:app", "--queues", "mail=many"], "--queues: found 'mail=many'"),
+        (["shop:app", "--queues", "mial=1"], "mial"),
+        (["shop:app", "--concurrency", "0"], "--concurrency: found '0', wanted a whole number from 1"),
+        (["shop:app", "--lease", "soon"], "--lease: found 'soon'"),
+        (["shop:app", "--lease", "0"], "lease: found"),
+        (["shop:app", "--log-level", "loud"], "--log-level: found 'loud'"),
+    ],
+)
+def test_what_a_worker_cannot_do_is_one_line(
+    shell: Shell, app: str, monkeypatch: pytest.MonkeyPatch, arguments: list[str], said: str
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    sys.modules.pop("shop", None)
+
+    assert shell("worker", *arguments) in (1, 2)
+    assert said in shell.err
+    assert shell.err.count("\n") == 1
