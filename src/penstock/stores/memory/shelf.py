@@ -93,9 +93,9 @@ class Shelf:
         held = self.keys.get(key)
         if held is None:
             return None
-        job = self.jobs.get(held.job)
         until = held.until
-        if job is not None:
+        if until is None:
+            job = self.jobs[held.job]
             until = None if job.ended_at is None else job.ended_at + job.options.key_held_ms
         if until is not None and until <= now:
             del self.keys[key]

@@ -74,8 +74,8 @@ class MemoryStore:
         if new.idempotency_key is not None:
             held = shelf.key_holder(new.idempotency_key, now)
             if held is not None:
-                holder = shelf.jobs.get(held.job)
-                state = None if holder is None else holder.state
+                # Once its record is gone the id may be another job's.
+                state = shelf.jobs[held.job].state if held.until is None else None
                 return Enqueued(held.job, False, state, held.digest == new.digest)
             shelf.keys[new.idempotency_key] = HeldKey(new.id, new.digest)
         job = effects.enqueued(shelf.info.queue, new, now)

@@ -7,9 +7,9 @@ DELETE FROM idempotency
 WHERE queue = :queue
     AND key IN (SELECT json_extract(value, '$[2]') FROM json_each(:items))
     AND :now >= coalesce(
+        until,
         (SELECT iif(ended_at IS NULL, :now + 1, ended_at + key_held_ms) FROM job
-         WHERE job.queue = :queue AND job.id = idempotency.job),
-        until
+         WHERE job.queue = :queue AND job.id = idempotency.job)
     )
 
 -- step: take_keys
@@ -64,4 +64,4 @@ SELECT json_group_array(json_array(
 FROM (SELECT key, value FROM json_each(:items) ORDER BY key) AS item
 LEFT JOIN job AS mine ON mine.queue = :queue AND mine.id = json_extract(item.value, '$[0]')
 LEFT JOIN idempotency AS held ON held.queue = :queue AND held.key = json_extract(item.value, '$[2]')
-LEFT JOIN job AS theirs ON theirs.queue = :queue AND theirs.id = held.job
+LEFT JOIN job AS theirs ON theirs.queue = :queue AND theirs.id = held.job AND held.until IS NULL
