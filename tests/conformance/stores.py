@@ -53,20 +53,28 @@ def place(folder: Path) -> Iterator[Place]:
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """A kind of store: how to make an unopened one in a place, and the moves that it has so far.
+    """A kind of store, and the moves that it has so far.
 
-    `make` takes further arguments for the store's constructor; `missing` says why it cannot be had.
+    `address` names a store in a place: a new file, or a server shared by the whole run. `connect` makes an
+    unopened store of an address, with further arguments for its constructor. `missing` says why it cannot
+    be had.
     """
 
     name: str
-    make: Callable[..., Store]
+    address: Callable[[Place], str]
+    connect: Callable[..., Store]
     version: Callable[[], str]
     missing: Callable[[], str | None] = lambda: None
     moves: frozenset[Move] = ALIVE
 
     def open(self, where: Place, **arguments: Any) -> AbstractAsyncContextManager[Store]:
         """An open store of this kind, closed with the block."""
-        return opened(self.make(where, **arguments))
+        return opened(self.connect(self.address(where), **arguments))
+
+    @property
+    def is_shared(self) -> bool:
+        """True when several processes can use one store of this kind."""
+        return self.name != "memory"
 
 
 @asynccontextmanager
@@ -84,29 +92,22 @@ def may_be_missing() -> bool:
     return os.environ.get(ALLOW_MISSING) == "1" and not os.environ.get("CI")
 
 
-def _memory(_: Place, **arguments: Any) -> Store:
+def _memory(_: str, **arguments: Any) -> Store:
     return MemoryStore(**arguments)
 
 
-def _sqlite(where: Place, **arguments: Any) -> Store:
-    store: Store = importlib.import_module("penstock.stores.sqlite").SqliteStore(
-        where.new_file(), **arguments
-    )
+def _sqlite(path: str, **arguments: Any) -> Store:
+    store: Store = importlib.import_module("penstock.stores.sqlite").SqliteStore(path, **arguments)
     return store
 
 
-def _valkey(where: Place, **arguments: Any) -> Store:
-    url = valkey.url_from_environment()
-    return _redis_store(url or where.server(_present(valkey.valkey_binary())), **arguments)
-
-
-def _redis7(where: Place, **arguments: Any) -> Store:
-    return _redis_store(where.server(_present(valkey.redis_binary())), **arguments)
-
-
-def _redis_store(url: str, **arguments: Any) -> Store:
+def _redis(url: str, **arguments: Any) -> Store:
     store: Store = importlib.import_module("penstock.stores.redis").RedisStore(url, **arguments)
     return store
+
+
+def _valkey_url(where: Place) -> str:
+    return valkey.url_from_environment() or where.server(_present(valkey.valkey_binary()))
 
 
 def _present(binary: Path | None) -> Path:
@@ -136,21 +137,23 @@ def _valkey_version() -> str:
 
 
 STORES: Final = [
-    Kind("memory", _memory, lambda: "-"),
+    Kind("memory", lambda _: "", _memory, lambda: "-"),
     Kind(
         "sqlite",
+        lambda where: str(where.new_file()),
         _sqlite,
         lambda: sqlite3.sqlite_version,
         lambda: _absent("penstock.stores.sqlite", "SqliteStore"),
     ),
-    Kind("valkey", _valkey, _valkey_version, _no_valkey),
+    Kind("valkey", _valkey_url, _redis, _valkey_version, _no_valkey),
 ]
 
 if valkey.redis_binary() is not None:
     STORES.append(
         Kind(
             "redis7",
-            _redis7,
+            lambda where: where.server(_present(valkey.redis_binary())),
+            _redis,
             lambda: valkey.version(_present(valkey.redis_binary())),
             lambda: _absent("penstock.stores.redis", "RedisStore"),
         )

@@ -1,0 +1,91 @@
+"""A process of its own on a shared store, for races and crashes: `python -m tests.conformance.process`.
+
+Arguments: the kind of store, its address, the tenant, the queue, and what to do. It tells each step on a line
+of its own as soon as the store has answered, so that whoever kills it knows what was accepted.
+"""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Final
+
+from penstock.core.job import QueueRef
+from penstock.core.moves import Complete
+from penstock.stores.protocol import Store
+from tests.conformance.arrange import LEASE_MS, new_job
+from tests.conformance.stores import STORES, Kind, opened
+
+SECONDS: Final = 60
+
+
+@contextmanager
+def started(kind: Kind, address: str, queue: QueueRef, *what: str) -> Iterator["subprocess.Popen[str]"]:
+    """A process that does this on the store; killed at the end of the block if it is still there."""
+    process = subprocess.Popen(
+        [sys.executable, "-m", __name__, kind.name, address, queue.tenant, queue.name, *what],
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.communicate(timeout=SECONDS)
+
+
+def lines_until(process: "subprocess.Popen[str]", count: int) -> list[str]:
+    """The next lines that the process tells."""
+    assert process.stdout is not None
+    lines = [process.stdout.readline().strip() for _ in range(count)]
+    assert all(lines), f"the process ended early, after {lines}"
+    return lines
+
+
+async def drain(store: Store, queue: QueueRef, limit: int) -> None:
+    """Claim and complete until nothing is left."""
+    while jobs := (await store.claim(queue, worker="process", limit=limit, lease_ms=LEASE_MS)).jobs:
+        for job in jobs:
+            _tell(f"{job.id} {job.delivery}")
+        await store.settle(queue, [Complete(job.id, job.token) for job in jobs])
+
+
+async def hold(store: Store, queue: QueueRef, limit: int) -> None:
+    """Claim, tell the tokens, and do nothing more."""
+    claims = await store.claim(queue, worker="holder", limit=limit, lease_ms=LEASE_MS)
+    for job in claims.jobs:
+        _tell(f"{job.id} {job.token}")
+    await asyncio.sleep(SECONDS)
+
+
+async def burst(store: Store, queue: QueueRef, size: int) -> None:
+    """Enqueue batches without end, telling each one that was accepted."""
+    for batch in range(1_000_000):
+        jobs = [new_job(f"b{batch}-{n}", idempotency_key=f"k{batch}-{n}") for n in range(size)]
+        await store.enqueue(queue, jobs)
+        _tell(f"b{batch}")
+
+
+async def churn(store: Store, queue: QueueRef, limit: int) -> None:
+    """Claim and complete without end, telling each job whose completion was accepted."""
+    while True:
+        jobs = (await store.claim(queue, worker="churn", limit=limit, lease_ms=LEASE_MS)).jobs
+        await store.settle(queue, [Complete(job.id, job.token) for job in jobs])
+        for job in jobs:
+            _tell(job.id)
+
+
+def _tell(line: str) -> None:
+    print(line, flush=True)
+
+
+async def _main(name: str, address: str, tenant: str, queue: str, what: str, size: str) -> None:
+    kind = next(each for each in STORES if each.name == name)
+    act = {"drain": drain, "hold": hold, "burst": burst, "churn": churn}[what]
+    async with opened(kind.connect(address)) as store:
+        await act(store, QueueRef(tenant, queue), int(size))
+
+
+if __name__ == "__main__":
+    asyncio.run(_main(*sys.argv[1:]))

@@ -1,0 +1,224 @@
+"""Many workers on one store at once: coroutines, threads and processes."""
+
+import asyncio
+import random
+import threading
+from collections import Counter
+from collections.abc import Awaitable, Callable, Sequence
+from itertools import count
+
+import pytest
+
+from penstock.core.events import Event
+from penstock.core.job import Claimed, QueueRef
+from penstock.core.moves import Complete, Expire, Move, Release, Retry, Settlement
+from penstock.core.outcomes import Applied, Enqueued
+from penstock.core.states import State
+from penstock.stores.protocol import Store
+from tests.conformance import process
+from tests.conformance.arrange import FAULT, LEASE_MS, claim, enqueue, new_job
+from tests.conformance.stores import STORES, Kind, Place, opened
+
+JOBS = 120
+WORKERS = 6
+THREADS = 4
+SHARED = [each for each in STORES if each.is_shared]
+
+
+async def test_coroutines_share_the_jobs_without_overlap(store: Store, queue: QueueRef) -> None:
+    """Every job is claimed once and completed once."""
+    await enqueue(store, queue, [new_job() for _ in range(JOBS)])
+    taken = await asyncio.gather(*(_work(store, queue, random.Random(n), 0.0) for n in range(WORKERS)))
+
+    await _judge_work(store, queue, [job for jobs in taken for job in jobs])
+
+
+async def test_threads_share_the_jobs_without_overlap(store: Store, queue: QueueRef) -> None:
+    """Also when they give jobs back and retry them: one lease per delivery."""
+    await enqueue(store, queue, [new_job() for _ in range(JOBS)])
+    taken: list[Claimed] = []
+
+    async def work(twin: Store, n: int) -> None:
+        taken.extend(await _work(twin, queue, random.Random(n), 0.4))
+
+    await _in_threads(store, work)
+
+    await _judge_work(store, queue, taken)
+
+
+@pytest.mark.parametrize("kind", SHARED, ids=[each.name for each in SHARED], indirect=True)
+async def test_processes_share_the_jobs_without_overlap(kind: Kind, where: Place, queue: QueueRef) -> None:
+    """On the stores that processes can share."""
+    address = kind.address(where)
+    async with opened(kind.connect(address)) as store:
+        await enqueue(store, queue, [new_job() for _ in range(JOBS)])
+        with (
+            process.started(kind, address, queue, "drain", "3") as one,
+            process.started(kind, address, queue, "drain", "2") as two,
+        ):
+            said = await asyncio.gather(
+                *(asyncio.to_thread(each.communicate, timeout=process.SECONDS) for each in (one, two))
+            )
+        lines = [line for out, _ in said for line in out.splitlines()]
+
+        assert (one.returncode, two.returncode) == (0, 0)
+        assert len(lines) == len(set(lines)) == JOBS
+        assert (await store.counts(queue))[State.COMPLETED] == JOBS
+        assert await store.check(queue) == []
+
+
+async def test_an_expired_lease_is_recovered_once_however_many_try(store: Store, queue: QueueRef) -> None:
+    """One attempt is used, and one event written."""
+    await enqueue(store, queue, [new_job() for _ in range(JOBS)])
+    held = await claim(store, queue, JOBS)
+    await store.turn(LEASE_MS)
+    expiries = [Expire(job.id, job.token, State.DELAYED, FAULT, 0) for job in held]
+    applied: Counter[str] = Counter()
+
+    async def recover(twin: Store, n: int) -> None:
+        mine = random.Random(n).sample(expiries, len(expiries))
+        for start in range(0, len(mine), 10):
+            part = mine[start : start + 10]
+            outcomes = await twin.expire(queue, part)
+            applied.update(
+                said.id for said, answer in zip(part, outcomes, strict=True) if isinstance(answer, Applied)
+            )
+
+    await _in_threads(store, recover)
+    records = await store.get(queue, [job.id for job in held])
+
+    assert set(applied.values()) == {1}
+    assert len(applied) == JOBS
+    assert {record.attempts for record in records if record} == {1}
+    assert await store.event_range(queue) == (1, 3 * JOBS)
+
+
+async def test_either_the_worker_or_the_recovery_wins(store: Store, queue: QueueRef) -> None:
+    """Never both, never neither, when a settlement comes just after the deadline."""
+    await enqueue(store, queue, [new_job() for _ in range(JOBS)])
+    held = await claim(store, queue, JOBS)
+    await store.turn(LEASE_MS)
+    won: list[tuple[str, str]] = []
+
+    async def act(twin: Store, n: int) -> None:
+        for job in random.Random(n).sample(held, len(held)):
+            if n % 2:
+                [answer] = await twin.expire(queue, [Expire(job.id, job.token, State.DEAD, FAULT)])
+            else:
+                [answer] = await twin.settle(queue, [Complete(job.id, job.token)])
+            if isinstance(answer, Applied):
+                won.append((job.id, answer.state))
+
+    await _in_threads(store, act, 2)
+    counts = await store.counts(queue)
+
+    assert sorted(job for job, _ in won) == sorted(job.id for job in held)
+    assert counts[State.DEAD] == sum(state == State.DEAD for _, state in won)
+    assert counts[State.DEAD] + counts[State.COMPLETED] == JOBS
+
+
+async def test_one_of_many_equal_keys_makes_the_job(store: Store, queue: QueueRef) -> None:
+    """All others get it, from whichever thread they come."""
+    numbers = count()
+    answers: list[Enqueued] = []
+
+    async def ask(twin: Store, _: int) -> None:
+        for n in range(20):
+            jobs = [new_job(f"j{next(numbers)}", idempotency_key=f"k{n}")]
+            answers.extend(each for each in await twin.enqueue(queue, jobs) if isinstance(each, Enqueued))
+
+    await _in_threads(store, ask)
+
+    assert len(answers) == 20 * THREADS
+    assert sum(answer.created for answer in answers) == 20
+    assert len({answer.id for answer in answers}) == 20
+    assert await store.event_range(queue) == (1, 20)
+
+
+async def test_due_jobs_are_promoted_once(store: Store, queue: QueueRef) -> None:
+    """However many tick."""
+    await enqueue(store, queue, [new_job(delay_ms=1_000) for _ in range(JOBS)])
+    await store.turn(1_000)
+    moved: list[int] = []
+
+    async def tick(twin: Store, _: int) -> None:
+        while some := await twin.promote(queue, 7):
+            moved.append(some)
+
+    await _in_threads(store, tick)
+
+    assert sum(moved) == JOBS
+    assert await store.event_range(queue) == (1, 2 * JOBS)
+
+
+async def test_queues_opened_at_once_get_numbers_of_their_own(store: Store, queue: QueueRef) -> None:
+    """Within a tenant no number is given twice."""
+    numbers: list[tuple[str, int]] = []
+
+    async def work(twin: Store, n: int) -> None:
+        for name in random.Random(n).sample([f"q{each}" for each in range(10)], 10):
+            info = await twin.open_queue(QueueRef(queue.tenant, name))
+            numbers.append((name, info.number))
+
+    await _in_threads(store, work)
+
+    assert len(set(numbers)) == 10
+    assert len({number for _, number in numbers}) == 10
+
+
+async def _work(store: Store, queue: QueueRef, chance: random.Random, back: float) -> list[Claimed]:
+    """Claim and settle until every job has ended; give back some part of them. All that was claimed."""
+    taken: list[Claimed] = []
+    while True:
+        jobs = await claim(store, queue, chance.randint(1, 4))
+        taken += jobs
+        said: list[Settlement] = []
+        for job in jobs:
+            if job.delivery < 4 and chance.random() < back:
+                said.append(
+                    Release(job.id, job.token)
+                    if chance.random() < 0.5
+                    else Retry(job.id, job.token, 0, FAULT)
+                )
+            else:
+                said.append(Complete(job.id, job.token))
+        answers = await store.settle(queue, said)
+        assert all(isinstance(answer, Applied) for answer in answers), f"a held lease was refused: {answers}"
+        if not jobs:
+            counts = await store.counts(queue)
+            if counts[State.COMPLETED] == sum(counts.values()):
+                return taken
+
+
+async def _judge_work(store: Store, queue: QueueRef, taken: Sequence[Claimed]) -> None:
+    counts = await store.counts(queue)
+    events: list[Event] = []
+    while page := await store.events(queue, after=len(events)):
+        events += page
+    claims = [(event.job, event.delivery) for event in events if event.move is Move.CLAIM]
+    deliveries: Counter[str] = Counter(job.id for job in taken)
+
+    assert counts[State.COMPLETED] == sum(counts.values()) == JOBS
+    assert len(taken) == len({(job.id, job.delivery) for job in taken}), "a delivery was handed out twice"
+    assert sorted(claims) == sorted((job.id, job.delivery) for job in taken)
+    assert all(max(job.delivery for job in taken if job.id == name) == n for name, n in deliveries.items())
+    assert [event.seq for event in events] == list(range(1, len(events) + 1))
+    assert len({job.token for job in taken}) == len(taken)
+
+
+async def _in_threads(
+    store: Store, act: Callable[[Store, int], Awaitable[None]], threads: int = THREADS
+) -> None:
+    """The act on twins of the store in threads, started together."""
+    start = threading.Barrier(threads)
+
+    async def each(n: int) -> None:
+        twin = store.twin()
+        await twin.open()
+        try:
+            await asyncio.to_thread(start.wait, 30)
+            await act(twin, n)
+        finally:
+            await twin.close()
+
+    await asyncio.gather(*(asyncio.to_thread(asyncio.run, each(n)) for n in range(threads)))
