@@ -18,6 +18,8 @@ LEASE_MS: Final = 30_000
 LONG_LEASE_MS: Final = 1_800_000
 DELAY_MS: Final = 40_000
 KEPT_MS: Final = 50_000
+LATE_MS: Final = 50_000
+"""By this the clock is turned to make jobs late: it is as long as any of their times."""
 FAULT: Final = Fault("ERROR", "ValueError: no\nmore than one line", "f1")
 _names = itertools.count(1)
 
@@ -61,7 +63,7 @@ def new_job(
 
 
 async def arrange(store: Store, setting: Setting) -> Scene:
-    """A fresh queue with one job in that standing."""
+    """A fresh queue with one job in that standing; for a late one the clock is left to turn."""
     queue = QueueRef(f"m{secrets.token_hex(5)}", "q")
     options = Options(max_attempts=7, timeout_ms=1_234, retention_ms=KEPT_MS)
     bystander = new_job(priority=9)
@@ -83,8 +85,6 @@ async def arrange(store: Store, setting: Setting) -> Scene:
         await store.cancel(queue, [subject.id])
     if setting.paused:
         await store.pause(queue, Pause(0, "for the case", "the suite"))
-    if setting.late:
-        await store.turn(_time_of(setting.state))
     return Scene(queue, subject, bystander, right, stale, other.token)
 
 
@@ -114,16 +114,6 @@ async def _deliver(store: Store, queue: QueueRef, setting: Setting) -> tuple[str
             else:
                 await settle(store, queue, Release(second.id, second.token))
     return first.token, second.token
-
-
-def _time_of(state: State | None) -> int:
-    match state:
-        case State.ACTIVE:
-            return LEASE_MS
-        case State.DELAYED:
-            return DELAY_MS
-        case _:
-            return KEPT_MS
 
 
 async def claim_one(

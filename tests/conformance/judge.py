@@ -1,5 +1,6 @@
 """Making the move of a case on a store, and holding what happened against the table and its effects."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -27,11 +28,12 @@ from penstock.core.outcomes import Applied, Claims, Enqueued, Refusal, Refused, 
 from penstock.core.states import State
 from penstock.core.transitions import TABLE, refusal
 from penstock.stores.protocol import MAX_LEASE_MS, Store
-from tests.conformance.arrange import Scene, arrange
+from tests.conformance.arrange import LATE_MS, Scene, arrange
 from tests.conformance.cases import Case, Lease, takes_token
 
 NEW_LEASE_MS: Final = 70_000
 NEW_DELAY_MS: Final = 80_000
+SIDE_BY_SIDE: Final = 24
 NEW_FAULT: Final = Fault("TIMEOUT", "took too long", "f2")
 
 
@@ -52,9 +54,35 @@ class Expected(msgspec.Struct):
     removed: Move | None = None
 
 
-async def run_case(store: Store, case: Case) -> None:
-    """Arrange the case, make its move and judge it; AssertionError says what differed."""
-    scene = await arrange(store, case.setting)
+async def run_cases(store: Store, cases: Sequence[Case]) -> list[str]:
+    """Arrange the cases, make their moves and judge them; what differed, a line for each case that did.
+
+    Cases run side by side, each on a queue of its own. The clock is the store's, so it is turned once for all
+    that are late, when the others are done.
+    """
+    wrong: list[str] = []
+    for start in range(0, len(cases), SIDE_BY_SIDE):
+        some = cases[start : start + SIDE_BY_SIDE]
+        scenes = await asyncio.gather(*(arrange(store, case.setting) for case in some))
+        for late in (False, True):
+            if late:
+                await store.turn(LATE_MS)
+            ready = [
+                (case, scene) for case, scene in zip(some, scenes, strict=True) if case.setting.late is late
+            ]
+            wrong += filter(None, await asyncio.gather(*(_fault_of(store, *each) for each in ready)))
+    return wrong
+
+
+async def _fault_of(store: Store, case: Case, scene: Scene) -> str | None:
+    try:
+        await _run(store, case, scene)
+    except AssertionError as error:
+        return str(error).partition("\n")[0] or f"{case}: {error!r}"
+    return None
+
+
+async def _run(store: Store, case: Case, scene: Scene) -> None:
     ids = [scene.subject.id, scene.bystander.id]
     before = await _see(store, scene, ids)
     outcome = await _make(store, scene, case)

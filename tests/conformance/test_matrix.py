@@ -12,7 +12,7 @@ from penstock.core.transitions import TABLE
 from penstock.stores.protocol import Moves, Store
 from tests.conformance.arrange import arrange, claim_one
 from tests.conformance.cases import Setting, cases, cases_of
-from tests.conformance.judge import run_case, settlement
+from tests.conformance.judge import run_cases, settlement
 from tests.conformance.stores import ALIVE, NOT_YET_ALIVE, Kind
 
 MOVES = [move for move in Move if move in ALIVE]
@@ -23,12 +23,7 @@ SETTLING = [each.move for each in get_args(Settlement)]
 async def test_a_move_does_what_the_table_says(store: Store, kind: Kind, move: Move) -> None:
     """Over all states, tokens, cancels asked for, times and pauses."""
     assert move in kind.moves, f"{kind.name} does not have {move} yet"
-    wrong: list[str] = []
-    for case in cases_of(move):
-        try:
-            await run_case(store, case)
-        except AssertionError as error:
-            wrong.append(str(error).partition("\n")[0] or f"{case}: {error!r}")
+    wrong = await run_cases(store, list(cases_of(move)))
 
     assert not wrong, f"{len(wrong)} cases differ from the table:\n" + "\n".join(wrong[:20])
 
