@@ -1,0 +1,48 @@
+"""The store's clock: the server's time and an offset that only the test kit sets."""
+
+from penstock.core.job import QueueRef
+from penstock.stores.redis import keys
+from penstock.stores.redis.keys import keys_of
+from penstock.stores.redis.server import Server
+
+
+class ServerClock:
+    """Reads and turns the clock. Scripts find the offset in their queue's metadata."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._last_us = 0
+        self._last_offset_ms = 0
+
+    async def offset_ms(self) -> int:
+        """How far the clock is turned."""
+        return int(await self._server.command("HGET", keys.STORE, "offset_ms") or 0)
+
+    async def now(self) -> int:
+        """Unix milliseconds; never earlier than before, unless the clock was turned back."""
+        (seconds, micros), offset = await self._server.commands(
+            [("TIME",), ("HGET", keys.STORE, "offset_ms")]
+        )
+        offset_ms = int(offset or 0)
+        if offset_ms < self._last_offset_ms:
+            self._last_us = 0
+        self._last_offset_ms = offset_ms
+        now_us = int(seconds) * 1_000_000 + int(micros) + offset_ms * 1000
+        self._last_us = max(self._last_us, now_us)
+        return self._last_us // 1000
+
+    async def turn(self, by_ms: int) -> None:
+        """Turn the clock of every queue and ring all their bells."""
+        # A queue that is opened meanwhile has registered itself before it reads the offset: either it
+        # reads the new one, or it is found here.
+        offset_ms = await self._server.command("HINCRBY", keys.STORE, "offset_ms", by_ms)
+        tenants = sorted(tenant.decode() for tenant in await self._server.command("SMEMBERS", keys.TENANTS))
+        names = await self._server.commands([("HKEYS", keys.registry(tenant)) for tenant in tenants])
+        queues = [
+            QueueRef(tenant, name.decode())
+            for tenant, found in zip(tenants, names, strict=True)
+            for name in found
+        ]
+        arguments = (offset_ms, 1 if by_ms < 0 else 0)
+        if queues:
+            await self._server.run_all([("queues/turn", keys_of(queue).all, arguments) for queue in queues])

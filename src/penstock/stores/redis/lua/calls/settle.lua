@@ -1,0 +1,17 @@
+-- Settlements of all kinds in one call, in the order given and at one time.
+-- Arguments: the settlements, each as its move and the arguments of that move; how many characters of notes a record
+--   keeps; the reason of a cancelled job; then the results of completed jobs, one argument each.
+-- Result, per settlement: that of its move.
+-- flags: allow-oom
+-- include: complete
+-- include: fail
+-- include: retry
+-- include: bury
+-- include: snooze
+-- include: release
+
+local MOVES = {
+  complete = complete, fail = fail, retry = retry, bury = bury, snooze = snooze, release = release,
+}
+
+return answer_each(ARGV[1], 8, function(move, ...) return MOVES[move](...) end)

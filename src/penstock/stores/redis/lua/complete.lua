@@ -1,0 +1,18 @@
+-- complete: active → completed; the token must be current
+-- Arguments, per settlement: id, token, the number of the argument with the result or nil. Called by calls/settle.lua.
+-- Result, per settlement: applied/completed, also when this token has done it before.
+-- Refusals: lost.
+-- include: leases
+
+local note_limit = tonumber(ARGV[2])
+
+local function complete(id, token, result_at)
+  local job = load(id, LEASED)
+  if not job then return refuse('lost') end
+  if job.state ~= 'active' then return refuse_or_repeat(job, token, 'complete') end -- guard: state
+  if job.token ~= token then return refuse_or_repeat(job, token, 'complete') end -- guard: token
+  return settle('complete', id, job, 'completed', {
+    result = result_at and ARGV[result_at] or false, reason = false, error = false, error_rest = false,
+    fingerprint = false,
+  }, note_limit)
+end

@@ -1,0 +1,24 @@
+-- retry: active → delayed; the token must be current; attempts + 1; cancelled if that was asked for
+-- Arguments, per settlement: id, token, delay_ms, reason, and, or nil, the error's first line, its rest and its
+--   fingerprint. Called by calls/settle.lua.
+-- Result, per settlement: applied/delayed or applied/cancelled, also when this token has done it before.
+-- Refusals: lost.
+-- include: leases
+
+local note_limit, cancelled = tonumber(ARGV[2]), ARGV[3]
+
+local function retry(id, token, delay_ms, reason, line, rest, fingerprint)
+  local job = load(id, LEASED)
+  if not job then return refuse('lost') end
+  if job.state ~= 'active' then return refuse_or_repeat(job, token, 'retry') end -- guard: state
+  if job.token ~= token then return refuse_or_repeat(job, token, 'retry') end -- guard: token
+  local changes = {
+    attempts = job.attempts + 1, reason = reason, error = line or false, error_rest = rest or false,
+  }
+  if job.cancel_requested then
+    changes.reason = cancelled
+    return settle('retry', id, job, 'cancelled', changes, note_limit)
+  end
+  changes.fingerprint, changes.visible_at, changes.last_delay_ms = fingerprint or false, now + delay_ms, delay_ms
+  return settle('retry', id, job, 'delayed', changes, note_limit)
+end

@@ -1,0 +1,86 @@
+"""The queues themselves: their registry, their numbers, their pauses."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from penstock.core.job import QueueRef
+from penstock.stores.protocol import Pause, QueueInfo
+from penstock.stores.redis import keys
+from penstock.stores.redis.clock import ServerClock
+from penstock.stores.redis.keys import keys_of
+from penstock.stores.redis.server import QueueNotOpenError, Server
+
+_FACTS: Final = ("number", "paused_at", "paused_why", "paused_by", "paused_until")
+
+
+class Queues:
+    """Opens queues, and runs scripts on queues that are open."""
+
+    def __init__(self, server: Server, clock: ServerClock) -> None:
+        self._server = server
+        self._clock = clock
+        self._open: set[QueueRef] = set()
+
+    async def run(self, queue: QueueRef, script: str, *arguments: Any) -> Any:
+        """One script on a queue, which is opened if it is new."""
+        [answer] = await self.run_all(queue, [(script, arguments)])
+        return answer
+
+    async def run_all(self, queue: QueueRef, calls: Sequence[tuple[str, Sequence[Any]]]) -> list[Any]:
+        """Scripts on a queue in one round trip; they must not depend on each other."""
+        if queue not in self._open:
+            await self.open(queue)
+        bound = [(script, keys_of(queue).all, arguments) for script, arguments in calls]
+        try:
+            return await self._server.run_all(bound)
+        except QueueNotOpenError:
+            # The server came back without its data. Scripts look for the queue before they change anything.
+            await self.open(queue)
+            return await self._server.run_all(bound)
+
+    async def open(self, queue: QueueRef) -> QueueInfo:
+        """The queue, made if it is new."""
+        number = await self._server.run("queues/register", [keys.registry(queue.tenant)], queue.name)
+        await self._server.command("SADD", keys.TENANTS, queue.tenant)
+        await self._server.run("queues/open", keys_of(queue).all, number, await self._clock.offset_ms())
+        self._open.add(queue)
+        return await self.find(queue) or QueueInfo(queue, number)
+
+    async def find(self, queue: QueueRef) -> QueueInfo | None:
+        """The queue; None if it was never opened."""
+        [info] = await self._infos([queue])
+        return info
+
+    async def of(self, tenant: str) -> list[QueueInfo]:
+        """All queues of a tenant, by name."""
+        names = await self._server.command("HKEYS", keys.registry(tenant))
+        infos = await self._infos([QueueRef(tenant, name) for name in sorted(n.decode() for n in names)])
+        return [info for info in infos if info is not None]
+
+    async def pause(self, queue: QueueRef, pause: Pause | None, for_ms: int | None) -> None:
+        """Stop claims, for so long if given; None resumes."""
+        if pause is None:
+            await self.run(queue, "queues/pause", 0)
+        else:
+            given = (for_ms, pause.reason, pause.by)
+            flat = [part for value in given for part in ((0, "") if value is None else (1, value))]
+            await self.run(queue, "queues/pause", 1, *flat)
+
+    async def _infos(self, queues: Sequence[QueueRef]) -> list[QueueInfo | None]:
+        answers = await self._server.commands([("HMGET", keys_of(queue).meta, *_FACTS) for queue in queues])
+        return [_info(queue, answer) for queue, answer in zip(queues, answers, strict=True)]
+
+
+def _info(queue: QueueRef, facts: Sequence[bytes | None]) -> QueueInfo | None:
+    number, at, why, by, until = facts
+    if number is None:
+        return None
+    pause = None
+    if at is not None:
+        pause = Pause(
+            int(at),
+            None if why is None else why.decode(),
+            None if by is None else by.decode(),
+            None if until is None else int(until),
+        )
+    return QueueInfo(queue, int(number), pause)

@@ -1,0 +1,217 @@
+"""The store: each move is one call of its script, however many jobs it is about."""
+
+import secrets
+from collections.abc import Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final
+
+from penstock.core.decide import CANCELLED
+from penstock.core.effects import PROGRESS_EVERY_MS
+from penstock.core.events import Event
+from penstock.core.job import ExpiredLease, Job, NewJob, QueueRef
+from penstock.core.moves import Beat, Expire, Move, Report, Settlement
+from penstock.core.outcomes import SETTLED_LIMIT, Applied, Claims, Enqueued, Refused
+from penstock.core.states import State
+from penstock.stores.protocol import (
+    MAX_LEASE_MS,
+    PROMOTE_LIMIT,
+    PRUNE_LIMIT,
+    RECOVER_LIMIT,
+    Bell,
+    Finding,
+    HeldLease,
+    Page,
+    Pause,
+    Query,
+    QueueInfo,
+    StoreInfo,
+    Topic,
+)
+from penstock.stores.redis import opening, records
+from penstock.stores.redis.clock import ServerClock
+from penstock.stores.redis.health import Inspector
+from penstock.stores.redis.keys import HIGHEST_TIER, LOWEST_TIER
+from penstock.stores.redis.log import StreamLog
+from penstock.stores.redis.queues import Queues
+from penstock.stores.redis.reads import Reader
+from penstock.stores.redis.records import Outcome, pack
+from penstock.stores.redis.scripts import Scripts
+from penstock.stores.redis.server import Server
+from penstock.stores.redis.wakeups import Subscriber
+
+PASS_LIMIT: Final = 200
+"""Entries of jobs that are gone which one claim clears away."""
+
+
+class RedisStore:
+    """A store on a Redis or Valkey server. `sources` replaces scripts by path; for tests of the tests."""
+
+    def __init__(self, url: str, *, sources: Mapping[str, str] | None = None) -> None:
+        self._url = url
+        self._sources = sources
+        self._server = Server(url, Scripts(sources))
+        self._clock = ServerClock(self._server)
+        self._queues = Queues(self._server, self._clock)
+        self._reader = Reader(self._server)
+        self._log = StreamLog(self._server)
+        self._subscriber = Subscriber(self._server)
+
+    async def open(self) -> None:
+        """Connect, and refuse a server that could not keep what it accepts."""
+        self._server.connect()
+        try:
+            await opening.check_server(self._server)
+        except BaseException:
+            await self._server.close()
+            raise
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._subscriber.close()
+        await self._server.close()
+
+    def twin(self) -> "RedisStore":
+        """Another client of the same server."""
+        return RedisStore(self._url, sources=self._sources)
+
+    # Moves
+
+    async def enqueue(self, queue: QueueRef, jobs: Sequence[NewJob]) -> list[Enqueued | Refused]:
+        if not jobs:
+            return []
+        packed = pack([records.enqueue_arguments(new) for new in jobs])
+        answers = await self._queues.run(queue, Move.ENQUEUE, packed, *(new.payload for new in jobs))
+        return [records.enqueued(new, answer) for new, answer in zip(jobs, answers, strict=True)]
+
+    async def promote(self, queue: QueueRef, limit: int = PROMOTE_LIMIT) -> int:
+        return int(await self._queues.run(queue, Move.PROMOTE, limit)) if limit > 0 else 0
+
+    async def claim(self, queue: QueueRef, *, worker: str, limit: int, lease_ms: int) -> Claims:
+        answer = await self._queues.run(
+            queue,
+            Move.CLAIM,
+            worker,
+            limit,
+            lease_ms,
+            pack([secrets.token_hex(16) for _ in range(limit)]),
+            PROMOTE_LIMIT,
+            RECOVER_LIMIT,
+            PASS_LIMIT,
+            MAX_LEASE_MS,
+            HIGHEST_TIER,
+            LOWEST_TIER,
+        )
+        return records.claims(answer)
+
+    async def heartbeat(
+        self, queue: QueueRef, beats: Sequence[Beat], lease_ms: int
+    ) -> list[Applied | Refused]:
+        items = [(beat.id, beat.token) for beat in beats]
+        return await self._answered(queue, Move.HEARTBEAT, items, lease_ms, MAX_LEASE_MS)
+
+    async def progress(self, queue: QueueRef, reports: Sequence[Report]) -> list[Applied | Refused]:
+        items = [(report.id, report.token) for report in reports]
+        values = (report.value for report in reports)
+        return await self._answered(queue, Move.PROGRESS, items, PROGRESS_EVERY_MS, *values)
+
+    async def settle(self, queue: QueueRef, settlements: Sequence[Settlement]) -> list[Applied | Refused]:
+        if not settlements:
+            return []
+        packed, results = records.settle_arguments(settlements)
+        answers = await self._queues.run(queue, "calls/settle", packed, SETTLED_LIMIT, CANCELLED, *results)
+        return [records.outcome(answer) for answer in answers]
+
+    async def expire(self, queue: QueueRef, expiries: Sequence[Expire]) -> list[Applied | Refused]:
+        items = [records.expire_arguments(expiry) for expiry in expiries]
+        return await self._answered(queue, Move.EXPIRE, items, MAX_LEASE_MS, CANCELLED)
+
+    async def cancel(self, queue: QueueRef, ids: Sequence[str]) -> list[Applied | Refused]:
+        return await self._answered(queue, Move.CANCEL, ids, CANCELLED)
+
+    async def redrive(self, queue: QueueRef, ids: Sequence[str]) -> list[Applied | Refused]:
+        return await self._answered(queue, Move.REDRIVE, ids)
+
+    async def delete(self, queue: QueueRef, ids: Sequence[str]) -> list[Applied | Refused]:
+        return await self._answered(queue, Move.DELETE, ids)
+
+    async def prune(self, queue: QueueRef, limit: int = PRUNE_LIMIT) -> int:
+        return int(await self._queues.run(queue, Move.PRUNE, limit)) if limit > 0 else 0
+
+    async def _answered(
+        self, queue: QueueRef, move: Move, items: Sequence[Any], *arguments: Any
+    ) -> list[Outcome]:
+        if not items:
+            return []
+        answers = await self._queues.run(queue, move, pack(items), *arguments)
+        return [records.outcome(answer) for answer in answers]
+
+    # Reads
+
+    async def get(self, queue: QueueRef, ids: Sequence[str]) -> list[Job | None]:
+        return await self._reader.get(queue, ids)
+
+    async def find(self, queue: QueueRef, query: Query) -> Page:
+        return await self._reader.find(queue, query)
+
+    async def counts(self, queue: QueueRef) -> dict[State, int]:
+        return await self._reader.counts(queue)
+
+    async def ahead(self, queue: QueueRef, job: str) -> int:
+        return await self._reader.ahead(queue, job)
+
+    async def expired(self, queue: QueueRef, limit: int = RECOVER_LIMIT) -> list[ExpiredLease]:
+        answer = await self._queues.run(queue, "reads/expired", limit, MAX_LEASE_MS)
+        return [records.expired_lease(lease) for lease in answer]
+
+    async def leases(self, queue: QueueRef, worker: str | None = None) -> list[HeldLease]:
+        return await self._reader.leases(queue, worker)
+
+    # Queues
+
+    async def open_queue(self, queue: QueueRef) -> QueueInfo:
+        return await self._queues.open(queue)
+
+    async def queue(self, queue: QueueRef) -> QueueInfo | None:
+        return await self._queues.find(queue)
+
+    async def queues(self, tenant: str) -> list[QueueInfo]:
+        return await self._queues.of(tenant)
+
+    async def pause(self, queue: QueueRef, pause: Pause | None, for_ms: int | None = None) -> None:
+        await self._queues.pause(queue, pause, for_ms)
+
+    # Events
+
+    async def events(self, queue: QueueRef, after: int = 0, limit: int = 1_000) -> list[Event]:
+        return await self._log.events(queue, after, limit)
+
+    async def event_range(self, queue: QueueRef) -> tuple[int, int]:
+        return await self._log.event_range(queue)
+
+    async def trim(self, queue: QueueRef, *, through: int) -> int:
+        return await self._log.trim(queue, through)
+
+    # Wake-ups, clock, health
+
+    def bell(self, queue: QueueRef, topic: Topic) -> AbstractAsyncContextManager[Bell]:
+        return self._subscriber.hang(queue, topic)
+
+    async def now(self) -> int:
+        return await self._clock.now()
+
+    async def turn(self, by_ms: int) -> None:
+        await self._clock.turn(by_ms)
+        self._subscriber.ring_all()
+
+    async def info(self) -> StoreInfo:
+        return StoreInfo(
+            "redis",
+            self._server.url,
+            await opening.durability(self._server),
+            await opening.server_version(self._server),
+            opening.SCHEMA_VERSION,
+            await self._clock.offset_ms(),
+        )
+
+    async def check(self, queue: QueueRef) -> list[Finding]:
+        return await Inspector(self._server).check(queue)
