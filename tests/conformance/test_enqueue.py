@@ -215,6 +215,21 @@ async def test_a_redriven_job_leaves_its_key_to_whom_has_it_now(store: Store, qu
     assert held == still == [Enqueued("b", False, State.PENDING)]
 
 
+async def test_a_redriven_job_holds_its_key_again(store: Store, queue: QueueRef) -> None:
+    """Its time was over, but nobody else took it; a prune in between does not take it away."""
+    options = Options(retention_ms=1_000)
+    await store.enqueue(queue, [new_job("a", idempotency_key="k", options=options)])
+    held = await claim_one(store, queue)
+    await settle(store, queue, Bury("a", held.token, FAULT))
+    await store.turn(1_000)
+    await store.prune(queue)
+    await store.redrive(queue, ["a"])
+
+    assert await store.enqueue(queue, [new_job("b", idempotency_key="k")]) == [
+        Enqueued("a", False, State.PENDING)
+    ]
+
+
 async def test_an_id_can_be_used_again_while_its_old_key_is_held(store: Store, queue: QueueRef) -> None:
     """With the key, the old job is what stands for it; with another, it is a new job."""
     await store.enqueue(queue, [new_job("a", idempotency_key="k")])

@@ -101,3 +101,9 @@ class Shelf:
             del self.keys[key]
             return None
         return held
+
+    def forget_keys(self, now: int) -> None:
+        """Forget keys whose time is over and whose jobs are gone: one still there may be redriven."""
+        over = [key for key, held in self.keys.items() if held.until is not None and held.until <= now]
+        for key in over:
+            del self.keys[key]

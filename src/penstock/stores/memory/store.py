@@ -241,8 +241,7 @@ class MemoryStore:
             ended = (job for job in shelf.jobs.values() if refusal(row, job, now=now) is None)
             gone = sorted(ended, key=lambda job: (job.ended_at or 0, job.id))[:limit]
             shelf.remove(gone, Move.PRUNE, now)
-            for key in list(shelf.keys):
-                shelf.key_holder(key, now)
+            shelf.forget_keys(now)
             return len(gone)
 
     # Reads
