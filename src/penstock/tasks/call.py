@@ -1,6 +1,6 @@
 """A call of a task that was not sent yet, and who sends it."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Generic, Protocol, TypeVar
 
 from penstock.core.errors import PenstockError
@@ -34,6 +34,10 @@ class Call(Generic[R]):
 
     def __repr__(self) -> str:
         return f"<Call {self.task} in {self.queue}, {len(self.payload)} bytes>"
+
+
+AnyCall = Call[R] | tuple[Any, ...] | Mapping[str, Any]
+"""What `enqueue_many` takes: `task.call(...)`, a tuple of arguments, or a dict of them by name."""
 
 
 class Sender(Protocol):

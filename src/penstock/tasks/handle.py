@@ -46,6 +46,11 @@ class JobHandle(Generic[R]):
         self.created = created
         self.same_payload = same_payload
 
+    def through(self, desk: Desk) -> "JobHandle[R]":
+        """The same job, asked about elsewhere."""
+        created, same = self.created, self.same_payload
+        return JobHandle(desk, self.queue, self.id, self._decode, created=created, same_payload=same)
+
     async def info(self) -> Job:
         """The whole record; JobNotFoundError when it is pruned or deleted."""
         return await self._desk.job(self.queue, self.id)

@@ -8,7 +8,7 @@ from typing import Any, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
 from penstock.core.errors import ConfigError, PayloadError, PenstockError
 from penstock.core.names import check_name
 from penstock.core.payload import PAYLOAD_LIMIT
-from penstock.tasks.call import Call, Sender
+from penstock.tasks.call import AnyCall, Call, Sender
 from penstock.tasks.context import JobContext
 from penstock.tasks.handle import JobHandle
 from penstock.tasks.options import CallOptions, JobOptions
@@ -62,19 +62,19 @@ class Task(Generic[C, P, R]):
     @overload
     async def enqueue_many(
         self,
-        calls: Iterable[Call[R] | tuple[Any, ...] | Mapping[str, Any]],
+        calls: Iterable[AnyCall[R]],
         *,
         on_error: Literal["raise"] = ...,
     ) -> list[JobHandle[R]]: ...
 
     @overload
     async def enqueue_many(
-        self, calls: Iterable[Call[R] | tuple[Any, ...] | Mapping[str, Any]], *, on_error: Literal["return"]
+        self, calls: Iterable[AnyCall[R]], *, on_error: Literal["return"]
     ) -> list[JobHandle[R] | PenstockError]: ...
 
     async def enqueue_many(
         self,
-        calls: Iterable[Call[R] | tuple[Any, ...] | Mapping[str, Any]],
+        calls: Iterable[AnyCall[R]],
         *,
         on_error: OnError = "raise",
     ) -> list[JobHandle[R]] | list[JobHandle[R] | PenstockError]:
@@ -92,6 +92,10 @@ class Task(Generic[C, P, R]):
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """A call for `enqueue_many`, checked like that of `enqueue`."""
         return self.prepare(self.defaults, args, kwargs)
+
+    def calls(self, calls: Iterable[AnyCall[R]]) -> list[Call[R]]:
+        """Calls out of tuples and dicts; PayloadError names the first that cannot be one."""
+        return self.options().calls(calls)
 
     def handle(self, job: str) -> JobHandle[R]:
         """A handle on a job of this task that was enqueued before."""
@@ -175,30 +179,29 @@ class Prepared(Generic[P, R]):
     @overload
     async def enqueue_many(
         self,
-        calls: Iterable[Call[R] | tuple[Any, ...] | Mapping[str, Any]],
+        calls: Iterable[AnyCall[R]],
         *,
         on_error: Literal["raise"] = ...,
     ) -> list[JobHandle[R]]: ...
 
     @overload
     async def enqueue_many(
-        self, calls: Iterable[Call[R] | tuple[Any, ...] | Mapping[str, Any]], *, on_error: Literal["return"]
+        self, calls: Iterable[AnyCall[R]], *, on_error: Literal["return"]
     ) -> list[JobHandle[R] | PenstockError]: ...
 
     @overload
     async def enqueue_many(
-        self, calls: Iterable[Call[R] | tuple[Any, ...] | Mapping[str, Any]], *, on_error: OnError
+        self, calls: Iterable[AnyCall[R]], *, on_error: OnError
     ) -> list[JobHandle[R]] | list[JobHandle[R] | PenstockError]: ...
 
     async def enqueue_many(
         self,
-        calls: Iterable[Call[R] | tuple[Any, ...] | Mapping[str, Any]],
+        calls: Iterable[AnyCall[R]],
         *,
         on_error: OnError = "raise",
     ) -> list[JobHandle[R]] | list[JobHandle[R] | PenstockError]:
         """As the task's own, with these options for every tuple and dict; a call carries its own."""
-        sendable = [self._sendable(number, each) for number, each in enumerate(calls)]
-        return outcomes(await self._task.sender.send_many(sendable), on_error)
+        return outcomes(await self._task.sender.send_many(self.calls(calls)), on_error)
 
     def options(self, **options: Unpack[CallOptions]) -> "Prepared[P, R]":
         """With more options; they win over those said before."""
@@ -208,7 +211,11 @@ class Prepared(Generic[P, R]):
         """A call with these options, for `enqueue_many`."""
         return self._task.prepare(self._merged, args, kwargs)
 
-    def _sendable(self, number: int, call: Call[R] | tuple[Any, ...] | Mapping[str, Any]) -> Call[R]:
+    def calls(self, calls: Iterable[AnyCall[R]]) -> list[Call[R]]:
+        """Calls out of tuples and dicts; PayloadError names the first that cannot be one."""
+        return [self._sendable(number, each) for number, each in enumerate(calls)]
+
+    def _sendable(self, number: int, call: AnyCall[R]) -> Call[R]:
         if isinstance(call, Call):
             return call
         try:

@@ -1,0 +1,312 @@
+"""The app itself."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
+from types import TracebackType
+from typing import TYPE_CHECKING, Any, Final, Unpack
+
+from penstock.app.decorator import TaskDecorator
+from penstock.app.outbox import Outbox
+from penstock.app.queue import QueueHandle
+from penstock.client.blocking import Blocking
+from penstock.client.client import Client, unknown_queue
+from penstock.client.persist import Persistence
+from penstock.core.errors import ConfigError
+from penstock.core.job import DEFAULT_TENANT, QueueRef
+from penstock.core.names import check_name
+from penstock.core.payload import PAYLOAD_LIMIT, decode_json
+from penstock.stores.open import check_url, open_store
+from penstock.stores.protocol import Store
+from penstock.tasks.handle import JobHandle
+from penstock.tasks.middleware import EnqueueMiddleware, ExecutionMiddleware
+from penstock.tasks.options import Defaults, JobOptions
+from penstock.tasks.registry import Registry
+from penstock.tasks.task import AsyncTask, SyncTask, Task
+
+if TYPE_CHECKING:
+    from penstock.worker.pool import WorkerPool
+
+DEFAULT_URL: Final = "sqlite:///penstock.db"
+DEFAULT_QUEUE: Final = "default"
+
+
+class Penstock:
+    """An app: queues and tasks of one tenant, in the store behind `url` or in `store`.
+
+    Open it with `async with app:` to enqueue; blocks may be nested. `payload_limit` bounds arguments and
+    results, in bytes. A store that cannot be reached is tried up to `tries` times within `patience` seconds.
+
+    >>> app = Penstock("memory://")
+    >>> @app.task
+    ... def add(a: int, b: int) -> int:
+    ...     return a + b
+    >>> add(1, 2)
+    3
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        store: Store | None = None,
+        tenant: str = DEFAULT_TENANT,
+        payload_limit: int = PAYLOAD_LIMIT,
+        tries: int = 5,
+        patience: float = 30.0,
+    ) -> None:
+        if url is not None and store is not None:
+            raise ConfigError("an app has a url or a store, not both")
+        self.url = DEFAULT_URL if url is None and store is None else url
+        if self.url is not None:
+            check_url(self.url)
+        self.tenant = check_name("tenant", tenant)
+        self.registry = Registry()
+        self._store = store
+        self._payload_limit = payload_limit
+        self._persistence = Persistence(tries, patience)
+        self._queues: dict[str, QueueHandle] = {}
+        self._outbox = Outbox()
+        self._enqueue_middleware: list[EnqueueMiddleware] = []
+        self._execution_middleware: list[ExecutionMiddleware] = []
+        self._users = 0
+        self._opening: asyncio.Lock | None = None
+        self._blocking = Blocking(self._twin)
+
+    # Declaring
+
+    def queue(self, name: str, **defaults: Unpack[Defaults]) -> QueueHandle:
+        """The queue of that name, declared by the first call; ConfigError when its defaults differ later."""
+        options = JobOptions.of(defaults)
+        known = self._queues.get(name)
+        if known is None:
+            ref = QueueRef(self.tenant, check_name("queue", name))
+            known = self._queues[name] = QueueHandle(
+                ref,
+                options,
+                register=self._registering(name, options),
+                registry=self.registry,
+                sender=self._outbox,
+            )
+        elif defaults and options != known.defaults:
+            raise ConfigError(f"queue {name!r} is declared already, with other defaults")
+        return known
+
+    @property
+    def queues(self) -> list[str]:
+        """The names of the declared queues, in order."""
+        return sorted(self._queues)
+
+    @property
+    def task(self) -> TaskDecorator:
+        """The decorator for tasks of the queue `default`."""
+        return self.queue(DEFAULT_QUEUE).task
+
+    def task_named(self, name: str) -> Task[..., ..., Any]:
+        """A task of this app; UnknownTaskError when there is none of that name."""
+        return self.registry.require(name)
+
+    def by_name(self, name: str, *, queue: str = DEFAULT_QUEUE) -> Task[..., ..., Any]:
+        """A task that another program handles: `enqueue` takes any keyword arguments that are strict JSON.
+
+        >>> app = Penstock("memory://")
+        >>> app.by_name("send", queue="mail").encode_call(to="ada")
+        b'{"to":"ada"}'
+        """
+        known = self._queues.get(queue)
+        return SyncTask(
+            _elsewhere,
+            name=name,
+            queue=queue,
+            sender=self._outbox,
+            defaults=None if known is None else known.defaults,
+            payload_limit=self._payload_limit,
+        )
+
+    def job(self, queue: str, job: str) -> JobHandle[Any]:
+        """A handle on a job that was enqueued before."""
+        return JobHandle(self._outbox, check_name("queue", queue), check_name("id", job), _decode_result)
+
+    def middleware(
+        self, *, enqueue: EnqueueMiddleware | None = None, execution: ExecutionMiddleware | None = None
+    ) -> None:
+        """Wrap something around every enqueue, or around every execution; what came first is outermost."""
+        if enqueue is not None:
+            self._enqueue_middleware.append(enqueue)
+        if execution is not None:
+            self._execution_middleware.append(execution)
+
+    def _registering(
+        self, queue: str, queue_defaults: JobOptions
+    ) -> Callable[[Callable[..., Any], str | None, JobOptions], Task[..., ..., Any]]:
+        def register(
+            function: Callable[..., Any], name: str | None, options: JobOptions
+        ) -> Task[..., ..., Any]:
+            made: Task[..., ..., Any] = SyncTask(
+                function,
+                name=name or str(getattr(function, "__name__", "")),
+                queue=queue,
+                sender=self._outbox,
+                defaults=options.over(queue_defaults),
+                payload_limit=self._payload_limit,
+            )
+            if made.is_async:
+                made.__class__ = AsyncTask
+            self.registry.add(made)
+            return made
+
+        return register
+
+    # Opening
+
+    @property
+    def store(self) -> Store:
+        """The store; its driver is imported when it is first asked for."""
+        if self._store is None:
+            self._store = open_store(self.url or DEFAULT_URL)
+        return self._store
+
+    @property
+    def is_open(self) -> bool:
+        """True inside `async with app:`."""
+        return self._outbox.client is not None
+
+    async def __aenter__(self) -> "Penstock":
+        loop = asyncio.get_running_loop()
+        if self._opening is None:
+            self._opening = asyncio.Lock()
+            self._outbox.loop = loop
+        elif self._outbox.loop is not loop:
+            raise ConfigError("the app is open in another event loop: from other threads use app.blocking")
+        self._users += 1
+        try:
+            async with self._opening:
+                if self._outbox.client is None:
+                    await self.store.open()
+                    self._outbox.client = self._client(self.store)
+        except BaseException:
+            self._leave()
+            raise
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        opening = self._opening
+        if opening is None:
+            return
+        async with opening:
+            self._users -= 1
+            client = self._outbox.client
+            if self._users == 0 and client is not None:
+                self._outbox.client = None
+                try:
+                    await client.close()
+                finally:
+                    await self.store.close()
+        if self._users == 0:
+            self._opening = None
+
+    def _leave(self) -> None:
+        self._users -= 1
+        if self._users == 0:
+            self._opening = None
+
+    @property
+    def blocking(self) -> Blocking:
+        """`with app.blocking as queue: queue.enqueue(send, "ada")`, for code that cannot await.
+
+        Works beside a running event loop, and blocks the thread that calls.
+        """
+        return self._blocking
+
+    @asynccontextmanager
+    async def _twin(self) -> AsyncIterator[Client]:
+        store = self.store.twin()
+        await store.open()
+        client = self._client(store)
+        try:
+            yield client
+        finally:
+            await client.close()
+            await store.close()
+
+    def _client(self, store: Store) -> Client:
+        return Client(
+            store,
+            tenant=self.tenant,
+            declared=self._queues.keys(),
+            middleware=self._enqueue_middleware,
+            persistence=self._persistence,
+        )
+
+    @contextmanager
+    def using(self, store: Store) -> Iterator[None]:
+        """Another store for the time of the block; ConfigError while the app is open."""
+        if self._opening is not None or self._blocking.is_open:
+            raise ConfigError("the app is open: choose another store before it is opened")
+        before, self._store = self._store, store
+        try:
+            yield
+        finally:
+            self._store = before
+
+    # Working
+
+    def worker(
+        self,
+        queues: Mapping[str, int] | Sequence[str] | None = None,
+        *,
+        concurrency: int | None = None,
+        **options: Any,
+    ) -> "WorkerPool":
+        """Workers for these queues, all declared ones if none are named; `run()` opens the app.
+
+        A mapping says how many jobs of a queue run at once; 0 is `concurrency`. Other options are those of
+        `penstock.worker.worker.Worker`. UnknownQueueError for a queue that this app does not declare.
+        """
+        from penstock.app.pool import AppWorkers
+        from penstock.worker.worker import Worker
+
+        slots = _slots(self.queues if queues is None else queues)
+        if not slots:
+            raise ConfigError("nothing to work on: the app declares no queue")
+        for name in slots:
+            if name not in self._queues:
+                raise unknown_queue(name, self._queues)
+        if concurrency is not None:
+            options["concurrency"] = concurrency
+        self.registry.freeze()
+        workers = [
+            Worker(
+                self.store,
+                self._queues[name].ref,
+                self.registry,
+                middleware=self._execution_middleware,
+                **(options | ({"concurrency": number} if number else {})),
+            )
+            for name, number in slots.items()
+        ]
+        return AppWorkers(self, workers)
+
+    def __repr__(self) -> str:
+        return (
+            f"<Penstock of {self.tenant!r}: {len(self._queues)} queues, {len(self.registry.names())} tasks>"
+        )
+
+
+def _slots(queues: Mapping[str, int] | Sequence[str]) -> dict[str, int]:
+    if isinstance(queues, str):
+        return {queues: 0}
+    return dict(queues) if isinstance(queues, Mapping) else dict.fromkeys(queues, 0)
+
+
+def _elsewhere(**arguments: Any) -> Any:
+    raise ConfigError("this task is handled by another program: it can be enqueued here, not called")
+
+
+def _decode_result(encoded: bytes | None) -> Any:
+    return None if encoded is None else decode_json("result", encoded)

@@ -1,0 +1,165 @@
+"""The blocking face: for views, scripts and notebooks, over one event loop in a thread of its own."""
+
+import asyncio
+import threading
+from collections.abc import Callable, Coroutine, Iterable
+from contextlib import AbstractAsyncContextManager
+from types import TracebackType
+from typing import Any, Literal, ParamSpec, Protocol, TypeVar, overload
+
+from penstock.client.client import Client
+from penstock.core.errors import ConfigError, PenstockError
+from penstock.core.job import Job
+from penstock.core.states import State
+from penstock.tasks.call import AnyCall, Call
+from penstock.tasks.handle import JobHandle
+from penstock.tasks.sending import OnError, outcomes
+
+P = ParamSpec("P")
+R = TypeVar("R")
+T = TypeVar("T")
+Opener = Callable[[], AbstractAsyncContextManager[Client]]
+
+
+class Sendable(Protocol[P, R]):
+    """A task, or one with options."""
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]: ...
+
+    def calls(self, calls: Iterable[AnyCall[R]]) -> list[Call[R]]: ...
+
+
+class BlockingQueue:
+    """What a producer needs, each call returning when it is done. From any number of threads."""
+
+    def __init__(self, thread: "_LoopThread") -> None:
+        self._thread = thread
+
+    def enqueue(self, task: Sendable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
+        """Enqueue one call; when this returns, the job is in the store."""
+        call = task.call(*args, **kwargs)
+        return self._thread.call(lambda client: client.send(call))
+
+    @overload
+    def enqueue_many(
+        self, task: Sendable[..., R], calls: Iterable[AnyCall[R]], *, on_error: Literal["raise"] = ...
+    ) -> list[JobHandle[R]]: ...
+
+    @overload
+    def enqueue_many(
+        self, task: Sendable[..., R], calls: Iterable[AnyCall[R]], *, on_error: Literal["return"]
+    ) -> list[JobHandle[R] | PenstockError]: ...
+
+    def enqueue_many(
+        self, task: Sendable[..., R], calls: Iterable[AnyCall[R]], *, on_error: OnError = "raise"
+    ) -> list[JobHandle[R]] | list[JobHandle[R] | PenstockError]:
+        """Enqueue many calls in few round trips; as `task.enqueue_many`."""
+        sendable = task.calls(calls)
+        return outcomes(self._thread.call(lambda client: client.send_many(sendable)), on_error)
+
+    def result(self, handle: JobHandle[R], timeout: float | None = None) -> R:
+        """What the handler returned, once it has; as `handle.result`."""
+        return self._thread.call(lambda client: handle.through(client).result(timeout))
+
+    def info(self, handle: JobHandle[Any]) -> Job:
+        """The whole record."""
+        return self._thread.call(lambda client: handle.through(client).info())
+
+    def status(self, handle: JobHandle[Any]) -> State:
+        """The state now."""
+        return self._thread.call(lambda client: handle.through(client).status())
+
+    def progress(self, handle: JobHandle[Any]) -> Any:
+        """The newest progress the handler told of."""
+        return self._thread.call(lambda client: handle.through(client).progress())
+
+    def cancel(self, handle: JobHandle[Any]) -> State:
+        """Take the job back, or ask it to stop; as `handle.cancel`."""
+        return self._thread.call(lambda client: handle.through(client).cancel())
+
+
+class Blocking:
+    """Holds the thread while at least one `with` block uses it. Entering costs a connection the first time:
+    a program that enqueues often keeps one block open around the others.
+    """
+
+    def __init__(self, opener: Opener) -> None:
+        self._opener = opener
+        self._lock = threading.Lock()
+        self._users = 0
+        self._thread: _LoopThread | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """True inside a `with` block."""
+        return self._thread is not None
+
+    def __enter__(self) -> BlockingQueue:
+        with self._lock:
+            if self._thread is None:
+                self._thread = _LoopThread(self._opener)
+            self._users += 1
+            return BlockingQueue(self._thread)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users == 0 and self._thread is not None:
+                thread, self._thread = self._thread, None
+                thread.close()
+
+
+class _LoopThread:
+    """An event loop with an open client, in a thread."""
+
+    def __init__(self, opener: Opener) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._opened = opener()
+        self._client: Client | None = None
+        self._thread = threading.Thread(target=self._loop.run_forever, name="penstock-blocking", daemon=True)
+        self._thread.start()
+        try:
+            self._client = self._run(self._opened.__aenter__())
+        except BaseException:
+            self._end()
+            raise
+
+    def call(self, work: Callable[[Client], Coroutine[Any, Any, T]]) -> T:
+        """The answer of some work with the client."""
+        if threading.current_thread() is self._thread:
+            raise ConfigError("app.blocking was called inside its own event loop: await there instead")
+        client = self._client
+        if client is None:
+            raise ConfigError("app.blocking is closed: call inside `with app.blocking as queue:`")
+        return self._run(work(client))
+
+    def close(self) -> None:
+        """Close the client, then the thread."""
+        self._client = None
+        try:
+            self._run(_exited(self._opened))
+        finally:
+            self._end()
+
+    def _run(self, work: Coroutine[Any, Any, T]) -> T:
+        future = asyncio.run_coroutine_threadsafe(work, self._loop)
+        try:
+            return future.result()
+        except BaseException:
+            # Interrupted while waiting: nobody is interested in the answer any more.
+            future.cancel()
+            raise
+
+    def _end(self) -> None:
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join()
+        self._loop.close()
+
+
+async def _exited(opened: AbstractAsyncContextManager[Any]) -> None:
+    await opened.__aexit__(None, None, None)

@@ -1,0 +1,86 @@
+"""From a url to a store, importing only the driver that is wanted."""
+
+from typing import Any, Final
+from urllib.parse import parse_qsl, unquote
+
+from penstock.core.errors import ConfigError
+from penstock.stores.protocol import Durability, Store
+
+SCHEMES: Final = {
+    "memory": "memory://",
+    "sqlite": "sqlite:///jobs.db, or sqlite:////var/lib/jobs.db for an absolute path",
+    "redis": "redis://localhost:6379/0",
+    "rediss": "rediss://localhost:6379/0",
+    "valkey": "valkey://localhost:6379/0",
+    "valkeys": "valkeys://localhost:6379/0",
+    "unix": "unix:///run/redis.sock",
+}
+
+
+def open_store(url: str, **settings: Any) -> Store:
+    """A store that is not opened yet; ConfigError when the url names none.
+
+    `settings` are those of the store's own class and win over those in the url.
+    """
+    match check_url(url):
+        case "memory":
+            from penstock.stores.memory import MemoryStore
+
+            return _made(MemoryStore, url, **settings)
+        case "sqlite":
+            path, said = _sqlite(url)
+            from penstock.stores.sqlite import SqliteStore
+
+            return _made(SqliteStore, url, path, **(said | settings))
+        case _:
+            try:
+                from penstock.stores.redis import RedisStore
+            except ModuleNotFoundError as error:
+                if error.name is not None and error.name.startswith("penstock"):
+                    raise
+                raise ConfigError(
+                    f"a store at {url.partition(':')[0]}:// needs the package {error.name}: "
+                    "pip install 'penstock[redis]'"
+                ) from error
+            return _made(RedisStore, url, url, **settings)
+
+
+def check_url(url: object) -> str:
+    """The scheme of a url; ConfigError when it is none of ours. The message holds no secrets."""
+    if not isinstance(url, str):
+        raise ConfigError(f"the url of a store is text, such as sqlite:///jobs.db; found {url!r}")
+    scheme, separator, _ = url.partition("://")
+    if not separator or scheme not in SCHEMES:
+        found = f"{scheme}://" if separator else "no scheme"
+        raise ConfigError(f"the url of a store: found {found}, wanted one like {'; '.join(SCHEMES.values())}")
+    return scheme
+
+
+def _sqlite(url: str) -> tuple[str, dict[str, Any]]:
+    place, _, query = url.removeprefix("sqlite://").partition("?")
+    path = unquote(place.removeprefix("/"))
+    if not place.startswith("/") or not path or path.endswith("/"):
+        raise ConfigError(f"{url}: wanted a file, such as {SCHEMES['sqlite']}")
+    if path == ":memory:":
+        raise ConfigError(f"{url}: a store in memory is memory://")
+    said: dict[str, Any] = {}
+    for name, value in parse_qsl(query, keep_blank_values=True):
+        if name != "durability":
+            raise ConfigError(
+                f"{url}: found the setting {name!r}, wanted durability=power or durability=server"
+            )
+        try:
+            said[name] = Durability(value)
+        except ValueError:
+            raise ConfigError(
+                f"{url}: found durability={value}, wanted one of {', '.join(Durability)}"
+            ) from None
+    return path, said
+
+
+def _made(kind: Any, url: str, *args: Any, **settings: Any) -> Store:
+    try:
+        store: Store = kind(*args, **settings)
+    except TypeError as error:
+        raise ConfigError(f"a store at {url.partition(':')[0]}:// cannot take that: {error}") from error
+    return store
