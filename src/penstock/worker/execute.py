@@ -156,9 +156,10 @@ class Executions:
             else:
                 value = await call(task.function, args, kwargs)
             return after_return(delivery, task.encode_result(value))
-        except GeneratorExit:
-            raise
-        except BaseException as error:  # noqa: BLE001 (a handler's exit or interrupt must not end the worker)
+        except BaseException as error:
+            if self._loop.is_closed():
+                # The coroutine is thrown away together with its loop: there is nobody left to tell.
+                raise
             return after_error(delivery, error)
 
     async def _through(self, ctx: JobContext, call: "partial[Awaitable[Any]]") -> Any:

@@ -119,6 +119,8 @@ class Settler:
             settlement = decide.settle(delivery.job, Raised(error_text(error)), random.uniform)
         self._tell(delivery, settlement)
         self._coalescer.submit((delivery, settlement))
+        # The claim loop's turn comes right after that of the call: a store can join the two.
+        self._slots.wake()
 
     async def _call(self, batch: Sequence[_Item]) -> Sequence[None]:
         freed = 0

@@ -11,7 +11,6 @@ class Slots:
         self.count = count
         self.taken = 0
         self._free = asyncio.Event()
-        self._free.set()
         self._idle = asyncio.Event()
         self._idle.set()
         self.when_idle: Callable[[], None] | None = None
@@ -27,8 +26,6 @@ class Slots:
             return
         self.taken += count
         self._idle.clear()
-        if self.taken >= self.count:
-            self._free.clear()
 
     def give_back(self, count: int) -> None:
         """Give so many back, and wake who waits."""
@@ -44,6 +41,7 @@ class Slots:
     async def free(self) -> None:
         """Wait until one is free, or until woken."""
         if self.taken >= self.count:
+            self._free.clear()
             await self._free.wait()
 
     async def idle(self) -> None:
@@ -51,5 +49,5 @@ class Slots:
         await self._idle.wait()
 
     def wake(self) -> None:
-        """Let `free` return, whatever is free."""
+        """Let `free` return in the next turn of the loop, whatever is free."""
         self._free.set()

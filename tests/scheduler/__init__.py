@@ -1,0 +1,1 @@
+"""The duties that no job waits for."""

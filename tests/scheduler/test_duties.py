@@ -1,0 +1,177 @@
+"""Promote, recover, prune, trim: each in bounded batches, each harmless when many do it."""
+
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from penstock.core.errors import StoreUnavailableError
+from penstock.core.job import NewJob, Options, QueueRef
+from penstock.core.moves import Complete, Move
+from penstock.core.retry import Backoff
+from penstock.core.states import State
+from penstock.scheduler.promoter import Promoter
+from penstock.scheduler.pruner import Pruner, Trimmer
+from penstock.scheduler.reclaimer import Reclaimer
+from penstock.scheduler.scheduler import Scheduler
+from penstock.stores.memory import MemoryStore
+from tests.worker.kit import eventually
+
+DAY = 24 * 3600 * 1000
+
+
+async def test_due_jobs_are_promoted_in_batches(queue: QueueRef) -> None:
+    store = MemoryStore()
+    await _enqueue(store, queue, 250, delay_ms=1_000)
+    promoter = Promoter(store, queue)
+    assert not await promoter.tick()
+    await store.turn(1_000)
+
+    assert [await promoter.tick(), await promoter.tick()] == [True, False]
+    assert (await store.counts(queue))[State.PENDING] == 250
+
+
+async def test_leases_that_ran_out_are_recovered_by_the_jobs_own_policy(queue: QueueRef) -> None:
+    store = MemoryStore()
+    first, last = Options(backoff=Backoff.fixed(60)), Options(max_attempts=1)
+    await _enqueue(store, queue, 1, options=first, prefix="again")
+    await _enqueue(store, queue, 1, options=last, prefix="last")
+    await store.claim(queue, worker="dead", limit=2, lease_ms=1_000)
+    reclaimer = Reclaimer(store, queue)
+    assert not await reclaimer.tick()
+    await store.turn(1_000)
+    assert not await reclaimer.tick()
+
+    again, dead = await store.get(queue, ["again-0", "last-0"])
+    assert again is not None
+    assert dead is not None
+    assert (again.state, again.attempts, again.last_delay_ms) == (State.DELAYED, 1, 60_000)
+    assert (dead.state, dead.reason) == (State.DEAD, "LEASE_EXPIRED")
+    assert "worker dead" in (dead.error or "")
+
+
+async def test_many_recover_and_each_lease_is_taken_once(queue: QueueRef) -> None:
+    store = MemoryStore()
+    await _enqueue(store, queue, 50)
+    await store.claim(queue, worker="dead", limit=50, lease_ms=1_000)
+    await store.turn(1_000)
+    leases = await store.expired(queue)
+
+    recovered = await asyncio.gather(*[Reclaimer(store, queue).recover(leases) for _ in range(4)])
+
+    assert sorted(recovered) == [0, 0, 0, 50]
+
+
+async def test_more_leases_than_a_batch_are_recovered_in_one_tick(queue: QueueRef) -> None:
+    store = MemoryStore()
+    await _enqueue(store, queue, 450)
+    await store.claim(queue, worker="dead", limit=450, lease_ms=1_000)
+    await store.turn(1_000)
+    await Scheduler(store, queue, tick=1).tick()
+
+    assert (await store.counts(queue))[State.ACTIVE] == 0
+
+
+async def test_ended_jobs_are_pruned_after_their_retention_and_dead_ones_never(queue: QueueRef) -> None:
+    store = MemoryStore()
+    await _end(store, queue, 450)
+    await _enqueue(store, queue, 1, options=Options(max_attempts=1), prefix="dead")
+    await store.claim(queue, worker="w", limit=1, lease_ms=1_000)
+    await store.turn(DAY - 1_000)
+    await Scheduler(store, queue, tick=1).tick()
+    assert (await store.counts(queue))[State.COMPLETED] == 450
+    await store.turn(2 * DAY)
+    assert await Pruner(store, queue).tick()
+    await Scheduler(store, queue, tick=1).tick()
+
+    counts = await store.counts(queue)
+    assert (counts[State.COMPLETED], counts[State.DEAD]) == (0, 1)
+
+
+async def test_events_older_than_the_age_are_trimmed_and_no_younger_one(queue: QueueRef) -> None:
+    store = MemoryStore()
+    await _enqueue(store, queue, 100, prefix="old")
+    await store.turn(DAY)
+    await _enqueue(store, queue, 50, prefix="new")
+    trimmer = Trimmer(store, queue, age=3600.0)
+    assert not await trimmer.tick()
+
+    assert await store.event_range(queue) == (101, 150)
+    assert not await trimmer.tick()
+    assert await store.event_range(queue) == (101, 150)
+
+
+async def test_events_over_the_count_are_trimmed_oldest_first(queue: QueueRef) -> None:
+    store = MemoryStore()
+    await _enqueue(store, queue, 100)
+    await Trimmer(store, queue, kept=30).tick()
+
+    assert await store.event_range(queue) == (71, 100)
+
+
+async def test_trimming_goes_in_bounded_steps(queue: QueueRef, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.scheduler.pruner.TRIM_LIMIT", 40)
+    store = MemoryStore()
+    await _enqueue(store, queue, 100)
+    trimmer = Trimmer(store, queue, kept=10)
+
+    more = [await trimmer.tick() for _ in range(4)]
+
+    assert more == [True, True, False, False]
+    assert await store.event_range(queue) == (91, 100)
+
+
+async def test_a_queue_without_events_has_nothing_to_trim(queue: QueueRef) -> None:
+    assert not await Trimmer(MemoryStore(), queue, kept=0, age=0).tick()
+
+
+async def test_the_tick_does_bounded_work_and_says_that_there_is_more(
+    queue: QueueRef, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.scheduler.scheduler.ROUNDS", 2)
+    store = MemoryStore()
+    await _enqueue(store, queue, 900, delay_ms=1_000)
+    await store.turn(1_000)
+    scheduler = Scheduler(store, queue, tick=1)
+
+    assert await scheduler.tick()
+    assert (await store.counts(queue))[State.PENDING] == 400
+
+
+async def test_a_store_that_fails_is_met_again_at_the_next_tick(queue: QueueRef) -> None:
+    class Flaky(MemoryStore):
+        failures = 2
+
+        async def promote(self, *args: Any, **kwargs: Any) -> int:
+            if self.failures:
+                self.failures -= 1
+                raise StoreUnavailableError("down")
+            return await super().promote(*args, **kwargs)
+
+    store = Flaky()
+    await _enqueue(store, queue, 1, delay_ms=1)
+    run = asyncio.create_task(Scheduler(store, queue, tick=0.01).run())
+
+    async def is_promoted() -> bool:
+        return (await store.counts(queue))[State.PENDING] == 1
+
+    await eventually(is_promoted)
+    run.cancel()
+    await asyncio.wait([run])
+
+    assert Move.PROMOTE in [event.move for event in await store.events(queue)]
+
+
+async def _enqueue(store: MemoryStore, queue: QueueRef, count: int, prefix: str = "j", **fields: Any) -> None:
+    await store.enqueue(queue, _jobs(count, prefix, **fields))
+
+
+def _jobs(count: int, prefix: str, **fields: Any) -> Sequence[NewJob]:
+    return [NewJob(id=f"{prefix}-{n}", nonce="n", task="t", payload=b"{}", **fields) for n in range(count)]
+
+
+async def _end(store: MemoryStore, queue: QueueRef, count: int) -> None:
+    await _enqueue(store, queue, count)
+    claims = await store.claim(queue, worker="w", limit=count, lease_ms=30_000)
+    await store.settle(queue, [Complete(job.id, job.token) for job in claims.jobs])

@@ -1,0 +1,1 @@
+"""The worker: what it promises about claims, leases, executions and endings."""

@@ -1,0 +1,106 @@
+"""The worker's promises on every store."""
+
+import asyncio
+import time
+
+from penstock.core.job import QueueRef
+from penstock.core.moves import Move
+from penstock.core.retry import Backoff
+from penstock.core.states import State
+from penstock.stores.protocol import Store
+from penstock.tasks.context import JobContext
+from tests.worker.kit import Desk
+
+
+async def test_jobs_run_once_and_complete(store: Store, queue: QueueRef) -> None:
+    desk = Desk(queue, store)
+    ran: list[int] = []
+
+    async def note(n: int) -> int:
+        ran.append(n)
+        return n
+
+    jobs = [await desk.enqueue("note", b'{"n":%d}' % n) for n in range(50)]
+    await desk.burst(note, concurrency=8)
+
+    assert sorted(ran) == list(range(50))
+    assert [(await desk.job(job)).result for job in jobs] == [b"%d" % n for n in range(50)]
+
+
+async def test_an_idle_worker_is_woken_by_an_enqueue(store: Store, queue: QueueRef) -> None:
+    desk = Desk(queue, store)
+
+    async def note() -> None: ...
+
+    async with desk.working(note, poll=60):
+        await desk.ended(await desk.enqueue("note"))
+        await asyncio.sleep(0.1)
+        before = time.monotonic()
+        await desk.ended(await desk.enqueue("note"))
+
+    assert time.monotonic() - before < 3
+
+
+async def test_a_blocked_loop_keeps_its_lease(store: Store, queue: QueueRef) -> None:
+    desk = Desk(queue, store)
+
+    async def block() -> None:
+        time.sleep(1.5)  # noqa: ASYNC251 (the point of the test)
+
+    job = await desk.enqueue("block")
+    async with desk.working(block, lease=0.5):
+        found = await desk.ended(job)
+
+    assert (found.state, found.delivery, found.attempts) == (State.COMPLETED, 1, 0)
+
+
+async def test_errors_cancels_and_progress(store: Store, queue: QueueRef) -> None:
+    desk = Desk(queue, store)
+
+    async def fail() -> None:
+        raise ValueError("no luck")
+
+    async def wait(ctx: JobContext) -> None:
+        ctx.progress("waiting")
+        await asyncio.sleep(60)
+
+    failed = await desk.enqueue("fail", backoff=Backoff.fixed(60))
+    waiting = await desk.enqueue("wait")
+    async with desk.working(fail, wait, lease=0.5):
+        retried = await desk.reaches(failed, State.DELAYED)
+        await desk.reaches(waiting, State.ACTIVE)
+        await store.cancel(queue, [waiting])
+        cancelled = await desk.ended(waiting)
+
+    assert (retried.attempts, retried.reason) == (1, "ERROR")
+    assert (cancelled.state, cancelled.progress) == (State.CANCELLED, b'"waiting"')
+
+
+async def test_shutdown_gives_back_what_runs(store: Store, queue: QueueRef) -> None:
+    desk = Desk(queue, store)
+
+    async def wait() -> None:
+        await asyncio.sleep(60)
+
+    jobs = [await desk.enqueue("wait") for _ in range(5)]
+    async with desk.working(wait):
+        for job in jobs:
+            await desk.reaches(job, State.ACTIVE)
+
+    assert {(await desk.job(job)).state for job in jobs} == {State.PENDING}
+    assert (await desk.moves(jobs[0]))[-1] is Move.RELEASE
+
+
+async def test_a_dead_workers_jobs_are_recovered(store: Store, queue: QueueRef) -> None:
+    desk = Desk(queue, store)
+
+    async def work() -> None: ...
+
+    job = await desk.enqueue("work")
+    await store.claim(queue, worker="dead", limit=1, lease_ms=30_000)
+    async with desk.working(work, tick=0.1, poll=0.5):
+        await store.turn(31_000)
+        found = await desk.ended(job)
+    await store.turn(-31_000)
+
+    assert (found.state, found.attempts, found.delivery) == (State.COMPLETED, 1, 2)

@@ -1,0 +1,306 @@
+"""How what a handler does becomes what the job is."""
+
+import asyncio
+import sys
+import threading
+import time
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+import pytest
+
+from penstock.core.moves import Move
+from penstock.core.retry import Backoff
+from penstock.core.states import State
+from penstock.tasks.context import JobContext, current_job
+from penstock.tasks.signals import Cancel, Fail, Retry, Snooze
+from tests.worker.kit import Desk
+
+
+async def test_an_async_handler_completes_with_its_result(desk: Desk) -> None:
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    job = await desk.enqueue("add", b'{"a":2,"b":3}')
+    await desk.burst(add)
+
+    found = await desk.job(job)
+    assert (found.state, found.result) == (State.COMPLETED, b"5")
+
+
+async def test_a_sync_handler_runs_in_a_daemon_thread_with_its_context(desk: Desk) -> None:
+    seen: list[Any] = []
+
+    def look(ctx: JobContext) -> str:
+        thread = threading.current_thread()
+        seen.append((thread is threading.main_thread(), thread.daemon, current_job() is ctx))
+        return ctx.task
+
+    job = await desk.enqueue("look")
+    await desk.burst(look)
+
+    assert seen == [(False, True, True)]
+    assert (await desk.job(job)).result == b'"look"'
+
+
+async def test_the_context_tells_the_job(desk: Desk) -> None:
+    seen: list[JobContext] = []
+
+    async def look(ctx: JobContext) -> None:
+        assert current_job() is ctx
+        seen.append(ctx)
+
+    job = await desk.enqueue("look", max_attempts=3)
+    await desk.burst(look, name="w1")
+
+    (ctx,) = seen
+    record = await desk.job(job)
+    assert (ctx.id, ctx.task, ctx.queue, ctx.tenant) == (job, "look", desk.queue.name, desk.queue.tenant)
+    assert (ctx.attempt, ctx.max_attempts, ctx.delivery, ctx.drive) == (1, 3, 1, 1)
+    assert (ctx.worker, ctx.fence) == ("w1", record.fence)
+    assert ctx.enqueued_at.timestamp() == pytest.approx(record.enqueued_at / 1000)
+    assert ctx.deadline.timestamp() == pytest.approx(time.time() + 300, abs=10)
+
+
+@pytest.mark.parametrize("kind", ["async", "sync"])
+async def test_an_error_is_tried_again_until_none_is_left(desk: Desk, kind: str) -> None:
+    def boom() -> None:
+        raise ValueError("no luck")
+
+    async def aboom() -> None:
+        boom()
+
+    handler = aboom if kind == "async" else boom
+    job = await desk.enqueue(handler.__name__, max_attempts=3)
+    await desk.burst(handler)
+
+    found = await desk.job(job)
+    moves = await desk.moves(job)
+    assert (found.state, found.attempts, found.reason) == (State.DEAD, 3, "MAX_ATTEMPTS")
+    assert [move for move in moves if move in (Move.RETRY, Move.BURY)] == [Move.RETRY, Move.RETRY, Move.BURY]
+
+
+@pytest.mark.parametrize("kind", ["async", "sync"])
+async def test_the_error_names_type_and_message_first_and_then_the_handlers_own_frames(
+    desk: Desk, kind: str
+) -> None:
+    def boom() -> None:
+        raise ValueError("no luck")
+
+    async def aboom() -> None:
+        boom()
+
+    handler = aboom if kind == "async" else boom
+    job = await desk.enqueue(handler.__name__, max_attempts=1)
+    await desk.burst(handler)
+
+    error = (await desk.job(job)).error
+    assert error is not None
+    assert error.startswith("ValueError: no luck\n\nTraceback (most recent call last):\n")
+    assert f"in {handler.__name__}\n" in error
+    assert "execute.py" not in error
+
+
+async def test_an_error_that_cannot_say_what_it_is_still_fails_the_execution(desk: Desk) -> None:
+    class BadError(Exception):
+        def __str__(self) -> str:
+            raise RuntimeError("broken")
+
+    async def bad() -> None:
+        raise BadError
+
+    job = await desk.enqueue("bad", max_attempts=1)
+    await desk.burst(bad)
+
+    assert "BadError" in ((await desk.job(job)).error or "")
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), StopIteration(), GeneratorExit()])
+@pytest.mark.parametrize("kind", ["async", "sync"])
+async def test_exits_and_interrupts_in_a_handler_are_its_errors_and_not_the_workers(
+    desk: Desk, kind: str, error: BaseException
+) -> None:
+    def leave() -> None:
+        raise error
+
+    async def aleave() -> None:
+        raise error
+
+    async def fine() -> None: ...
+
+    handler = aleave if kind == "async" else leave
+    job = await desk.enqueue(handler.__name__, max_attempts=1)
+    after = await desk.enqueue("fine")
+    await desk.burst(handler, fine)
+
+    found = await desk.job(job)
+    assert found.state is State.DEAD
+    assert (await desk.job(after)).state is State.COMPLETED
+
+
+async def test_sys_exit_in_a_handler_is_an_error(desk: Desk) -> None:
+    def leave() -> None:
+        sys.exit("bye")
+
+    job = await desk.enqueue("leave", max_attempts=1)
+    await desk.burst(leave)
+
+    assert ((await desk.job(job)).error or "").startswith("SystemExit: bye\n")
+
+
+async def test_a_handler_that_raises_cancelled_by_itself_has_failed(desk: Desk) -> None:
+    async def odd() -> None:
+        raise asyncio.CancelledError
+
+    job = await desk.enqueue("odd", max_attempts=1)
+    await desk.burst(odd)
+
+    found = await desk.job(job)
+    assert (found.state, (found.error or "").partition("\n")[0]) == (State.DEAD, "CancelledError")
+
+
+async def test_a_task_nobody_knows_is_tried_again_and_then_dead(desk: Desk) -> None:
+    job = await desk.enqueue("unheard-of", max_attempts=2)
+    await desk.burst()
+
+    found = await desk.job(job)
+    assert (found.state, found.attempts, found.reason) == (State.DEAD, 2, "NO_HANDLER")
+    assert "unheard-of" in (found.error or "")
+
+
+async def test_a_payload_that_does_not_fit_is_tried_again(desk: Desk) -> None:
+    async def add(a: int) -> int:
+        return a
+
+    job = await desk.enqueue("add", b'{"a":"many"}', backoff=Backoff.fixed(60))
+    await desk.burst(add)
+
+    found = await desk.job(job)
+    assert (found.state, found.attempts, found.reason) == (State.DELAYED, 1, "INVALID_PAYLOAD")
+
+
+async def test_a_result_that_is_not_json_is_a_failed_execution(desk: Desk) -> None:
+    async def bad() -> object:
+        return {1, 2}
+
+    job = await desk.enqueue("bad", max_attempts=1)
+    await desk.burst(bad)
+
+    found = await desk.job(job)
+    assert found.state is State.DEAD
+    assert (found.error or "").startswith("PayloadError: result")
+
+
+async def test_retry_with_a_delay_of_its_own(desk: Desk) -> None:
+    async def later() -> None:
+        raise Retry(after=20, reason="busy")
+
+    job = await desk.enqueue("later")
+    await desk.burst(later)
+
+    found = await desk.job(job)
+    assert (found.state, found.attempts, found.last_delay_ms) == (State.DELAYED, 1, 20_000)
+    assert (found.error or "").startswith("Retry: busy")
+
+
+@pytest.mark.parametrize("after", [8 * 24 * 3600, -1, float("nan"), float("inf"), "soon"])
+async def test_a_delay_that_cannot_be_is_an_error_with_the_policys_delay(desk: Desk, after: Any) -> None:
+    async def later() -> None:
+        raise Retry(after=after)
+
+    job = await desk.enqueue("later", backoff=Backoff.fixed(60))
+    await desk.burst(later)
+
+    found = await desk.job(job)
+    assert (found.state, found.last_delay_ms) == (State.DELAYED, 60_000)
+    assert (found.error or "").startswith("OptionError: retry.after: found")
+
+
+async def test_snooze_uses_no_attempt(desk: Desk) -> None:
+    async def later() -> None:
+        raise Snooze(30)
+
+    job = await desk.enqueue("later")
+    await desk.burst(later)
+
+    found = await desk.job(job)
+    assert (found.state, found.attempts, found.delivery) == (State.DELAYED, 0, 1)
+    assert (await desk.moves(job))[-1] is Move.SNOOZE
+
+
+async def test_a_snooze_that_cannot_be_is_an_error(desk: Desk) -> None:
+    async def later() -> None:
+        raise Snooze(-5)
+
+    job = await desk.enqueue("later", max_attempts=1)
+    await desk.burst(later)
+
+    assert ((await desk.job(job)).error or "").startswith("OptionError: snooze")
+
+
+async def test_fail_ends_the_job_for_good(desk: Desk) -> None:
+    def stop() -> None:
+        raise Fail("not this one")
+
+    job = await desk.enqueue("stop")
+    await desk.burst(stop)
+
+    found = await desk.job(job)
+    assert (found.state, found.reason, found.error) == (State.FAILED, "FAILED", "not this one")
+
+
+@pytest.mark.parametrize("kind", ["async", "sync"])
+async def test_cancel_ends_the_job_as_cancelled(desk: Desk, kind: str) -> None:
+    def stop() -> None:
+        raise Cancel
+
+    async def astop() -> None:
+        raise Cancel
+
+    handler = astop if kind == "async" else stop
+    job = await desk.enqueue(handler.__name__)
+    await desk.burst(handler)
+
+    assert (await desk.job(job)).state is State.CANCELLED
+    assert (await desk.moves(job))[-2:] == [Move.CANCEL, Move.RELEASE]
+
+
+async def test_middleware_wraps_in_the_order_given_and_may_change_the_result(desk: Desk) -> None:
+    told: list[str] = []
+
+    def named(name: str) -> Callable[[JobContext, Callable[[], Awaitable[Any]]], Awaitable[Any]]:
+        async def around(ctx: JobContext, call_next: Callable[[], Awaitable[Any]]) -> Any:
+            told.append(f"{name} before {ctx.task}")
+            result = await call_next()
+            told.append(f"{name} after")
+            return [name, result]
+
+        return around
+
+    async def inner() -> object:
+        told.append("handler")
+        return "done"
+
+    def blocking() -> object:
+        return "thread"
+
+    job = await desk.enqueue("inner")
+    other = await desk.enqueue("blocking")
+    await desk.burst(inner, blocking, middleware=[named("a"), named("b")], concurrency=1)
+
+    assert told[:5] == ["a before inner", "b before inner", "handler", "b after", "a after"]
+    assert (await desk.job(job)).result == b'["a",["b","done"]]'
+    assert (await desk.job(other)).result == b'["a",["b","thread"]]'
+
+
+async def test_what_middleware_raises_counts_as_raised_by_the_handler(desk: Desk) -> None:
+    async def refuse(ctx: JobContext, call_next: Callable[[], Awaitable[Any]]) -> Any:
+        raise Fail("not today")
+
+    async def never() -> None:
+        raise AssertionError
+
+    job = await desk.enqueue("never")
+    await desk.burst(never, middleware=[refuse])
+
+    assert (await desk.job(job)).error == "not today"

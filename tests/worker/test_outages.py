@@ -1,0 +1,198 @@
+"""A store that does not answer, or whose answers are lost: one job, no orphan, the same answer."""
+
+import asyncio
+import logging
+import time
+
+import pytest
+
+from penstock.core.errors import StoreUnavailableError, StoreVersionError
+from penstock.core.job import QueueRef
+from penstock.core.moves import Move
+from penstock.core.states import State
+from penstock.stores.memory import MemoryStore
+from penstock.tasks.signals import Cancel
+from penstock.worker.outage import CAP, Outage
+from tests.worker.kit import Cut, Desk, eventually
+
+
+@pytest.fixture
+def store() -> Cut:
+    return Cut()
+
+
+@pytest.fixture
+def desk(queue: QueueRef, store: Cut) -> Desk:
+    return Desk(queue, store)
+
+
+async def test_a_job_whose_claim_was_answered_into_the_void_is_given_back_and_runs_once(
+    desk: Desk, store: Cut
+) -> None:
+    ran: list[str] = []
+
+    async def work() -> None:
+        ran.append("once")
+
+    store.lose_after["claim"] = 1
+    job = await desk.enqueue("work")
+    async with desk.working(work):
+        found = await desk.ended(job)
+
+    assert ran == ["once"]
+    assert (found.state, found.attempts, found.delivery) == (State.COMPLETED, 0, 2)
+    assert await desk.moves(job) == [Move.ENQUEUE, Move.CLAIM, Move.RELEASE, Move.CLAIM, Move.COMPLETE]
+
+
+async def test_giving_back_lost_claims_leaves_running_jobs_alone(desk: Desk, store: Cut) -> None:
+    gate = asyncio.Event()
+
+    async def hold() -> None:
+        await gate.wait()
+
+    async def quick() -> None: ...
+
+    held = await desk.enqueue("hold")
+    async with desk.working(hold, quick):
+        await desk.reaches(held, State.ACTIVE)
+        store.lose_after["claim"] = 2
+        other = await desk.ended(await desk.enqueue("quick"))
+        gate.set()
+        found = await desk.ended(held)
+
+    assert (found.delivery, other.attempts) == (1, 0)
+    assert Move.RELEASE not in await desk.moves(held)
+
+
+@pytest.mark.parametrize("lost", ["lose_before", "lose_after"])
+async def test_a_settlement_without_an_answer_is_repeated_and_gets_the_same_answer(
+    desk: Desk, store: Cut, lost: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work() -> int:
+        return 7
+
+    getattr(store, lost)["settle"] = 3
+    job = await desk.enqueue("work")
+    await desk.burst(work)
+
+    found = await desk.job(job)
+    assert (found.state, found.result, found.delivery) == (State.COMPLETED, b"7", 1)
+    assert (await desk.moves(job)).count(Move.COMPLETE) == 1
+    assert "refused" not in caplog.text
+
+
+@pytest.mark.parametrize("lost", ["lose_before", "lose_after"])
+async def test_a_handlers_own_cancel_is_repeated_too(desk: Desk, store: Cut, lost: str) -> None:
+    async def stop() -> None:
+        raise Cancel
+
+    getattr(store, lost)["cancel"] = 2
+    getattr(store, lost)["settle"] = 1
+    job = await desk.enqueue("stop")
+    await desk.burst(stop)
+
+    assert (await desk.job(job)).state is State.CANCELLED
+
+
+async def test_an_outage_shorter_than_the_lease_disturbs_nothing(desk: Desk, store: Cut) -> None:
+    async def work(n: int) -> int:
+        await asyncio.sleep(0.2)
+        return n
+
+    jobs = [await desk.enqueue("work", b'{"n":%d}' % n) for n in range(30)]
+    async with desk.working(work, concurrency=10, lease=3.0, tick=0.1):
+        await desk.reaches(jobs[0], State.ACTIVE)
+        store.is_down = True
+        await asyncio.sleep(0.8)
+        store.is_down = False
+        ended = [await desk.ended(job) for job in jobs]
+
+    assert {(job.state, job.attempts, job.delivery) for job in ended} == {(State.COMPLETED, 0, 1)}
+
+
+async def test_nothing_is_claimed_while_settlements_are_not_answered(desk: Desk, store: Cut) -> None:
+    async def work() -> None: ...
+
+    store.lose_before["settle"] = 4
+    jobs = [await desk.enqueue("work") for _ in range(6)]
+    most = 0
+    async with desk.working(work, concurrency=2):
+        while store.lose_before["settle"]:
+            most = max(most, len(await MemoryStore.leases(store, desk.queue)))
+            await asyncio.sleep(0.001)
+        for job in jobs:
+            await desk.ended(job)
+
+    assert most == 2
+
+
+async def test_a_store_that_is_down_is_not_asked_all_the_time(desk: Desk, store: Cut) -> None:
+    store.is_down = True
+    async with desk.working():
+        await asyncio.sleep(0.5)
+
+    assert store.calls.count("claim") + store.calls.count("leases") < 50
+
+
+async def test_a_worker_stops_in_bounded_time_while_the_store_is_down(
+    desk: Desk, store: Cut, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.worker.worker.SETTLE_WAIT", 0.2)
+
+    async def work() -> None: ...
+
+    job = await desk.enqueue("work")
+    store.lose_before["settle"] = 10_000
+    worker = desk.worker(work)
+    run = asyncio.create_task(worker.run())
+    await desk.reaches(job, State.ACTIVE)
+    store.is_down = True
+    before = time.monotonic()
+    worker.stop()
+    await run
+
+    assert time.monotonic() - before < 5
+
+
+async def test_a_settlement_is_given_up_once_the_lease_is_surely_gone(
+    desk: Desk, store: Cut, caplog: pytest.LogCaptureFixture
+) -> None:
+    runs = 0
+
+    async def work() -> int:
+        nonlocal runs
+        runs += 1
+        return runs
+
+    async def is_given_up() -> bool:
+        return "its lease is gone" in caplog.text
+
+    store.lose_before["settle"] = 10_000
+    store.lose_before["heartbeat"] = 10_000
+    job = await desk.enqueue("work", max_attempts=2)
+    async with desk.working(work, lease=0.3, tick=60.0):
+        await eventually(is_given_up)
+        store.lose_before.clear()
+        found = await desk.ended(job)
+
+    assert (found.state, found.attempts) == (State.COMPLETED, 1)
+
+
+async def test_a_store_that_no_waiting_mends_ends_the_run(desk: Desk, store: Cut) -> None:
+    async def claim(*args: object, **kwargs: object) -> None:
+        raise StoreVersionError("written by a newer Penstock")
+
+    store.claim = claim  # type: ignore[method-assign]
+    with pytest.raises(StoreVersionError):
+        await desk.worker().run()
+
+
+def test_waits_grow_with_full_jitter_up_to_a_cap(store: Cut) -> None:
+    outage = Outage(logging.getLogger("test"), "calling", {})
+    error = StoreUnavailableError("down")
+    waits = [outage.failed(error) for _ in range(200)]
+
+    assert all(0 <= wait <= CAP for wait in waits)
+    assert waits[0] <= 0.1
+    assert max(waits[10:]) > CAP / 2
+    assert len(set(waits)) == len(waits)

@@ -1,0 +1,345 @@
+"""Timeouts, cancels and shutdown: how handlers are stopped, and what becomes of their jobs."""
+
+import asyncio
+import threading
+import time
+
+import pytest
+
+from penstock.core.moves import Move
+from penstock.core.retry import Backoff
+from penstock.core.states import State
+from penstock.tasks.context import JobContext
+from penstock.worker import execute
+from tests.worker.kit import Desk, running
+
+
+async def test_an_async_handler_is_cancelled_at_its_timeout(desk: Desk) -> None:
+    async def slow() -> None:
+        await asyncio.sleep(60)
+
+    job = await desk.enqueue("slow", max_attempts=2, timeout_ms=100)
+    await desk.burst(slow)
+
+    found = await desk.job(job)
+    assert (found.state, found.attempts, found.reason) == (State.DEAD, 2, "TIMEOUT")
+    assert found.error == "TimeoutError: the execution took longer than 0.1 s"
+
+
+async def test_a_handler_that_returns_after_its_timeout_has_still_timed_out(desk: Desk) -> None:
+    async def stubborn() -> str:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            return "partly"
+        return "whole"
+
+    job = await desk.enqueue("stubborn", max_attempts=1, timeout_ms=50)
+    await desk.burst(stubborn)
+
+    found = await desk.job(job)
+    assert (found.state, found.reason, found.result) == (State.DEAD, "TIMEOUT", None)
+
+
+async def test_a_handler_that_swallows_its_cancel_loses_its_lease_and_keeps_its_slot(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(execute, "SWALLOW_GRACE", 0.1)
+    gate = asyncio.Event()
+    ran: list[str] = []
+
+    async def deaf() -> None:
+        while not gate.is_set():
+            try:
+                await gate.wait()
+            except asyncio.CancelledError:
+                ran.append("swallowed")
+
+    async def other() -> None:
+        ran.append("other")
+
+    job = await desk.enqueue("deaf", timeout_ms=50, backoff=Backoff.fixed(600))
+    async with desk.working(deaf, other, concurrency=1):
+        await desk.reaches(job, State.DELAYED)
+        next_job = await desk.enqueue("other")
+        await asyncio.sleep(0.05)
+        assert ran == ["swallowed"]
+        gate.set()
+        await desk.ended(next_job)
+
+    found = await desk.job(job)
+    assert ran == ["swallowed", "other"]
+    assert (found.state, found.attempts, found.reason) == (State.DELAYED, 1, "TIMEOUT")
+
+
+async def test_a_thread_past_its_timeout_loses_its_lease_at_once_and_keeps_its_slot(desk: Desk) -> None:
+    gate = threading.Event()
+    ran: list[str] = []
+
+    def slow(ctx: JobContext) -> str:
+        gate.wait(20)
+        ran.append(f"told to stop: {ctx.is_cancelled}")
+        return "too late"
+
+    def other() -> None:
+        ran.append("other")
+
+    job = await desk.enqueue("slow", timeout_ms=100, backoff=Backoff.fixed(600))
+    async with desk.working(slow, other, concurrency=1):
+        await desk.reaches(job, State.DELAYED)
+        next_job = await desk.enqueue("other")
+        await asyncio.sleep(0.05)
+        assert ran == []
+        gate.set()
+        await desk.ended(next_job)
+
+    found = await desk.job(job)
+    assert ran == ["told to stop: True", "other"]
+    assert (found.state, found.attempts, found.reason, found.result) == (State.DELAYED, 1, "TIMEOUT", None)
+
+
+async def test_a_job_that_ends_in_time_is_not_disturbed_by_its_timeout(desk: Desk) -> None:
+    async def quick() -> None:
+        await asyncio.sleep(0.02)
+
+    jobs = [await desk.enqueue("quick", timeout_ms=150, max_attempts=1) for _ in range(20)]
+    async with desk.working(quick):
+        for job in jobs:
+            await desk.ended(job)
+        await asyncio.sleep(0.2)
+
+    assert {(await desk.job(job)).state for job in jobs} == {State.COMPLETED}
+
+
+async def test_a_running_async_job_is_cancelled_at_the_next_heartbeat(desk: Desk) -> None:
+    async def slow() -> None:
+        await asyncio.sleep(60)
+
+    job = await desk.enqueue("slow")
+    async with desk.working(slow, lease=0.5):
+        await desk.reaches(job, State.ACTIVE)
+        await desk.store.cancel(desk.queue, [job])
+        found = await desk.ended(job)
+
+    assert (found.state, found.attempts) == (State.CANCELLED, 0)
+    assert (await desk.moves(job))[-2:] == [Move.CANCEL, Move.RELEASE]
+
+
+async def test_a_handler_that_finishes_in_spite_of_a_cancel_completes(desk: Desk) -> None:
+    async def stubborn() -> str:
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            await asyncio.sleep(0.01)
+        return "done"
+
+    job = await desk.enqueue("stubborn")
+    async with desk.working(stubborn, lease=0.5):
+        await desk.reaches(job, State.ACTIVE)
+        await desk.store.cancel(desk.queue, [job])
+        found = await desk.ended(job)
+
+    assert (found.state, found.result) == (State.COMPLETED, b'"done"')
+
+
+@pytest.mark.parametrize(
+    ("result", "state"), [(None, State.CANCELLED), ("done", State.COMPLETED)], ids=["nothing", "a result"]
+)
+async def test_a_thread_sees_the_cancel_and_ends_as_it_decides(
+    desk: Desk, result: str | None, state: State
+) -> None:
+    def work(ctx: JobContext) -> str | None:
+        while not ctx.is_cancelled:
+            time.sleep(0.005)
+        return result
+
+    job = await desk.enqueue("work")
+    async with desk.working(work, lease=0.5):
+        await desk.reaches(job, State.ACTIVE)
+        await desk.store.cancel(desk.queue, [job])
+        found = await desk.ended(job)
+
+    assert found.state is state
+
+
+async def test_a_thread_that_raises_after_a_cancel_is_cancelled(desk: Desk) -> None:
+    def work(ctx: JobContext) -> None:
+        while not ctx.is_cancelled:
+            time.sleep(0.005)
+        raise RuntimeError("stopped")
+
+    job = await desk.enqueue("work")
+    async with desk.working(work, lease=0.5):
+        await desk.reaches(job, State.ACTIVE)
+        await desk.store.cancel(desk.queue, [job])
+
+        assert (await desk.ended(job)).state is State.CANCELLED
+
+
+async def test_shutdown_lets_running_jobs_finish_and_claims_no_more(desk: Desk) -> None:
+    started = asyncio.Event()
+
+    async def work() -> str:
+        started.set()
+        await asyncio.sleep(0.2)
+        return "whole"
+
+    first = await desk.enqueue("work")
+    second = await desk.enqueue("work")
+    worker = desk.worker(work, concurrency=1)
+    async with running(worker) as run:
+        await started.wait()
+        worker.stop()
+        await run
+
+    assert (await desk.job(first)).result == b'"whole"'
+    assert (await desk.job(second)).state is State.PENDING
+
+
+async def test_what_does_not_finish_in_the_drain_is_cancelled_and_given_back(desk: Desk) -> None:
+    cleaned: list[str] = []
+
+    async def work() -> None:
+        try:
+            await asyncio.sleep(60)
+        finally:
+            cleaned.append("up")
+
+    job = await desk.enqueue("work")
+    worker = desk.worker(work, shutdown_timeout=0.1)
+    async with running(worker) as run:
+        await desk.reaches(job, State.ACTIVE)
+        worker.stop()
+        await run
+
+    found = await desk.job(job)
+    assert cleaned == ["up"]
+    assert (found.state, found.attempts) == (State.PENDING, 0)
+    assert (await desk.moves(job))[-1] is Move.RELEASE
+
+
+async def test_a_second_stop_skips_the_drain(desk: Desk) -> None:
+    async def work() -> None:
+        await asyncio.sleep(60)
+
+    job = await desk.enqueue("work")
+    worker = desk.worker(work, shutdown_timeout=60)
+    before = time.monotonic()
+    async with running(worker) as run:
+        await desk.reaches(job, State.ACTIVE)
+        worker.stop()
+        await asyncio.sleep(0.05)
+        assert not run.done()
+        worker.stop(now=True)
+        await run
+
+    assert time.monotonic() - before < 5
+    assert (await desk.job(job)).state is State.PENDING
+
+
+async def test_a_cooperative_thread_that_stops_on_shutdown_has_not_completed(desk: Desk) -> None:
+    def work(ctx: JobContext) -> None:
+        while not ctx.is_cancelled:
+            time.sleep(0.005)
+
+    job = await desk.enqueue("work")
+    worker = desk.worker(work, shutdown_timeout=0)
+    async with running(worker) as run:
+        await desk.reaches(job, State.ACTIVE)
+        worker.stop()
+        await run
+
+    found = await desk.job(job)
+    assert (found.state, found.attempts) == (State.PENDING, 0)
+
+
+async def test_a_thread_that_never_ends_holds_neither_the_run_nor_its_job(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.worker.worker.STOP_GRACE", 0.1)
+    gate = threading.Event()
+    ended = threading.Event()
+
+    def stuck() -> str:
+        gate.wait(60)
+        ended.set()
+        return "too late"
+
+    job = await desk.enqueue("stuck")
+    worker = desk.worker(stuck, shutdown_timeout=0.1)
+    before = time.monotonic()
+    async with running(worker) as run:
+        await desk.reaches(job, State.ACTIVE)
+        worker.stop()
+        await run
+    took = time.monotonic() - before
+    released = await desk.job(job)
+    gate.set()
+    ended.wait(5)
+    await asyncio.sleep(0.05)
+
+    assert took < 5
+    assert released.state is State.PENDING
+    assert (await desk.job(job)).version == released.version
+
+
+async def test_a_handler_that_swallows_every_cancel_holds_neither(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.worker.worker.STOP_GRACE", 0.1)
+    gate = asyncio.Event()
+
+    async def deaf() -> None:
+        while not gate.is_set():
+            try:
+                await gate.wait()
+            except asyncio.CancelledError:
+                continue
+
+    job = await desk.enqueue("deaf")
+    worker = desk.worker(deaf, shutdown_timeout=0)
+    async with running(worker) as run:
+        await desk.reaches(job, State.ACTIVE)
+        worker.stop()
+        await run
+    released = await desk.job(job)
+    gate.set()
+    await asyncio.sleep(0.02)
+
+    assert released.state is State.PENDING
+    assert (await desk.job(job)).version == released.version
+
+
+async def test_a_run_that_is_cancelled_gives_its_jobs_back(desk: Desk) -> None:
+    async def work() -> None:
+        await asyncio.sleep(60)
+
+    job = await desk.enqueue("work")
+    run = asyncio.create_task(desk.worker(work).run())
+    await desk.reaches(job, State.ACTIVE)
+    run.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await run
+
+    assert (await desk.job(job)).state is State.PENDING
+
+
+async def test_a_worker_that_was_stopped_before_it_ran_returns_at_once(desk: Desk) -> None:
+    async def work() -> None: ...
+
+    job = await desk.enqueue("work")
+    worker = desk.worker(work)
+    worker.stop()
+    async with asyncio.timeout(5):
+        await worker.run()
+
+    assert (await desk.job(job)).state is State.PENDING
+
+
+async def test_stop_works_from_another_thread(desk: Desk) -> None:
+    worker = desk.worker(poll=60)
+    async with running(worker) as run:
+        await asyncio.sleep(0.05)
+        threading.Thread(target=worker.stop).start()
+        async with asyncio.timeout(5):
+            await run
