@@ -32,17 +32,15 @@ class ServerClock:
         return self._last_us // 1000
 
     async def turn(self, by_ms: int) -> None:
-        """Turn the clock of every queue and ring all their bells."""
+        """Turn the clock of every queue and ring every bell."""
         # A queue that is opened meanwhile has registered itself before it reads the offset: either it
         # reads the new one, or it is found here.
         offset_ms = await self._server.command("HINCRBY", keys.STORE, "offset_ms", by_ms)
-        tenants = sorted(tenant.decode() for tenant in await self._server.command("SMEMBERS", keys.TENANTS))
-        names = await self._server.commands([("HKEYS", keys.registry(tenant)) for tenant in tenants])
-        queues = [
-            QueueRef(tenant, name.decode())
-            for tenant, found in zip(tenants, names, strict=True)
-            for name in found
-        ]
-        arguments = (offset_ms, 1 if by_ms < 0 else 0)
-        if queues:
-            await self._server.run_all([("queues/turn", keys_of(queue).all, arguments) for queue in queues])
+        fields = ("offset_ms", offset_ms, *(("last_us", 0) if by_ms < 0 else ()))
+        names = [name.decode().split("/") for name in await self._server.command("SMEMBERS", keys.QUEUES)]
+        await self._server.commands(
+            [
+                *(("HSET", keys_of(QueueRef(tenant, name)).meta, *fields) for tenant, name in names),
+                ("PUBLISH", keys.TURNED, ""),
+            ]
+        )

@@ -15,8 +15,11 @@ from penstock.stores.protocol import Topic
 STORE: Final = "penstock:store"
 """A hash: the schema's version and the clock's offset."""
 
-TENANTS: Final = "penstock:tenants"
-"""A set of the tenants that have queues."""
+QUEUES: Final = "penstock:queues"
+"""A set of all queues as `tenant/name`."""
+
+TURNED: Final = "penstock:turned"
+"""A channel: the clock was turned."""
 
 HIGHEST_TIER: Final = 9
 LOWEST_TIER: Final = 0
@@ -48,7 +51,7 @@ class QueueKeys:
         self.holders = start + "holders"
         """A hash: idempotency key → `<id> <digest>`, and the key's end once the record is gone."""
         self.freed = start + "freed"
-        """A sorted set of idempotency keys without a record, by their end."""
+        """A sorted set of the idempotency keys whose record is gone, by their end."""
         self._job = start + "job:"
         self._pending = start + "pending:"
         self._gone = start + "gone:"

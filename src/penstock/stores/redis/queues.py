@@ -23,25 +23,19 @@ class Queues:
 
     async def run(self, queue: QueueRef, script: str, *arguments: Any) -> Any:
         """One script on a queue, which is opened if it is new."""
-        [answer] = await self.run_all(queue, [(script, arguments)])
-        return answer
-
-    async def run_all(self, queue: QueueRef, calls: Sequence[tuple[str, Sequence[Any]]]) -> list[Any]:
-        """Scripts on a queue in one round trip; they must not depend on each other."""
         if queue not in self._open:
             await self.open(queue)
-        bound = [(script, keys_of(queue).all, arguments) for script, arguments in calls]
         try:
-            return await self._server.run_all(bound)
+            return await self._server.run(script, keys_of(queue).all, *arguments)
         except QueueNotOpenError:
             # The server came back without its data. Scripts look for the queue before they change anything.
             await self.open(queue)
-            return await self._server.run_all(bound)
+            return await self._server.run(script, keys_of(queue).all, *arguments)
 
     async def open(self, queue: QueueRef) -> QueueInfo:
         """The queue, made if it is new."""
         number = await self._server.run("queues/register", [keys.registry(queue.tenant)], queue.name)
-        await self._server.command("SADD", keys.TENANTS, queue.tenant)
+        await self._server.command("SADD", keys.QUEUES, f"{queue.tenant}/{queue.name}")
         await self._server.run("queues/open", keys_of(queue).all, number, await self._clock.offset_ms())
         self._open.add(queue)
         return await self.find(queue) or QueueInfo(queue, number)

@@ -3,11 +3,11 @@
 from collections.abc import AsyncIterator, Sequence
 from typing import Final
 
-from penstock.core.job import ExpiredLease, Job, QueueRef
+from penstock.core.job import Job, QueueRef
 from penstock.core.states import State
-from penstock.stores.protocol import MAX_LEASE_MS, HeldLease, Page, Query
+from penstock.stores.protocol import HeldLease, Page, Query
 from penstock.stores.redis.keys import HIGHEST_TIER, TIERS, QueueKeys, keys_of
-from penstock.stores.redis.records import expired_lease, job_of
+from penstock.stores.redis.records import job_of
 from penstock.stores.redis.server import Server
 
 CHUNK: Final = 500
@@ -71,17 +71,16 @@ class Reader:
             answer = await self._server.command(
                 "ZRANGE", index, newest, "-inf", "BYSCORE", "REV", "LIMIT", 0, size, "WITHSCORES"
             )
-            rows = scored(answer)
-            ages = [(int(score), member.decode()) for member, score in rows]
+            ages = [(int(score), member.decode()) for member, score in scored(answer)]
             fresh = ages if after is None else [age for age in ages if age < after]
             if fresh:
                 yield fresh
                 after = fresh[-1]
-            elif len(rows) == size:
+            if len(ages) < size:
+                return
+            if not fresh:
                 # More than a chunk of the same age, all seen.
                 size *= 2
-            if len(rows) < size and not (rows and not fresh and len(rows) == size // 2):
-                return
 
     async def counts(self, queue: QueueRef) -> dict[State, int]:
         """Jobs per state, zeros included, at one moment."""
@@ -127,11 +126,6 @@ class Reader:
             return 0
         above = sum(waiting[: len(higher)]) - sum(waiting[len(higher) :])
         return int(position - left + above)
-
-    async def expired(self, queue: QueueRef, limit: int) -> list[ExpiredLease]:
-        """Leases that ran out, oldest first."""
-        answer = await self._server.run("reads/expired", keys_of(queue).all, limit, MAX_LEASE_MS)
-        return [expired_lease(lease) for lease in answer]
 
     async def leases(self, queue: QueueRef, worker: str | None) -> list[HeldLease]:
         """Leases of the queue, or those of one worker."""

@@ -27,9 +27,6 @@ POOL_SIZE: Final = 10
 POOL_SECONDS: Final = 4.0
 _SCHEMES: Final = {"valkey": "redis", "valkeys": "rediss"}
 
-Call = tuple[str, Sequence[str], Sequence[Any]]
-"""A script with its keys and arguments."""
-
 
 class QueueNotOpenError(StoreError):
     """The queue's metadata is not there: it is new, or the server came back empty. Never leaves the store."""
@@ -105,27 +102,6 @@ class Server:
                 return await self._execute("EVALSHA", script.sha, len(keys), *keys, *arguments)
             except faults.NoScriptError:
                 return await self._execute("EVAL", script.text, len(keys), *keys, *arguments)
-
-    async def run_all(self, calls: Sequence[Call]) -> list[Any]:
-        """Many scripts in one round trip, if the server has them. They must not depend on each other."""
-        if len(calls) == 1:
-            [(name, keys, arguments)] = calls
-            return [await self.run(name, keys, *arguments)]
-        with self.translated():
-            async with self._opened.pipeline(transaction=False) as pipeline:
-                for name, keys, arguments in calls:
-                    pipeline.execute_command(
-                        "EVALSHA", self._scripts.get(name).sha, len(keys), *keys, *arguments
-                    )
-                answers: list[Any] = await pipeline.execute(raise_on_error=False)
-        for i, (name, keys, arguments) in enumerate(calls):
-            answer = answers[i]
-            if isinstance(answer, faults.NoScriptError):
-                answers[i] = await self.run(name, keys, *arguments)
-            elif isinstance(answer, Exception):
-                with self.translated():
-                    raise answer
-        return answers
 
     async def _execute(self, *arguments: Any) -> Any:
         return await self._opened.execute_command(*arguments)  # type: ignore[no-untyped-call] # the client's

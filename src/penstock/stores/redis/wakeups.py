@@ -12,7 +12,7 @@ from redis.exceptions import RedisError
 from penstock.core.job import QueueRef
 from penstock.stores.bells import Belfry, LocalBell
 from penstock.stores.protocol import Topic
-from penstock.stores.redis.keys import keys_of
+from penstock.stores.redis.keys import TURNED, keys_of
 from penstock.stores.redis.server import Server
 
 _CONFIRM_SECONDS: Final = 1.0
@@ -108,10 +108,7 @@ class Subscriber:
     async def _hear(self, connection: AbstractConnection) -> None:
         """Ring for what comes; ends only by an error."""
         self._connection = connection
-        if self._channels:
-            await connection.send_command("SUBSCRIBE", *self._channels)
-        else:
-            await connection.send_command("PING")
+        await connection.send_command("SUBSCRIBE", TURNED, *self._channels)
         is_asked = False
         while True:
             message = await connection.read_response(timeout=_SILENCE_SECONDS)
@@ -127,6 +124,8 @@ class Subscriber:
     def _ring(self, message: Any) -> None:
         if not isinstance(message, list) or message[0] not in (b"message", b"subscribe"):
             return
+        if message[:2] == [b"message", TURNED.encode()]:
+            self._belfry.ring_all()
         channel = self._channels.get(message[1])
         if channel is None:
             return

@@ -12,12 +12,10 @@ local function remove(id, job)
   redis.call('ZREM', JOBS, id)
   local key = job.idempotency_key
   local held = key and redis.call('HGET', HOLDERS, key)
-  if held then
-    local holder, digest = string.match(held, '^(%S+) (%S+)')
-    if holder == id then
-      local till = (job.ended_at or now) + job.key_held_ms
-      redis.call('HSET', HOLDERS, key, holder .. ' ' .. digest .. ' ' .. int(till))
-      redis.call('ZADD', FREED, till, key)
-    end
+  local holder, digest = string.match(held or '', '^(%S+) (%S+)')
+  if holder == id then
+    local till = (job.ended_at or now) + job.key_held_ms
+    redis.call('HSET', HOLDERS, key, id .. ' ' .. digest .. ' ' .. int(till))
+    redis.call('ZADD', FREED, till, key)
   end
 end

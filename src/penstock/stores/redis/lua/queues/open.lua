@@ -1,7 +1,9 @@
 -- Make the queue's metadata if it is new.
 -- Arguments: the number, the test kit's offset in milliseconds.
 -- include: keys
-if redis.call('EXISTS', META) == 0 then
-  redis.call('HSET', META, 'number', ARGV[1], 'offset_ms', ARGV[2], 'seq', 0, 'last_us', 0)
-end
+redis.call('HSETNX', META, 'offset_ms', ARGV[2])
+redis.call('HSETNX', META, 'last_us', 0)
+redis.call('HSETNX', META, 'seq', 0)
+-- Scripts take a queue without a number for one that is not open.
+redis.call('HSETNX', META, 'number', ARGV[1])
 return redis.status_reply('OK')
