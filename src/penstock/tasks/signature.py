@@ -53,12 +53,17 @@ class Signature:
         """The payload of a call; PayloadError names the argument that cannot be."""
         if not args and not kwargs and self._is_simple and not self._required:
             return b"{}"
-        values = self._by_name(args, kwargs)
-        raw = {
-            name: self._types.get(name, self._rest_type).raw(name, value, self._limit)
-            for name, value in values.items()
-        }
-        return self._within_limit(raw)
+        return self._encoded(self._by_name(args, kwargs))
+
+    def partial(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        """Some arguments as they stand in a payload, by name."""
+        try:
+            values = self._signature.bind_partial(*args, **kwargs).arguments
+        except TypeError as error:
+            raise PayloadError(*self._wrong_call(args, kwargs, error)) from None
+        values = self._flat(values)
+        partial: dict[str, Any] = decode_json("payload", self._encoded(values))
+        return partial
 
     def bind(self, payload: bytes, context: JobContext | None) -> Bound:
         """The arguments of the handler, checked, with the context where it wants one."""
@@ -110,6 +115,9 @@ class Signature:
             values = self._signature.bind(*args, **kwargs).arguments
         except TypeError as error:
             raise PayloadError(*self._wrong_call(args, kwargs, error)) from None
+        return self._flat(values)
+
+    def _flat(self, values: dict[str, Any]) -> dict[str, Any]:
         if self._many is not None and self._many in values:
             values[self._many] = list(values[self._many])
         if self._rest is not None:
@@ -137,7 +145,11 @@ class Signature:
             return missing[0], "nothing", wanted
         return "arguments", args, wanted
 
-    def _within_limit(self, raw: dict[str, Any]) -> bytes:
+    def _encoded(self, values: Mapping[str, Any]) -> bytes:
+        raw = {
+            name: self._types.get(name, self._rest_type).raw(name, value, self._limit)
+            for name, value in values.items()
+        }
         try:
             return encode_json("payload", raw, self._limit)
         except PayloadError as error:

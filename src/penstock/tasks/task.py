@@ -115,6 +115,10 @@ class Task(Generic[C, P, R]):
         """The payload of a call; PayloadError names the argument that cannot be."""
         return self._checked().encode(args, kwargs)
 
+    def encode_some(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+        """Some of a call's arguments, by name, as they stand in its payload."""
+        return self._checked().partial(args, kwargs)
+
     def bind(self, payload: bytes, ctx: JobContext) -> Bound:
         """The arguments for the function, checked, with the context where it wants one."""
         return self._checked().bind(payload, ctx)
