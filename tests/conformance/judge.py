@@ -1,8 +1,8 @@
 """Making the move of a case on a store, and holding what happened against the table and its effects."""
 
 import asyncio
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Coroutine, Iterable, Sequence
+from typing import Any, Final, TypeVar
 
 import msgspec
 from msgspec.structs import replace
@@ -31,6 +31,8 @@ from penstock.stores.protocol import MAX_LEASE_MS, Store
 from tests.conformance.arrange import LATE_MS, Scene, arrange
 from tests.conformance.cases import Case, Lease, takes_token
 
+T = TypeVar("T")
+
 NEW_LEASE_MS: Final = 70_000
 NEW_DELAY_MS: Final = 80_000
 SIDE_BY_SIDE: Final = 24
@@ -54,24 +56,37 @@ class Expected(msgspec.Struct):
     removed: Move | None = None
 
 
-async def run_cases(store: Store, cases: Sequence[Case]) -> list[str]:
+async def run_cases(store: Store, cases: Sequence[Case], *, to_the_end: bool = True) -> list[str]:
     """Arrange the cases, make their moves and judge them; what differed, a line for each case that did.
 
     Cases run side by side, each on a queue of its own. The clock is the store's, so it is turned once for all
-    that are late, when the others are done.
+    that are late, when the others are done. Without `to_the_end` the first that differ are enough.
     """
     wrong: list[str] = []
     for start in range(0, len(cases), SIDE_BY_SIDE):
         some = cases[start : start + SIDE_BY_SIDE]
-        scenes = await asyncio.gather(*(arrange(store, case.setting) for case in some))
+        scenes = await _side_by_side(arrange(store, case.setting) for case in some)
         for late in (False, True):
             if late:
                 await store.turn(LATE_MS)
             ready = [
                 (case, scene) for case, scene in zip(some, scenes, strict=True) if case.setting.late is late
             ]
-            wrong += filter(None, await asyncio.gather(*(_fault_of(store, *each) for each in ready)))
+            wrong += filter(None, await _side_by_side(_fault_of(store, *each) for each in ready))
+            if wrong and not to_the_end:
+                return wrong
     return wrong
+
+
+async def _side_by_side(works: Iterable[Coroutine[Any, Any, T]]) -> list[T]:
+    """All at once; an error is raised when none of them is on its way any more."""
+    done = await asyncio.gather(*works, return_exceptions=True)
+    out: list[T] = []
+    for each in done:
+        if isinstance(each, BaseException):
+            raise each
+        out.append(each)
+    return out
 
 
 async def _fault_of(store: Store, case: Case, scene: Scene) -> str | None:

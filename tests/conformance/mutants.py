@@ -1,0 +1,169 @@
+"""Stores with one guard dropped, and the hunt for a test that notices it."""
+
+import asyncio
+import importlib
+import inspect
+import secrets
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from importlib.resources import files
+from types import ModuleType
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from penstock.core.job import QueueRef
+from penstock.core.moves import Move
+from penstock.core.transitions import TABLE, Table
+from penstock.stores.protocol import Store
+from tests.conformance import (
+    test_batches,
+    test_enqueue,
+    test_event_log,
+    test_leases,
+    test_order,
+    test_queues,
+    test_removal,
+)
+from tests.conformance.cases import cases_of
+from tests.conformance.judge import run_cases
+from tests.conformance.stores import ALIVE, Kind, Place
+
+MARK: Final = "-- guard: "
+SECONDS: Final = 30
+CONTRACTS: Final = (
+    test_order,
+    test_leases,
+    test_batches,
+    test_removal,
+    test_enqueue,
+    test_event_log,
+    test_queues,
+)
+Contract = Callable[..., Awaitable[None]]
+
+
+class Mutant(msgspec.Struct, frozen=True):
+    """A guard that is dropped: of a row of the table, or at a line of a store's file."""
+
+    store: str
+    move: str
+    guard: str
+    line: int = 0
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        """What the list of survivors knows it by."""
+        return self.store, self.move, self.guard
+
+
+def memory_mutants() -> list[Mutant]:
+    """One for every guard of every row that is alive."""
+    return [Mutant("memory", move, guard) for move in Move if move in ALIVE for guard in _guards(move)]
+
+
+def mutants_of(store: str, sources: Mapping[str, str]) -> list[Mutant]:
+    """One for every line that ends in the name of a guard."""
+    return [
+        Mutant(store, _stem(name), line.rpartition(MARK)[2].strip(), number)
+        for name, text in sorted(sources.items())
+        for number, line in enumerate(text.splitlines())
+        if MARK in line
+    ]
+
+
+def sql_sources() -> dict[str, str]:
+    """The move files of the SQLite store."""
+    folder = files("penstock.stores.sqlite") / "sql" / "moves"
+    return {f"moves/{each.name}": each.read_text("utf-8") for each in folder.iterdir()}
+
+
+def lua_sources() -> dict[str, str]:
+    """All scripts of the Redis store."""
+    return dict(_lua(files("penstock.stores.redis") / "lua", ""))
+
+
+def _lua(folder: Any, path: str) -> Iterator[tuple[str, str]]:
+    for each in folder.iterdir():
+        if each.is_dir():
+            yield from _lua(each, f"{path}{each.name}/")
+        elif each.name.endswith(".lua"):
+            yield f"{path}{each.name}", each.read_text("utf-8")
+
+
+def mutated(kind: Kind, where: Place, mutants: Sequence[Mutant]) -> Any:
+    """A store of this kind without these guards, to be opened."""
+    match kind.name:
+        case "memory":
+            return kind.open(where, table=_table_without(mutants))
+        case "sqlite":
+            loaded = importlib.import_module("penstock.stores.sqlite.sources").load_sources()
+            return kind.open(where, sources=loaded | _sources_without(sql_sources(), mutants))
+        case _:
+            return kind.open(where, sources=_sources_without(lua_sources(), mutants))
+
+
+def _table_without(mutants: Sequence[Mutant]) -> Table:
+    table = dict(TABLE)
+    for mutant in mutants:
+        row = table[Move(mutant.move)]
+        table[row.move] = replace(row, guards=row.guards - {mutant.guard})
+    return table
+
+
+def _sources_without(sources: Mapping[str, str], mutants: Sequence[Mutant]) -> dict[str, str]:
+    dropped = {(mutant.move, mutant.line) for mutant in mutants}
+    return {
+        name: "\n".join(
+            line for number, line in enumerate(text.splitlines()) if (_stem(name), number) not in dropped
+        )
+        for name, text in sources.items()
+    }
+
+
+async def killer(store: Store, mutants: Sequence[Mutant]) -> str | None:
+    """What notices that these guards are gone; None when nothing does."""
+    moves = {mutant.move for mutant in mutants}
+    try:
+        async with asyncio.timeout(SECONDS):
+            for move in [each for each in Move if each in moves]:
+                wrong = await run_cases(store, list(cases_of(move)), to_the_end=False)
+                if wrong:
+                    return f"matrix: {wrong[0]}"
+            for name, contract in _contracts():
+                queue = QueueRef(f"t{secrets.token_hex(4)}", "q")
+                fault = await _fault_of(store, queue, contract)
+                if fault:
+                    return f"{name}: {fault}"
+    except Exception as error:  # noqa: BLE001 (a store that breaks is noticed, however it breaks)
+        return f"{type(error).__name__}: {error}"
+    return None
+
+
+async def _fault_of(store: Store, queue: QueueRef, contract: Contract) -> str | None:
+    arguments = {"store": store, "queue": queue}
+    try:
+        await contract(**{name: arguments[name] for name in inspect.signature(contract).parameters})
+    except AssertionError as error:
+        return str(error).partition("\n")[0] or "failed"
+    return None
+
+
+def _contracts() -> Iterator[tuple[str, Contract]]:
+    """The tests that need a store and a queue only."""
+    for module in CONTRACTS:
+        yield from _tests_in(module)
+
+
+def _tests_in(module: ModuleType) -> Iterator[tuple[str, Contract]]:
+    for name, value in vars(module).items():
+        if name.startswith("test_") and set(inspect.signature(value).parameters) <= {"store", "queue"}:
+            yield name, value
+
+
+def _guards(move: Move) -> list[str]:
+    return sorted(TABLE[move].guards)
+
+
+def _stem(name: str) -> str:
+    return name.rpartition("/")[2].partition(".")[0]

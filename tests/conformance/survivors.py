@@ -1,0 +1,27 @@
+"""Guards that can be dropped without any test noticing, each with the reason why that changes nothing."""
+
+from typing import Final
+
+from penstock.core.moves import Move
+from tests.conformance.cases import takes_token
+from tests.conformance.stores import ALIVE
+
+_TOKEN_IMPLIES_ACTIVE: Final = (
+    "a record has a token only while it is active, so the token's guard says it too"
+)
+
+_BY_TOKEN: Final[dict[tuple[str, str, str], str]] = {
+    (store, move.value, "state"): _TOKEN_IMPLIES_ACTIVE
+    for store in ("memory", "sqlite", "redis")
+    for move in Move
+    if move in ALIVE and takes_token(move)
+}
+
+SURVIVORS: Final = _BY_TOKEN | {
+    ("memory", "promote", "state"): "only delayed jobs stand in the heap that promote takes from",
+    ("memory", "claim", "state"): "only pending jobs stand in the heap that claim takes from",
+    ("sqlite", "promote", "state"): "only delayed jobs have a visible_at",
+    ("redis", "promote", "state"): "only delayed jobs stand in the index that promote reads",
+    ("redis", "prune", "state"): "only jobs that may be pruned stand in the index that prune reads",
+}
+"""By store, move and guard."""

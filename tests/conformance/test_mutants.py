@@ -1,0 +1,91 @@
+"""Tests of the tests: every guard of every store is dropped, one at a time, and some test has to notice.
+
+A guard that nothing misses stands in `survivors.py` with the reason; `make mutants` prints the whole table.
+"""
+
+from collections.abc import Sequence
+
+import pytest
+
+from penstock.core.moves import Move
+from penstock.core.transitions import TABLE
+from tests.conformance.mutants import (
+    Mutant,
+    killer,
+    lua_sources,
+    memory_mutants,
+    mutants_of,
+    mutated,
+    sql_sources,
+)
+from tests.conformance.stores import ALIVE, STORES, Kind, Place
+from tests.conformance.survivors import SURVIVORS
+
+MUTANTS = {
+    "memory": memory_mutants(),
+    "sqlite": mutants_of("sqlite", sql_sources()),
+    "valkey": mutants_of("redis", lua_sources()),
+}
+KINDS = [each for each in STORES if each.name in MUTANTS]
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=[each.name for each in KINDS], indirect=True)
+async def test_every_dropped_guard_is_noticed(kind: Kind, where: Place) -> None:
+    """Unless it is known why it changes nothing."""
+    wanted = [mutant for mutant in MUTANTS[kind.name] if mutant.key not in SURVIVORS]
+    survivors: list[str] = []
+    for mutant in wanted:
+        async with mutated(kind, where, [mutant]) as store:
+            found = await killer(store, [mutant])
+        print(_row(mutant, f"killed by {found}" if found else "SURVIVED"))
+        if found is None:
+            survivors.append(f"{mutant.store} {mutant.move} {mutant.guard}, line {mutant.line + 1}")
+
+    assert not survivors, "nothing misses these guards:\n" + "\n".join(survivors)
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=[each.name for each in KINDS], indirect=True)
+async def test_a_guard_that_nothing_misses_is_still_not_missed(kind: Kind, where: Place) -> None:
+    """All of them are dropped at once; one by one only to find out which was noticed."""
+    listed = [mutant for mutant in MUTANTS[kind.name] if mutant.key in SURVIVORS]
+    async with mutated(kind, where, listed) as store:
+        noticed = await killer(store, listed)
+    for mutant in listed:
+        print(_row(mutant, f"survived because {SURVIVORS[mutant.key]}"))
+
+    assert noticed is None, f"{await _culprits(kind, where, listed)} no longer survive: {noticed}"
+
+
+@pytest.mark.parametrize("store", ["sqlite", "redis"])
+def test_every_guard_of_the_table_is_marked_in_the_file_of_its_move(store: str) -> None:
+    """So that none is left out of the mutants."""
+    found = {
+        (mutant.move, mutant.guard)
+        for mutants in MUTANTS.values()
+        for mutant in mutants
+        if mutant.store == store
+    }
+    wanted = {(move.value, guard.value) for move in Move if move in ALIVE for guard in TABLE[move].guards}
+
+    assert wanted - found == set()
+
+
+def test_every_listed_survivor_is_a_guard_that_is_there() -> None:
+    """A reason for something that is gone explains nothing."""
+    keys = {mutant.key for mutants in MUTANTS.values() for mutant in mutants}
+
+    assert set(SURVIVORS) - keys == set()
+
+
+async def _culprits(kind: Kind, where: Place, listed: Sequence[Mutant]) -> list[tuple[str, str, str]]:
+    noticed = []
+    for mutant in listed:
+        async with mutated(kind, where, [mutant]) as store:
+            if await killer(store, [mutant]) is not None:
+                noticed.append(mutant.key)
+    return noticed
+
+
+def _row(mutant: Mutant, said: str) -> str:
+    where = f"{mutant.move}:{mutant.line + 1}" if mutant.line else mutant.move
+    return f"{mutant.store:8} {where:16} {mutant.guard:8} {said[:150]}"
