@@ -109,7 +109,8 @@ def explained(field: str, value: Any, error: msgspec.ValidationError) -> Payload
 
 def _to_json(value: Any) -> Any:
     if _is_model(type(value)):
-        return value.model_dump(mode="json", by_alias=True, round_trip=True)
+        # What does not fit its declaration is found when it is read back.
+        return value.model_dump(mode="json", by_alias=True, round_trip=True, warnings=False)
     raise NotImplementedError(f"{type(value).__name__} has no form in JSON")
 
 
@@ -179,7 +180,9 @@ def _difference(value: Any, back: Any, depth: int) -> tuple[str, Any, str] | Non
         return None if value == back else ("", value, "")
     if depth == 0:
         return "", kind, f" of at most {MAX_DEPTH} levels"
-    if isinstance(value, list | tuple | dict) and len(value) != len(back):
+    if isinstance(value, dict) and value.keys() != back.keys():
+        return "", next(key for key in value if key not in back), ", with its keys as declared"
+    if isinstance(value, list | tuple) and len(value) != len(back):
         return "", value, ""
     for step, one, other in members:
         fault = _difference(one, other, depth - 1)
@@ -195,9 +198,7 @@ def _members(value: Any, back: Any) -> Iterator[tuple[str, Any, Any]] | None:
     if isinstance(value, list | tuple):
         return ((f"[{at}]", one, other) for at, (one, other) in enumerate(zip(value, back, strict=False)))
     if isinstance(value, dict):
-        return (
-            (member("·", str(key))[1:], one, back.get(key, dataclasses.MISSING)) for key, one in value.items()
-        )
+        return ((member("·", str(key))[1:], one, back[key]) for key, one in value.items())
     names = _fields(value)
     if names is None:
         return None
