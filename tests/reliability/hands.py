@@ -1,0 +1,108 @@
+"""Worker processes for the torture: quick to start, easy to kill, each handler a witness of its own."""
+
+import asyncio
+import logging
+import multiprocessing
+import os
+import random
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from multiprocessing.process import BaseProcess
+from pathlib import Path
+
+from penstock import Backoff, Fail, JobContext, Penstock
+from penstock.core.history import Executed
+from penstock.core.job import QueueRef
+
+QUEUE = QueueRef("default", "torture")
+LEASE = 1.5
+
+
+def make_app(url: str, witness: Path, pause: float) -> Penstock:
+    """An app whose handlers write down each execution before they do anything else."""
+    app = Penstock(url)
+    queue = app.queue(QUEUE.name, max_attempts=20, backoff=Backoff.fixed(0.05))
+    out = os.open(witness, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+    @queue.task(name="step")
+    async def step(ctx: JobContext, number: int) -> int:
+        os.write(out, f"{ctx.id} {ctx.delivery} {ctx.fence}\n".encode())
+        await asyncio.sleep(random.uniform(0, 2 * pause))
+        if number % 7 == 0 and ctx.attempt == 1:
+            raise RuntimeError(f"job {number} stumbles once")
+        if number % 50 == 0:
+            raise Fail("not this one")
+        return number
+
+    @queue.task(name="doomed", max_attempts=2)
+    async def doomed(ctx: JobContext, number: int) -> None:
+        os.write(out, f"{ctx.id} {ctx.delivery} {ctx.fence}\n".encode())
+        raise RuntimeError(f"job {number} never works")
+
+    return app
+
+
+def executions(witness: Path) -> Iterator[Executed]:
+    """What the handlers wrote down; a line cut short by a kill counts as not written."""
+    for line in witness.read_text().splitlines():
+        job, delivery, fence = line.split(" ")
+        yield Executed(QUEUE, job, int(delivery), int(fence))
+
+
+def _work(url: str, witness: Path, pause: float, concurrency: int) -> None:
+    app = make_app(url, witness, pause)
+    # Failures are part of the plan here.
+    logging.getLogger("penstock").setLevel(logging.CRITICAL)
+
+    async def run() -> None:
+        async with app:
+            pool = app.worker({QUEUE.name: concurrency}, lease=LEASE, poll=0.5, shutdown_timeout=5)
+            await pool.run(handle_signals=True)
+
+    asyncio.run(run())
+
+
+class Hands:
+    """Worker processes that are killed without warning and replaced."""
+
+    def __init__(self, url: str, witness: Path, *, count: int, pause: float, concurrency: int) -> None:
+        # A fork server keeps the imports, so that a worker is at work within milliseconds of its start.
+        self._context = multiprocessing.get_context("forkserver")
+        self._context.set_forkserver_preload(["tests.reliability.hands", "penstock.stores.sqlite"])
+        self._args = (url, witness, pause, concurrency)
+        self._count = count
+        self._processes: list[BaseProcess] = []
+
+    @contextmanager
+    def at_work(self) -> Iterator["Hands"]:
+        """Start them all; none outlives the block."""
+        try:
+            for _ in range(self._count):
+                self._hire()
+            yield self
+        finally:
+            for process in self._processes:
+                process.kill()
+                process.join(10)
+
+    def kill(self, chance: random.Random) -> None:
+        """SIGKILL one of them, and put another in its place."""
+        victim = chance.choice(self._processes)
+        os.kill(victim.pid or 0, signal.SIGKILL)
+        victim.join(10)
+        self._processes.remove(victim)
+        self._hire()
+
+    def dismiss(self) -> list[int | None]:
+        """Ask all to stop; their exit codes."""
+        for process in self._processes:
+            process.terminate()
+        for process in self._processes:
+            process.join(30)
+        return [process.exitcode for process in self._processes]
+
+    def _hire(self) -> None:
+        process = self._context.Process(target=_work, args=self._args)
+        process.start()
+        self._processes.append(process)
