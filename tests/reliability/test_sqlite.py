@@ -54,12 +54,8 @@ async def test_nothing_is_lost_while_workers_are_killed(
 
     assert [str(breach) for breach in verdict.breaches[:10]] == []
     assert findings == []
-    doctor = subprocess.run(
-        [sys.executable, "-m", "penstock.cli", "doctor", "--url", url],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = [sys.executable, "-m", "penstock.cli", "doctor", "--url", url]
+    doctor = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False)
     assert doctor.returncode == 0, doctor.stdout + doctor.stderr
     assert codes == [0, 0, 0, 0]
     assert verdict.completed + verdict.failed + verdict.dead == jobs == verdict.enqueued
