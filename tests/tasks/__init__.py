@@ -1,0 +1,1 @@
+"""Tests of tasks: signatures, options, registration."""

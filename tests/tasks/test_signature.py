@@ -1,0 +1,224 @@
+"""Calls as payloads: bound by the function's signature and checked on both sides."""
+
+import functools
+import json
+from collections.abc import Callable
+from datetime import date
+from typing import Any
+
+import pytest
+
+from penstock.core.errors import ConfigError, PayloadError
+from penstock.tasks.context import JobContext
+from penstock.tasks.task import Task
+from penstock.testing import job_context
+from tests.tasks import later
+
+CTX = job_context()
+
+
+def task_of(function: Callable[..., Any], **options: Any) -> Task[..., ..., Any]:
+    return Task(function, name="t", queue="q", sender=None, **options)  # type: ignore[arg-type]
+
+
+def send(to: str, body: str = "hello", *, copies: int = 1) -> str:
+    return f"{to} {body} {copies}"
+
+
+def test_only_what_was_passed_is_in_the_payload() -> None:
+    assert task_of(send).encode_call("ada") == b'{"to":"ada"}'
+
+
+def test_equal_calls_give_equal_bytes() -> None:
+    task = task_of(lambda a, b=0, **more: None)
+
+    assert task.encode_call(1, b=2, z=3, y=4) == task.encode_call(y=4, b=2, a=1, z=3)
+    assert task_of(lambda a, b: None).encode_call(b=2, a=1) == b'{"a":1,"b":2}'
+
+
+def test_defaults_are_those_of_the_handler() -> None:
+    args, kwargs = task_of(send).bind(b'{"to":"ada"}', CTX)
+
+    assert (args, kwargs) == (("ada", "hello"), {"copies": 1})
+
+
+def test_a_mutable_default_is_the_functions_own() -> None:
+    shared: list[int] = [1]
+
+    def collect(seen: list[int] = shared) -> None: ...
+
+    args, _ = task_of(collect).bind(b"{}", CTX)
+
+    assert args[0] is shared
+
+
+def every_kind(a: int, /, b: int, *c: int, d: date, e: int = 5, **f: str) -> None: ...
+
+
+def test_every_kind_of_parameter_travels() -> None:
+    task = task_of(every_kind)
+    payload = task.encode_call(1, 2, 3, 4, d=date(2026, 1, 31), z="last", g="first")
+
+    assert payload == b'{"a":1,"b":2,"c":[3,4],"d":"2026-01-31","g":"first","z":"last"}'
+    assert task.bind(payload, CTX) == (
+        (1, 2, 3, 4),
+        {"d": date(2026, 1, 31), "e": 5, "g": "first", "z": "last"},
+    )
+
+
+@pytest.mark.parametrize("name", ["a", "c"])
+def test_a_keyword_that_would_hide_a_parameter_is_refused(name: str) -> None:
+    with pytest.raises(PayloadError) as caught:
+        task_of(every_kind).encode_call(1, 2, d=date.min, **{name: "x"})
+
+    assert caught.value.field == name
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "place"),
+    [
+        ((), {}, "to"),
+        ((), {"body": "x"}, "to"),
+        (("ada",), {"to": "eve"}, "to"),
+        (("ada",), {"colour": "red"}, "colour"),
+        (("ada", "x", 3), {}, "arguments"),
+        ((3,), {}, "to"),
+        (("ada",), {"copies": True}, "copies"),
+        (("ada",), {"copies": "3"}, "copies"),
+        ((b"ada",), {}, "to"),
+        (("a\ud800",), {}, "to"),
+        (("ada", "x" * (1 << 20)), {}, "payload"),
+    ],
+)
+def test_wrong_arguments_name_the_argument(args: tuple[Any, ...], kwargs: dict[str, Any], place: str) -> None:
+    with pytest.raises(PayloadError) as caught:
+        task_of(send).encode_call(*args, **kwargs)
+
+    assert caught.value.field == place
+
+
+@pytest.mark.parametrize(
+    ("payload", "place"),
+    [
+        (b'{"to":3}', "to"),
+        (b'{"to":"ada","copies":"3"}', "copies"),
+        (b"{}", "payload"),
+        (b'{"to":"ada","colour":"red"}', "payload"),
+        (b"[]", "payload"),
+        (b"nope", "payload"),
+        (b"\xff", "payload"),
+        (b"", "payload"),
+    ],
+)
+def test_a_payload_that_does_not_fit_is_refused_before_the_handler(payload: bytes, place: str) -> None:
+    with pytest.raises(PayloadError) as caught:
+        task_of(send).bind(payload, CTX)
+
+    assert caught.value.field == place
+
+
+def test_extra_members_are_checked_too() -> None:
+    task = task_of(every_kind)
+
+    for payload, place in ((b'{"g":3}', "g"), (b'{"c":[1,"x"]}', "c[1]")):
+        whole = b'{"a":1,"b":2,"d":"2026-01-31",' + payload[1:]
+        with pytest.raises(PayloadError) as caught:
+            task.bind(whole, CTX)
+        assert caught.value.field == place
+
+
+def first(ctx: JobContext, a: int) -> None: ...
+
+
+def middle(a: int, ctx: "JobContext", b: int = 2) -> None: ...
+
+
+def keyword(a: int, *, ctx: JobContext | None = None) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "bound"),
+    [(first, ((CTX, 1), {})), (middle, ((1, CTX, 2), {})), (keyword, ((1,), {"ctx": CTX}))],
+)
+def test_the_context_is_injected_wherever_it_stands(function: Callable[..., Any], bound: Any) -> None:
+    task = task_of(function)
+
+    assert task.encode_call(1) == b'{"a":1}'
+    assert task.bind(b'{"a":1}', CTX) == bound
+
+
+@pytest.mark.parametrize("function", [first, keyword])
+def test_the_context_cannot_be_passed(function: Callable[..., Any]) -> None:
+    with pytest.raises(PayloadError, match="ctx"):
+        task_of(function).encode_call(1, ctx=2)
+
+
+def test_annotations_as_texts_are_resolved_also_when_their_type_comes_later() -> None:
+    task = task_of(later.book)
+
+    assert task.bind(task.encode_call(later.Order(3)), CTX) == ((later.Order(3), CTX), {})
+
+
+def test_an_annotation_that_names_nothing_is_an_error_at_the_first_use() -> None:
+    task = task_of(later.broken)
+
+    with pytest.raises(ConfigError, match="Nowhere"):
+        task.encode_call(3)
+    with pytest.raises(ConfigError, match="Nowhere"):
+        task.check()
+
+
+def test_partial_functions_and_callables_can_be_tasks() -> None:
+    class Sender:
+        async def __call__(self, to: str) -> str:
+            return to
+
+    fixed = task_of(functools.partial(send, copies=2))
+
+    assert task_of(Sender()).is_async
+    assert not fixed.is_async
+    assert fixed.bind(fixed.encode_call("ada"), CTX) == (("ada", "hello"), {"copies": 2})
+
+
+def test_generators_cannot_be_tasks() -> None:
+    def lines() -> Any:
+        yield 1
+
+    with pytest.raises(ConfigError, match="generator"):
+        task_of(lines)
+
+
+def returns_date() -> date:
+    return date.min
+
+
+def test_a_result_comes_back_as_the_function_declares_it() -> None:
+    task = task_of(returns_date)
+
+    assert task.encode_result(date(2026, 1, 31)) == b'"2026-01-31"'
+    assert task.decode_result(b'"2026-01-31"') == date(2026, 1, 31)
+    assert task.encode_result(None) is None
+    assert task.decode_result(None) is None
+
+
+@pytest.mark.parametrize("value", ["2026-01-31", 3, {"a": {1}}])
+def test_a_result_of_another_type_is_refused(value: Any) -> None:
+    with pytest.raises(PayloadError) as caught:
+        task_of(returns_date).encode_result(value)
+
+    assert caught.value.field == "result"
+
+
+def test_a_result_without_a_declared_type_is_strict_json() -> None:
+    task = task_of(lambda: None)
+
+    assert json.loads(task.encode_result({"a": [1]}) or b"") == {"a": [1]}
+    with pytest.raises(PayloadError, match=r"result\.a"):
+        task.encode_result({"a": (1,)})
+
+
+def test_the_task_stays_a_function() -> None:
+    task = task_of(send)
+
+    assert task("ada", copies=3) == "ada hello 3"
+    assert task.__name__ == "send"  # type: ignore[attr-defined]
