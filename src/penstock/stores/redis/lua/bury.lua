@@ -1,5 +1,6 @@
 -- bury: active → dead; the token must be current; attempts + 1; cancelled if that was asked for
--- Arguments, per settlement: id, token, reason, and, or nil, the error's first line, its rest and its fingerprint. Called by calls/settle.lua.
+-- Arguments, per settlement: id, token, reason, and, or nil, the error's first line, its rest and its
+--   fingerprint. Called by calls/settle.lua.
 -- Result, per settlement: applied/dead or applied/cancelled, also when this token has done it before.
 -- Refusals: lost.
 -- include: leases

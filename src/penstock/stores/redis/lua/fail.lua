@@ -1,5 +1,6 @@
 -- fail: active → failed; the token must be current
--- Arguments, per settlement: id, token, reason, and, or nil, the error's first line, its rest and its fingerprint. Called by calls/settle.lua.
+-- Arguments, per settlement: id, token, reason, and, or nil, the error's first line, its rest and its
+--   fingerprint. Called by calls/settle.lua.
 -- Result, per settlement: applied/failed, also when this token has done it before.
 -- Refusals: lost.
 -- include: leases

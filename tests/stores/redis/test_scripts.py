@@ -1,0 +1,103 @@
+"""The scripts: how they are joined, that each is whole, and that the server gets those it lost."""
+
+import pytest
+from redis.asyncio import Redis
+
+from penstock.core.errors import StoreError
+from penstock.core.events import EVENT_VERSION
+from penstock.core.job import QueueRef
+from penstock.core.moves import Complete, Move
+from penstock.core.outcomes import Applied
+from penstock.core.states import State
+from penstock.core.transitions import TABLE
+from penstock.stores.redis import RedisStore
+from penstock.stores.redis.scripts import Scripts, loaded_sources
+from tests.conformance.arrange import claim_one, enqueue, new_job
+from tests.conformance.stores import ALIVE
+
+MARK = "-- guard: "
+
+
+def test_the_scripts_at_the_top_are_the_moves() -> None:
+    """What is no move has a folder."""
+    names = {path.removesuffix(".lua") for path in loaded_sources() if "/" not in path}
+
+    assert names == {move.value for move in ALIVE}
+
+
+@pytest.mark.parametrize("move", sorted(ALIVE))
+def test_a_script_begins_with_the_sentence_of_its_move(move: Move) -> None:
+    """The same in every store."""
+    assert loaded_sources()[f"{move}.lua"].splitlines()[0] == f"-- {TABLE[move].sentence}"
+
+
+def test_no_guard_stands_elsewhere_than_in_the_file_of_its_move() -> None:
+    """And each file has those of its own row only."""
+    for path, text in loaded_sources().items():
+        found = {line.rpartition(MARK)[2] for line in text.splitlines() if MARK in line}
+        move = path.removesuffix(".lua")
+        wanted = TABLE[Move(move)].guards if "/" not in path else frozenset()
+
+        assert found == wanted, path
+
+
+async def test_every_script_is_accepted_with_each_guard_dropped(operator: Redis) -> None:
+    """A mutant that cannot be loaded would prove nothing."""
+    sources = loaded_sources()
+    entries = [path.removesuffix(".lua") for path in sources if not path.startswith("include/")]
+    for path, text in sources.items():
+        lines = text.splitlines()
+        for number, line in enumerate(lines):
+            if MARK in line:
+                without = Scripts({path: "\n".join(lines[:number] + lines[number + 1 :])})
+                for entry in entries:
+                    await operator.script_load(without.get(entry).text)
+
+
+def test_an_include_is_joined_once_and_a_move_only_above_its_main_line() -> None:
+    """Claim promotes on its way, and answers for itself."""
+    text = Scripts().get("claim").text
+
+    assert text.startswith("#!lua flags=allow-oom\n-- claim: ")
+    assert text.count("local function append(") == 1
+    assert text.count("local function promote(") == 1
+    assert "-- main" not in text
+
+
+def test_a_missing_include_says_what_is_missing() -> None:
+    """A package that was not installed whole."""
+    with pytest.raises(StoreError, match=r"nothing\.lua is missing"):
+        Scripts({"claim.lua": "-- include: nothing"}).get("claim")
+
+
+def test_the_version_of_events_is_the_core_s() -> None:
+    """It stands in the scripts as a number."""
+    assert f"event.at = {EVENT_VERSION}, move, now" in loaded_sources()["include/events.lua"]
+
+
+async def test_scripts_that_the_server_lost_are_given_to_it_again(
+    store: RedisStore, operator: Redis, queue: QueueRef
+) -> None:
+    """After a restart, a failover or a flush."""
+    await enqueue(store, queue, [new_job("a"), new_job("b")])
+    await claim_one(store, queue)
+    await operator.script_flush()
+
+    job = await claim_one(store, queue)
+    await operator.script_flush()
+    [outcome] = await store.settle(queue, [Complete(job.id, job.token)])
+
+    assert outcome == Applied(State.COMPLETED)
+
+
+async def test_a_server_that_came_back_empty_gets_its_queues_again(
+    store: RedisStore, operator: Redis, queue: QueueRef
+) -> None:
+    """What was lost is lost; the next job is not."""
+    await enqueue(store, queue, [new_job("a")])
+    await operator.flushall()
+
+    await enqueue(store, queue, [new_job("b")])
+
+    assert [info.queue for info in await store.queues(queue.tenant)] == [queue]
+    assert (await claim_one(store, queue)).id == "b"

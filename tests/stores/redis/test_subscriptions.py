@@ -1,0 +1,107 @@
+"""Bells over publish and subscribe."""
+
+import asyncio
+
+from redis.asyncio import Redis
+
+from penstock.core.job import QueueRef
+from penstock.stores.protocol import Topic
+from penstock.stores.redis import RedisStore
+from tests.conformance.arrange import enqueue, new_job
+from tests.conformance.stores import opened
+from tests.stores.redis.operating import tell
+
+SECONDS = 10.0
+BRIEF = 0.05
+
+
+async def test_a_bell_rings_for_what_another_process_did(
+    store: RedisStore, url: str, queue: QueueRef
+) -> None:
+    """And not before."""
+    async with opened(RedisStore(url)) as other, store.bell(queue, Topic.READY) as bell:
+        quiet = await bell.wait(BRIEF)
+        await enqueue(other, queue, [new_job()])
+        rang = await bell.wait(SECONDS)
+
+    assert not quiet
+    assert rang
+
+
+async def test_a_bell_hears_its_own_queue_and_topic_only(store: RedisStore, queue: QueueRef) -> None:
+    """However many hang in the store."""
+    neighbour = QueueRef(queue.tenant, "neighbour")
+    async with (
+        store.bell(queue, Topic.READY) as ready,
+        store.bell(queue, Topic.ENDED) as ended,
+        store.bell(neighbour, Topic.READY) as other,
+    ):
+        await enqueue(store, queue, [new_job()])
+
+        assert await ready.wait(SECONDS)
+        assert not await ended.wait(BRIEF)
+        assert not await other.wait(BRIEF)
+
+
+async def test_all_bells_of_a_store_share_one_connection(
+    store: RedisStore, operator: Redis, queue: QueueRef
+) -> None:
+    """And leave no subscription behind."""
+    async with (
+        store.bell(queue, Topic.READY),
+        store.bell(queue, Topic.READY),
+        store.bell(queue, Topic.ENDED),
+    ):
+        subscribers = [client for client in await operator.client_list() if int(client["sub"]) > 0]
+        channels = await operator.pubsub_channels("*bell*")
+    await _until_subscribed(operator, 0)
+
+    assert len(subscribers) == 1
+    assert len(channels) == 2
+
+
+async def test_a_lost_subscription_rings_every_bell_and_comes_back(
+    store: RedisStore, operator: Redis, queue: QueueRef
+) -> None:
+    """Something may have been missed meanwhile."""
+    async with store.bell(queue, Topic.READY) as ready, store.bell(queue, Topic.ENDED) as ended:
+        await tell(operator, "CLIENT", "KILL", "TYPE", "pubsub")
+        assert await ready.wait(SECONDS)
+        assert await ended.wait(SECONDS)
+        await _until_subscribed(operator, 2)
+        while await ready.wait(BRIEF):
+            pass
+
+        await enqueue(store, queue, [new_job()])
+        rang = await ready.wait(SECONDS)
+
+    assert rang
+
+
+async def test_a_bell_hangs_even_when_the_server_lets_nobody_listen(
+    store: RedisStore, operator: Redis, queue: QueueRef
+) -> None:
+    """A wake-up is a hint: without it a worker polls."""
+    await tell(operator, "ACL", "SETUSER", "default", "resetchannels")
+    async with store.bell(queue, Topic.READY) as bell:
+        rang = await bell.wait(BRIEF)
+
+    # It may ring for the connection that was lost; what counts is that nothing is raised.
+    assert rang in (True, False)
+
+
+async def test_a_turned_clock_rings_the_bells_of_other_processes(
+    store: RedisStore, url: str, queue: QueueRef
+) -> None:
+    """What was not due may be now."""
+    async with opened(RedisStore(url)) as other, store.bell(queue, Topic.READY) as bell:
+        await other.turn(1_000)
+
+        assert await bell.wait(SECONDS)
+
+
+async def _until_subscribed(operator: Redis, channels: int) -> None:
+    async with asyncio.timeout(SECONDS):
+        # The server tells nobody of a subscription but the subscriber.
+        while len(await operator.pubsub_channels("*bell*")) != channels:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
