@@ -19,6 +19,7 @@ NO_HANDLER: Final = "NO_HANDLER"
 ERROR: Final = "ERROR"
 FAILED: Final = "FAILED"
 CANCELLED: Final = "CANCELLED"
+CHILD_FAILED: Final = "CHILD_FAILED"
 INVALID_PAYLOAD: Final = "INVALID_PAYLOAD"
 
 
@@ -86,6 +87,8 @@ def expire(lease: ExpiredLease, uniform: Uniform) -> Expire:
     fault = Fault(LEASE_EXPIRED, held_by, fingerprint(LEASE_EXPIRED))
     if attempts >= lease.options.max_attempts:
         return Expire(lease.id, lease.token, State.DEAD, fault)
+    if lease.key is not None:
+        return Expire(lease.id, lease.token, State.PENDING, fault)
     delay = lease.options.backoff.delay_ms(attempts, uniform, lease.last_delay_ms)
     return Expire(lease.id, lease.token, State.DELAYED, fault, delay)
 

@@ -4,7 +4,8 @@ from typing import Any, Final, assert_never
 
 from msgspec.structs import replace
 
-from penstock.core.decide import CANCELLED
+from penstock.core.decide import CANCELLED, CHILD_FAILED
+from penstock.core.flows import JobRef
 from penstock.core.job import Job, NewJob, QueueRef
 from penstock.core.moves import (
     Bury,
@@ -29,14 +30,15 @@ _NO_FAULT: Final = {"reason": None, "error": None, "fingerprint": None}
 def enqueued(queue: QueueRef, new: NewJob, now: int) -> Job:
     """The record of a new job."""
     visible_at = now + new.delay_ms if new.run_at is None else new.run_at
-    waits = visible_at > now
+    blocked = bool(new.awaits)
+    waits = visible_at > now and not blocked
     return Job(
         tenant=queue.tenant,
         queue=queue.name,
         id=new.id,
         nonce=new.nonce,
         task=new.task,
-        state=State.DELAYED if waits else State.PENDING,
+        state=State.BLOCKED if blocked else State.DELAYED if waits else State.PENDING,
         payload=new.payload,
         priority=new.priority,
         options=new.options,
@@ -44,12 +46,38 @@ def enqueued(queue: QueueRef, new: NewJob, now: int) -> Job:
         visible_at=visible_at if waits else None,
         idempotency_key=new.idempotency_key,
         key=new.key,
+        delay_ms=new.delay_ms if blocked else 0,
+        run_at=new.run_at if blocked else None,
+        unique=new.unique,
+        parents=new.parents,
+        child_policy=new.child_policy,
+        schedule=new.schedule,
+        instant=new.instant,
     )
 
 
 def promoted(job: Job) -> Job:
     """Claimable now."""
     return _moved(job, State.PENDING)
+
+
+def unblocked(job: Job, now: int, *, fails: bool, child: JobRef) -> Job:
+    """Its last child ended; or one did without success, and the parent's policy is to fail with it."""
+    if fails:
+        error = f"child {child} ended without success"
+        return _ended(job, State.FAILED, now, reason=CHILD_FAILED, error=error)
+    visible_at = now + job.delay_ms if job.run_at is None else job.run_at
+    if visible_at > now:
+        return _moved(job, State.DELAYED, visible_at=visible_at)
+    return _moved(job, State.PENDING)
+
+
+def replaced(job: Job, new: NewJob, now: int) -> Job:
+    """Debounced: the newer work in the older job's place, and the wait begins again."""
+    visible_at = now + new.delay_ms if new.run_at is None else new.run_at
+    waits = visible_at > now
+    state = State.DELAYED if waits else State.PENDING
+    return _moved(job, state, payload=new.payload, visible_at=visible_at if waits else None)
 
 
 def claimed(job: Job, *, token: str, worker: str, now: int, now_us: int, lease_ms: int) -> Job:

@@ -17,6 +17,8 @@ PenstockError
 ├── JobEndedError             waiting for a result: the job ended without one
 ├── ResultTimeoutError        waiting for a result: not ended in time
 ├── CursorLostError           events before the cursor were trimmed, or numbers were reused
+├── DeclarationError          a queue's declaration does not agree with the stored one
+├── FlowError                 a graph of jobs that cannot be: a cycle, or a job it does not have
 ├── ConfigError               settings, urls and app references that cannot be used
 └── StoreError                the store failed; the message says what to do
     ├── StoreUnavailableError     it cannot be reached, or went away
@@ -123,6 +125,14 @@ class ResultTimeoutError(PenstockError, TimeoutError):
 
 class CursorLostError(PenstockError):
     """Events before the cursor were trimmed, or the log is not the one the cursor came from."""
+
+
+class DeclarationError(PenstockError):
+    """The queue's declaration does not agree with the stored one; nothing was changed."""
+
+
+class FlowError(PenstockError):
+    """A graph of jobs that cannot be: a cycle, or a job that is not part of it."""
 
 
 class ConfigError(PenstockError):

@@ -102,6 +102,9 @@ def event_of(job: Job, move: Move, source: State | None, *, seq: int, at: int) -
     if move is Move.ENQUEUE:
         fields["idempotency_key"] = job.idempotency_key
         fields["max_attempts"] = job.options.max_attempts
+        fields["parent"] = str(job.parents[0]) if job.parents else None
+        fields["schedule"] = job.schedule
+        fields["instant"] = job.instant
     if move in LEASE_MOVES:
         fields["delivery"] = job.delivery
         fields["attempt"] = job.attempts if move in COUNTED_MOVES else job.attempts + 1
@@ -111,7 +114,7 @@ def event_of(job: Job, move: Move, source: State | None, *, seq: int, at: int) -
         fields["deadline"] = job.deadline
     if job.state is State.DELAYED:
         fields["visible_at"] = job.visible_at
-    if move in FAULT_MOVES or job.state is State.CANCELLED:
+    if move in FAULT_MOVES or job.state is State.CANCELLED or move is Move.UNBLOCK:
         fields["reason"] = job.reason
         fields["error"] = first_line(job.error)
         fields["fingerprint"] = job.fingerprint

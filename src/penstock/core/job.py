@@ -5,8 +5,10 @@ from typing import Final
 
 import msgspec
 
+from penstock.core.flows import ChildPolicy, JobRef
 from penstock.core.retry import DEFAULT_MAX_ATTEMPTS, Backoff
 from penstock.core.states import State
+from penstock.core.unique import Unique
 
 DEFAULT_TENANT: Final = "default"
 DEFAULT_PRIORITY: Final = 5
@@ -31,6 +33,12 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True):
     timeout_ms: int = 300_000
     retention_ms: int = DAY_MS
     key_retention_ms: int | None = None
+    result_retention_ms: int | None = None
+
+    @property
+    def kept_ms(self) -> int:
+        """How long an ended job stays: as long as itself or its result is wanted."""
+        return max(self.retention_ms, self.result_retention_ms or 0)
 
     @property
     def key_held_ms(self) -> int:
@@ -51,6 +59,12 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True):
     idempotency_key: str | None = None
     key: str | None = None
     options: Options = Options()
+    unique: Unique | None = None
+    awaits: tuple[JobRef, ...] = ()
+    parents: tuple[JobRef, ...] = ()
+    child_policy: ChildPolicy = ChildPolicy.FAIL
+    schedule: str | None = None
+    instant: int | None = None
 
     @property
     def digest(self) -> str:
@@ -92,6 +106,13 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     progress_at: int | None = None
     ended_at: int | None = None
     settled: str = ""
+    delay_ms: int = 0
+    run_at: int | None = None
+    unique: Unique | None = None
+    parents: tuple[JobRef, ...] = ()
+    child_policy: ChildPolicy = ChildPolicy.FAIL
+    schedule: str | None = None
+    instant: int | None = None
 
     @property
     def ref(self) -> QueueRef:
@@ -117,6 +138,7 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True):
     key: str | None = None
     last_delay_ms: int | None = None
     cancel_requested: bool = False
+    parents: tuple[JobRef, ...] = ()
 
     @property
     def attempt(self) -> int:
@@ -134,3 +156,5 @@ class ExpiredLease(msgspec.Struct, frozen=True, kw_only=True):
     options: Options
     worker: str | None = None
     last_delay_ms: int | None = None
+    key: str | None = None
+    """Set where keys take turns: the job then goes back to the front of its key, without backoff."""

@@ -22,6 +22,8 @@ class Refusal(StrEnum):
     """The id is taken by another job."""
     FULL = "full"
     """The queue is full."""
+    KEYLESS = "keyless"
+    """The queue's jobs need a key, and this one has none."""
 
 
 class Applied(msgspec.Struct, frozen=True):
@@ -49,6 +51,7 @@ class Enqueued(msgspec.Struct, frozen=True):
     created: bool
     state: State | None
     same_payload: bool = True
+    replaced: bool = False
 
 
 class Claims(msgspec.Struct, frozen=True):

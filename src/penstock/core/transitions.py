@@ -43,6 +43,8 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
     rule: str
     guards: frozenset[Guard] = frozenset()
     cancels: bool = False
+    readies: bool = True
+    """The move can change whether a key has waiting jobs or a free slot: readiness is looked at again."""
 
     @property
     def sentence(self) -> str:
@@ -62,6 +64,7 @@ def _row(
     rule: str,
     *guards: Guard,
     cancels: bool = False,
+    readies: bool = True,
 ) -> Row:
     return Row(
         move=move,
@@ -70,11 +73,12 @@ def _row(
         rule=rule,
         guards=frozenset(guards),
         cancels=cancels,
+        readies=readies,
     )
 
 
-def _settling(move: Move, target: State, rule: str, *, cancels: bool = False) -> Row:
-    return _row(move, _ACTIVE, (target,), rule, Guard.STATE, Guard.TOKEN, cancels=cancels)
+def _settling(move: Move, target: State, rule: str, *, cancels: bool = False, readies: bool = True) -> Row:
+    return _row(move, _ACTIVE, (target,), rule, Guard.STATE, Guard.TOKEN, cancels=cancels, readies=readies)
 
 
 _ROWS: Final = (
@@ -95,8 +99,8 @@ _ROWS: Final = (
     _row(
         Move.UNBLOCK,
         frozenset({State.BLOCKED}),
-        (State.PENDING, State.DELAYED),
-        "its last awaited child must have ended",
+        (State.PENDING, State.DELAYED, State.FAILED),
+        "its last awaited child must have ended; failed if one did without success and the policy says so",
         Guard.STATE,
     ),
     _row(
@@ -115,8 +119,11 @@ _ROWS: Final = (
         Guard.STATE,
         Guard.TOKEN,
         Guard.HELD,
+        readies=False,
     ),
-    _settling(Move.PROGRESS, State.ACTIVE, "the token must be current; the last value is kept"),
+    _settling(
+        Move.PROGRESS, State.ACTIVE, "the token must be current; the last value is kept", readies=False
+    ),
     _settling(Move.COMPLETE, State.COMPLETED, "the token must be current"),
     _settling(Move.FAIL, State.FAILED, "the token must be current"),
     _settling(
@@ -188,6 +195,7 @@ _ROWS: Final = (
         "after retention; its idempotency key stays until its time",
         Guard.STATE,
         Guard.KEPT,
+        readies=False,
     ),
 )
 
@@ -234,7 +242,7 @@ def _holds(
         case Guard.DUE:
             return (job.visible_at or 0) <= now
         case Guard.KEPT:
-            return job.ended_at is None or job.ended_at + job.options.retention_ms <= now
+            return job.ended_at is None or job.ended_at + job.options.kept_ms <= now
         case Guard.OPEN:
             return is_open
 

@@ -8,7 +8,9 @@ from typing import Final, Protocol
 import msgspec
 
 from penstock.core.events import Event
+from penstock.core.flows import Child, ChildEnding, JobRef
 from penstock.core.job import ExpiredLease, Job, NewJob, QueueRef
+from penstock.core.limits import Declaration, KeyRule, Mode
 from penstock.core.moves import Beat, Expire, Report, Settlement
 from penstock.core.outcomes import Applied, Claims, Enqueued, Refused
 from penstock.core.states import State
@@ -16,6 +18,8 @@ from penstock.core.states import State
 PROMOTE_LIMIT: Final = 200
 RECOVER_LIMIT: Final = 200
 PRUNE_LIMIT: Final = 200
+RELAY_LIMIT: Final = 200
+SCHEDULE_LIMIT: Final = 50
 CHUNK_JOBS: Final = 1_000
 CHUNK_BYTES: Final = 1 << 20
 MAX_LEASE_MS: Final = 3_600_000
@@ -37,6 +41,72 @@ class QueueInfo(msgspec.Struct, frozen=True):
     queue: QueueRef
     number: int
     pause: Pause | None = None
+    declaration: Declaration | None = None
+
+    @property
+    def mode(self) -> Mode:
+        """How its jobs share its workers; global until declared otherwise."""
+        return Mode.GLOBAL if self.declaration is None else self.declaration.mode
+
+
+class KeyInfo(msgspec.Struct, frozen=True):
+    """A key that has waiting or running jobs, or a rule of its own."""
+
+    key: str
+    waiting: int
+    active: int
+    limit: int
+    weight: int
+    held_until: int | None = None
+
+
+class Spawn(msgspec.Struct, frozen=True):
+    """A job for another queue of the same tenant, taken in together with this queue's."""
+
+    queue: str
+    job: NewJob
+
+
+class Adoption(msgspec.Struct, frozen=True):
+    """More children for a parent that still waits."""
+
+    parent: str
+    children: tuple[JobRef, ...]
+
+
+class Relay(msgspec.Struct, frozen=True):
+    """Something for another queue to take in: a job, more children, or the ending of a child.
+
+    Entries of a queue are carried over in the order of their numbers; carrying one over twice changes nothing.
+    """
+
+    number: int
+    queue: str
+    what: NewJob | Adoption | ChildEnding
+
+
+class StoredSchedule(msgspec.Struct, frozen=True):
+    """A schedule as its queue keeps it. `body` is the schedule itself, opaque to the store.
+
+    `next_at` is the instant it fires next, None when never again; `last_at` the one it fired last.
+    """
+
+    queue: QueueRef
+    name: str
+    body: bytes
+    next_at: int | None
+    last_at: int | None = None
+    paused: bool = False
+
+
+class Firing(msgspec.Struct, frozen=True):
+    """A schedule's instant has come: its jobs, and when it fires next. Holds only while `at` is its next instant."""
+
+    name: str
+    at: int
+    jobs: tuple[NewJob, ...]
+    next_at: int | None
+    last_at: int
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):
@@ -115,8 +185,14 @@ class Bell(Protocol):
 class Moves(Protocol):
     """The moves of jobs. Each is one atomic guarded operation per job, with its event."""
 
-    async def enqueue(self, queue: QueueRef, jobs: Sequence[NewJob]) -> list[Enqueued | Refused]:
-        """Take jobs in; the queue is opened if it is new. Accepted means durable."""
+    async def enqueue(
+        self, queue: QueueRef, jobs: Sequence[NewJob], spawns: Sequence[Spawn] = ()
+    ) -> list[Enqueued | Refused]:
+        """Take jobs in; the queue is opened if it is new. Accepted means durable.
+
+        `spawns` become relay entries in the same operation, so that a flow over several queues is taken in whole;
+        a repeated call writes none again.
+        """
         ...
 
     async def promote(self, queue: QueueRef, limit: int = PROMOTE_LIMIT) -> int:
@@ -162,6 +238,61 @@ class Moves(Protocol):
         ...
 
 
+class Flows(Protocol):
+    """Jobs that wait for other jobs."""
+
+    async def child_ended(self, queue: QueueRef, endings: Sequence[ChildEnding]) -> list[Applied | Refused]:
+        """Tell parents of their children's endings; a parent that waits for nothing more is unblocked.
+
+        Refused where the parent is gone or does not wait (any longer) for this child: nothing was changed.
+        """
+        ...
+
+    async def adopt(self, queue: QueueRef, adoptions: Sequence[Adoption]) -> list[Applied | Refused]:
+        """Give blocked parents more children."""
+        ...
+
+    async def spawn(self, queue: QueueRef, lease: Beat, spawns: Sequence[Spawn]) -> Applied | Refused:
+        """Let a running job add children under its lease: its parents will wait for them too."""
+        ...
+
+    async def children(self, queue: QueueRef, job: str) -> list[Child]:
+        """The children of a job, in the order it named them."""
+        ...
+
+    async def relays(self, queue: QueueRef, limit: int = RELAY_LIMIT) -> list[Relay]:
+        """What waits to be carried over, oldest first."""
+        ...
+
+    async def relayed(self, queue: QueueRef, numbers: Sequence[int]) -> None:
+        """Forget entries that were carried over."""
+        ...
+
+
+class Schedules(Protocol):
+    """Schedules, each with the queue of its jobs."""
+
+    async def put_schedule(self, schedule: StoredSchedule) -> None:
+        """Keep a schedule; one of that name is replaced, and keeps what it fired last."""
+        ...
+
+    async def remove_schedule(self, queue: QueueRef, name: str) -> bool: ...
+
+    async def pause_schedule(self, queue: QueueRef, name: str, paused: bool) -> bool: ...
+
+    async def schedules(self, tenant: str) -> list[StoredSchedule]:
+        """All schedules of a tenant, by queue and name."""
+        ...
+
+    async def due_schedules(self, queue: QueueRef, limit: int = SCHEDULE_LIMIT) -> list[StoredSchedule]:
+        """Schedules whose next instant has come, oldest first; not the paused ones."""
+        ...
+
+    async def fire(self, queue: QueueRef, firing: Firing) -> bool:
+        """Take in the jobs of an instant and move the schedule on; False when someone else did."""
+        ...
+
+
 class Reads(Protocol):
     """Looking without touching."""
 
@@ -197,6 +328,18 @@ class Queues(Protocol):
 
     async def queues(self, tenant: str) -> list[QueueInfo]:
         """All queues of a tenant, by name."""
+        ...
+
+    async def declare(self, queue: QueueRef, declaration: Declaration) -> QueueInfo:
+        """Compare with what is stored, and write what `core.limits.agreed` says; DeclarationError on a mismatch."""
+        ...
+
+    async def set_key_rule(self, queue: QueueRef, key: str, rule: KeyRule | None) -> None:
+        """Give a key a limit or weight of its own; None takes it back."""
+        ...
+
+    async def keys(self, queue: QueueRef, limit: int = 1_000) -> list[KeyInfo]:
+        """Keys with waiting or running jobs or a rule, by name."""
         ...
 
     async def pause(self, queue: QueueRef, pause: Pause | None, for_ms: int | None = None) -> None:
@@ -248,7 +391,7 @@ class Health(Protocol):
         ...
 
 
-class Store(Moves, Reads, Queues, EventLog, Wakeups, Clock, Health, Protocol):
+class Store(Moves, Flows, Schedules, Reads, Queues, EventLog, Wakeups, Clock, Health, Protocol):
     """All of it. Opened before use, closed after; safe to use from one event loop."""
 
     async def open(self) -> None: ...

@@ -5,10 +5,13 @@ import heapq
 import msgspec
 
 from penstock.core.events import EVENT_VERSION, Event, event_of
-from penstock.core.job import Job
+from penstock.core.flows import Child, ChildEnding, JobRef
+from penstock.core.job import Job, NewJob
+from penstock.core.limits import MAX_COUNT, Declaration
 from penstock.core.moves import Move
-from penstock.core.states import State
-from penstock.stores.protocol import QueueInfo
+from penstock.core.states import WAITING, State
+from penstock.stores.memory.lanes import Lanes
+from penstock.stores.protocol import Adoption, QueueInfo, Relay, StoredSchedule
 
 
 class HeldKey(msgspec.Struct):
@@ -17,6 +20,14 @@ class HeldKey(msgspec.Struct):
     job: str
     digest: str
     until: int | None = None
+
+
+class Holder(msgspec.Struct, frozen=True):
+    """The job that is one of its kind, since when, and until when it keeps others away if its record goes."""
+
+    job: str
+    since: int
+    until: int
 
 
 class Shelf:
@@ -29,16 +40,40 @@ class Shelf:
         self.keys: dict[str, HeldKey] = {}
         self.log: list[Event] = []
         self.seq = 0
+        self.lanes = Lanes()
+        self.uniques: dict[str, Holder] = {}
+        self.children: dict[str, dict[JobRef, Child]] = {}
+        self.relays: dict[int, Relay] = {}
+        self.schedules: dict[str, StoredSchedule] = {}
+        self.touched: list[str] = []
+        """Keys that the call under way touched."""
+        self.arrival_us = 0
+        """When the next claim would be on time by the queue's rate."""
+        self._relayed = 0
         self._pending: list[tuple[int, int, str]] = []
         self._delayed: list[tuple[int, int, str]] = []
+
+    @property
+    def declared(self) -> Declaration:
+        """The queue's declaration; a plain one until there is any."""
+        return self.info.declaration or Declaration()
 
     def put(self, job: Job, move: Move, source: State | None, at: int, *, front: bool = False) -> None:
         """Keep the record after a move and write its event."""
         self.seq += 1
         self.log.append(event_of(job, move, source, seq=self.seq, at=at))
+        before = self.jobs.get(job.id)
         self.jobs[job.id] = job
         place = self.places[job.id] = -self.seq if front else self.seq
-        if job.state is State.PENDING:
+        if before is not None and before.state is State.ACTIVE:
+            self.lanes.end(before)
+        if job.state is State.ACTIVE:
+            self.lanes.start(job)
+        if job.state.is_ended:
+            self.tell_parents(job, job.state, job.result)
+        if job.state is State.PENDING and self.declared.mode.has_keys:
+            self.lanes.wait(job, place)
+        elif job.state is State.PENDING:
             heapq.heappush(self._pending, (-job.priority, place, job.id))
         elif job.state is State.DELAYED:
             heapq.heappush(self._delayed, (job.visible_at or 0, place, job.id))
@@ -60,11 +95,40 @@ class Shelf:
             self.log.append(event)
         for job in gone:
             del self.jobs[job.id], self.places[job.id]
+            self.children.pop(job.id, None)
+            if job.state.is_live:
+                self.tell_parents(job, None, None)
             held = None if job.idempotency_key is None else self.keys.get(job.idempotency_key)
             # The key may be forgotten, or another job's, by the time the record goes.
             if held is not None and held.job == job.id:
                 since = at if job.ended_at is None else job.ended_at
                 held.until = since + job.options.key_held_ms
+
+    @property
+    def room(self) -> int:
+        """How many more jobs may wait."""
+        if self.declared.max_length is None:
+            return MAX_COUNT
+        return self.declared.max_length - sum(self.count(state) for state in WAITING)
+
+    def count(self, state: State) -> int:
+        """Jobs in this state."""
+        return sum(job.state is state for job in self.jobs.values())
+
+    def is_current(self, job: str, place: int) -> bool:
+        """True while the job waits at this place."""
+        return self.places.get(job) == place and self.jobs[job].state is State.PENDING
+
+    def tell_parents(self, job: Job, state: State | None, result: bytes | None) -> None:
+        """Leave word of an ending for every job that waits for it."""
+        child = JobRef(job.queue, job.id)
+        for parent in job.parents:
+            self.relay(parent.queue, ChildEnding(parent.id, child, state, result))
+
+    def relay(self, queue: str, what: NewJob | Adoption | ChildEnding) -> None:
+        """Leave something for another queue."""
+        self._relayed += 1
+        self.relays[self._relayed] = Relay(self._relayed, queue, what)
 
     def pending(self, limit: int) -> list[Job]:
         """Up to `limit` jobs taken off the pending heap, in claim order."""
@@ -107,3 +171,6 @@ class Shelf:
         over = [key for key, held in self.keys.items() if held.until is not None and held.until <= now]
         for key in over:
             del self.keys[key]
+        for kind, holder in list(self.uniques.items()):
+            if holder.job not in self.jobs and holder.until <= now:
+                del self.uniques[kind]

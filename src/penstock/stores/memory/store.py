@@ -1,50 +1,34 @@
 """The memory store: moves over a dict, under one lock."""
 
 import secrets
-import threading
-import time
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 
 from penstock.core import effects
-from penstock.core.errors import CursorLostError
-from penstock.core.events import Event
-from penstock.core.job import Claimed, ExpiredLease, Job, NewJob, QueueRef
+from penstock.core.job import Claimed, Job, NewJob, QueueRef
+from penstock.core.limits import MAX_COUNT, Declaration, KeyRule, agreed, check_declaration, check_key_rule
 from penstock.core.moves import Beat, Expire, Move, Report, Settlement
 from penstock.core.outcomes import Applied, Claims, Enqueued, Refusal, Refused, repeated
-from penstock.core.states import State
-from penstock.core.transitions import TABLE, Table, is_expired, refusal
-from penstock.stores.bells import Belfry
-from penstock.stores.memory.shelf import HeldKey, Shelf
+from penstock.core.states import LIVE, State
+from penstock.core.transitions import refusal
+from penstock.stores.memory.flows import MemoryFlows
+from penstock.stores.memory.reads import MemoryReads, expired_leases
+from penstock.stores.memory.schedules import MemorySchedules
+from penstock.stores.memory.shelf import Shelf
 from penstock.stores.protocol import (
-    MAX_LEASE_MS,
     PROMOTE_LIMIT,
     PRUNE_LIMIT,
     RECOVER_LIMIT,
     Bell,
-    Durability,
-    Finding,
-    HeldLease,
-    Page,
     Pause,
-    Query,
     QueueInfo,
-    StoreInfo,
+    Spawn,
     Topic,
 )
 
 
-class MemoryStore:
+class MemoryStore(MemoryReads, MemoryFlows, MemorySchedules):
     """A store for tests. `table` is the table of moves; only tests of the tests pass another."""
-
-    def __init__(self, *, table: Table = TABLE, clock_us: Callable[[], int] | None = None) -> None:
-        self._table = table
-        self._clock_us = clock_us or (lambda: time.time_ns() // 1000)
-        self._offset_ms = 0
-        self._last_us = 0
-        self._shelves: dict[QueueRef, Shelf] = {}
-        self._lock = threading.RLock()
-        self._belfry = Belfry()
 
     async def open(self) -> None:
         """Nothing to do."""
@@ -58,33 +42,25 @@ class MemoryStore:
 
     # Moves
 
-    async def enqueue(self, queue: QueueRef, jobs: Sequence[NewJob]) -> list[Enqueued | Refused]:
+    async def enqueue(
+        self, queue: QueueRef, jobs: Sequence[NewJob], spawns: Sequence[Spawn] = ()
+    ) -> list[Enqueued | Refused]:
         with self._lock:
             shelf, now = self._shelf(queue), self._now()
+            known = shelf.seq
             out = [self._enqueue(shelf, new, now) for new in jobs]
+            # A repeated call finds its jobs there, and its spawns were written with them.
+            for each in spawns if shelf.seq > known else ():
+                shelf.relay(each.queue, each.job)
+            self._refresh(shelf)
         self._belfry.ring(queue, Topic.READY)
         return out
 
-    def _enqueue(self, shelf: Shelf, new: NewJob, now: int) -> Enqueued | Refused:
-        known = shelf.jobs.get(new.id)
-        if known is not None:
-            if known.nonce != new.nonce:
-                return Refused(Refusal.DUPLICATE, known.state)
-            return Enqueued(known.id, True, known.state)
-        if new.idempotency_key is not None:
-            held = shelf.key_holder(new.idempotency_key, now)
-            if held is not None:
-                # Once its record is gone the id may be another job's.
-                state = shelf.jobs[held.job].state if held.until is None else None
-                return Enqueued(held.job, False, state, held.digest == new.digest)
-            shelf.keys[new.idempotency_key] = HeldKey(new.id, new.digest)
-        job = effects.enqueued(shelf.info.queue, new, now)
-        shelf.put(job, Move.ENQUEUE, None, now)
-        return Enqueued(job.id, True, job.state)
-
     async def promote(self, queue: QueueRef, limit: int = PROMOTE_LIMIT) -> int:
         with self._lock:
-            moved = self._promote(self._shelf(queue), self._now(), limit)
+            shelf = self._shelf(queue)
+            moved = self._promote(shelf, self._now(), limit)
+            self._refresh(shelf)
         if moved:
             self._belfry.ring(queue, Topic.READY)
         return moved
@@ -95,7 +71,7 @@ class MemoryStore:
         while moved < limit and (job := shelf.first_delayed()) is not None:
             if refusal(row, job, now=now) is not None:
                 break
-            shelf.put(effects.promoted(job), Move.PROMOTE, job.state, now)
+            self._put(shelf, effects.promoted(job), Move.PROMOTE, job.state, now)
             moved += 1
         return moved
 
@@ -104,11 +80,12 @@ class MemoryStore:
             shelf, now_us = self._shelf(queue), self._now_us()
             now = now_us // 1000
             self._promote(shelf, now, PROMOTE_LIMIT)
-            row, taken = self._table[Move.CLAIM], []
-            is_open = self._is_open(shelf, now)
-            for job in shelf.pending(limit):
+            self._refresh(shelf)
+            taken: list[Claimed] = []
+            row, is_open = self._table[Move.CLAIM], self._is_open(shelf, now)
+            for job in self._ready(shelf, min(limit, self._allowance(shelf, now_us)), now_us):
                 if refusal(row, job, now=now, is_open=is_open) is not None:
-                    shelf.unclaimed(job)
+                    self._unclaimed(shelf, job)
                     continue
                 after = effects.claimed(
                     job,
@@ -118,9 +95,61 @@ class MemoryStore:
                     now_us=now_us,
                     lease_ms=lease_ms,
                 )
-                shelf.put(after, Move.CLAIM, job.state, now)
+                self._put(shelf, after, Move.CLAIM, job.state, now)
+                self._served(shelf, after, now_us)
                 taken.append(_claimed(after))
-            return Claims(taken, self._expired(shelf, now, RECOVER_LIMIT), self._wait(shelf, now))
+            if shelf.declared.rate is not None:
+                shelf.arrival_us = shelf.declared.rate.after(shelf.arrival_us, now_us, len(taken))
+            return Claims(taken, expired_leases(shelf, now, RECOVER_LIMIT), self._wait(shelf, now_us))
+
+    def _ready(self, shelf: Shelf, limit: int, now_us: int) -> Iterator[Job]:
+        """Jobs in claim order, one after the other as the one before was dealt with."""
+        if not shelf.declared.mode.has_keys:
+            yield from shelf.pending(limit)
+            return
+        shelf.lanes.release(shelf.declared, now_us)
+        for _ in range(limit):
+            key = shelf.lanes.next()
+            job = None if key is None else shelf.lanes.first(key, shelf.is_current)
+            if job is None:
+                return
+            yield shelf.jobs[job]
+
+    def _served(self, shelf: Shelf, job: Job, now_us: int) -> None:
+        if shelf.declared.mode.has_keys and job.key is not None:
+            shelf.lanes.serve(job.key, shelf.declared, now_us)
+        self._refresh(shelf)
+
+    def _unclaimed(self, shelf: Shelf, job: Job) -> None:
+        if not shelf.declared.mode.has_keys:
+            shelf.unclaimed(job)
+
+    def _allowance(self, shelf: Shelf, now_us: int) -> int:
+        """How many may be claimed now by the queue's own limits."""
+        declared, allowed = shelf.declared, MAX_COUNT
+        if declared.max_active is not None:
+            allowed = min(allowed, declared.max_active - shelf.count(State.ACTIVE))
+        if declared.rate is not None:
+            allowed = min(allowed, declared.rate.tokens(shelf.arrival_us, now_us))
+        return max(0, allowed)
+
+    def _is_open(self, shelf: Shelf, now: int) -> bool:
+        pause = shelf.info.pause
+        return pause is None or (pause.until is not None and pause.until <= now)
+
+    def _wait(self, shelf: Shelf, now_us: int) -> int | None:
+        now = now_us // 1000
+        first = shelf.first_delayed()
+        due = [] if first is None else [first.visible_at or 0]
+        due += [job.deadline or 0 for job in shelf.jobs.values() if job.state is State.ACTIVE]
+        due += shelf.lanes.held_until()
+        rate = shelf.declared.rate
+        if rate is not None and shelf.count(State.PENDING) and not rate.tokens(shelf.arrival_us, now_us):
+            due.append(-(-rate.opens_us(shelf.arrival_us) // 1000))
+        pause = shelf.info.pause
+        if pause is not None and pause.until is not None and pause.until > now:
+            due.append(pause.until)
+        return max(0, min(due) - now) if due else None
 
     async def heartbeat(
         self, queue: QueueRef, beats: Sequence[Beat], lease_ms: int
@@ -148,7 +177,7 @@ class MemoryStore:
                     continue
                 after, tells = effects.reported(job, report.value, now)
                 if tells:
-                    shelf.put(after, Move.PROGRESS, job.state, now)
+                    self._put(shelf, after, Move.PROGRESS, job.state, now)
                 else:
                     shelf.jobs[job.id] = after
                 out.append(Applied(State.ACTIVE, job.cancel_requested))
@@ -158,7 +187,8 @@ class MemoryStore:
         with self._lock:
             shelf, now = self._shelf(queue), self._now()
             out = [self._settle(shelf, settlement, now) for settlement in settlements]
-        self._ring_after(queue, out)
+            self._refresh(shelf)
+        self._ring_after(shelf, out)
         return out
 
     def _settle(self, shelf: Shelf, settlement: Settlement, now: int) -> Applied | Refused:
@@ -170,7 +200,7 @@ class MemoryStore:
             return job if before is None else Applied(before)
         after = effects.settled(job, settlement, now)
         front = after.state is State.PENDING
-        shelf.put(after, settlement.move, job.state, now, front=front)
+        self._put(shelf, after, settlement.move, job.state, now, front=front)
         return Applied(after.state)
 
     async def expire(self, queue: QueueRef, expiries: Sequence[Expire]) -> list[Applied | Refused]:
@@ -184,9 +214,10 @@ class MemoryStore:
                     continue
                 after = effects.expired(job, expiry, now)
                 front = after.state is State.PENDING
-                shelf.put(after, Move.EXPIRE, job.state, now, front=front)
+                self._put(shelf, after, Move.EXPIRE, job.state, now, front=front)
                 out.append(Applied(after.state))
-        self._ring_after(queue, out)
+            self._refresh(shelf)
+        self._ring_after(shelf, out)
         return out
 
     async def cancel(self, queue: QueueRef, ids: Sequence[str]) -> list[Applied | Refused]:
@@ -197,10 +228,11 @@ class MemoryStore:
                 job = self._allowed(shelf, Move.CANCEL, each, now)
                 if isinstance(job, Job) and not job.cancel_requested:
                     after = effects.cancelled(job, now)
-                    shelf.put(after, Move.CANCEL, job.state, now)
+                    self._put(shelf, after, Move.CANCEL, job.state, now)
                     job = after
                 out.append(Applied(job.state, job.cancel_requested) if isinstance(job, Job) else job)
-        self._ring_after(queue, out)
+            self._refresh(shelf)
+        self._ring_after(shelf, out)
         return out
 
     async def redrive(self, queue: QueueRef, ids: Sequence[str]) -> list[Applied | Refused]:
@@ -212,9 +244,10 @@ class MemoryStore:
                 if isinstance(job, Refused):
                     out.append(job)
                     continue
-                shelf.put(effects.redriven(job), Move.REDRIVE, job.state, now)
+                self._put(shelf, effects.redriven(job), Move.REDRIVE, job.state, now)
                 out.append(Applied(State.PENDING))
-        self._ring_after(queue, out)
+            self._refresh(shelf)
+        self._ring_after(shelf, out)
         return out
 
     async def delete(self, queue: QueueRef, ids: Sequence[str]) -> list[Applied | Refused]:
@@ -232,6 +265,9 @@ class MemoryStore:
                 else:
                     out.append(job)
             shelf.remove(list(gone.values()), Move.DELETE, now)
+            for job in gone.values():
+                self._touch(shelf, job, Move.DELETE)
+            self._refresh(shelf)
             return out
 
     async def prune(self, queue: QueueRef, limit: int = PRUNE_LIMIT) -> int:
@@ -244,88 +280,33 @@ class MemoryStore:
             shelf.forget_keys(now)
             return len(gone)
 
-    # Reads
-
-    async def get(self, queue: QueueRef, ids: Sequence[str]) -> list[Job | None]:
-        with self._lock:
-            shelf = self._shelves.get(queue)
-            return [shelf.jobs.get(each) if shelf else None for each in ids]
-
-    async def find(self, queue: QueueRef, query: Query) -> Page:
-        with self._lock:
-            shelf = self._shelves.get(queue)
-            jobs = list(shelf.jobs.values()) if shelf else []
-        by_end = bool(query.states) and all(state.is_ended for state in query.states)
-
-        def age(job: Job) -> tuple[int, str]:
-            return ((job.ended_at or 0) if by_end else job.enqueued_at, job.id)
-
-        found = sorted(
-            (
-                job
-                for job in jobs
-                if (not query.states or job.state in query.states)
-                and (query.task is None or job.task == query.task)
-            ),
-            key=age,
-            reverse=True,
-        )
-        if query.after is not None:
-            at, _, last = query.after.partition("/")
-            found = [job for job in found if age(job) < (int(at), last)]
-        page = found[: query.limit]
-        more = len(found) > len(page)
-        return Page(page, f"{age(page[-1])[0]}/{page[-1].id}" if more and page else None)
-
-    async def counts(self, queue: QueueRef) -> dict[State, int]:
-        with self._lock:
-            shelf = self._shelves.get(queue)
-            counts = dict.fromkeys(State, 0)
-            for job in shelf.jobs.values() if shelf else ():
-                counts[job.state] += 1
-            return counts
-
-    async def ahead(self, queue: QueueRef, job: str) -> int:
-        with self._lock:
-            shelf = self._shelves.get(queue)
-            if shelf is None or job not in shelf.jobs:
-                return 0
-
-            def order(each: Job) -> tuple[int, int]:
-                return -each.priority, shelf.places[each.id]
-
-            mine = order(shelf.jobs[job])
-            waiting = (each for each in shelf.jobs.values() if each.state is State.PENDING)
-            return sum(order(each) < mine for each in waiting)
-
-    async def expired(self, queue: QueueRef, limit: int = RECOVER_LIMIT) -> list[ExpiredLease]:
-        with self._lock:
-            return self._expired(self._shelf(queue), self._now(), limit)
-
-    async def leases(self, queue: QueueRef, worker: str | None = None) -> list[HeldLease]:
-        with self._lock:
-            shelf = self._shelves.get(queue)
-            return [
-                HeldLease(job.id, job.token or "", job.worker or "", job.deadline or 0)
-                for job in (shelf.jobs.values() if shelf else ())
-                if job.state is State.ACTIVE and worker in (None, job.worker)
-            ]
-
-    # Queues
+    # Queues, events, clock
 
     async def open_queue(self, queue: QueueRef) -> QueueInfo:
         with self._lock:
             return self._shelf(queue).info
 
-    async def queue(self, queue: QueueRef) -> QueueInfo | None:
+    async def declare(self, queue: QueueRef, declaration: Declaration) -> QueueInfo:
         with self._lock:
-            shelf = self._shelves.get(queue)
-            return None if shelf is None else shelf.info
+            shelf = self._shelf(queue)
+            is_live = any(job.state in LIVE for job in shelf.jobs.values())
+            wanted = agreed(shelf.info.declaration, check_declaration(declaration), is_live=is_live)
+            shelf.info = QueueInfo(queue, shelf.info.number, shelf.info.pause, wanted)
+            shelf.touched += list(shelf.lanes.known())
+            self._refresh(shelf)
+        self._belfry.ring(queue, Topic.READY)
+        return shelf.info
 
-    async def queues(self, tenant: str) -> list[QueueInfo]:
+    async def set_key_rule(self, queue: QueueRef, key: str, rule: KeyRule | None) -> None:
         with self._lock:
-            infos = [shelf.info for ref, shelf in self._shelves.items() if ref.tenant == tenant]
-            return sorted(infos, key=lambda info: info.queue.name)
+            shelf = self._shelf(queue)
+            if rule is None:
+                shelf.lanes.rules.pop(key, None)
+            else:
+                shelf.lanes.rules[key] = check_key_rule(shelf.declared.mode, rule)
+            shelf.touched.append(key)
+            self._refresh(shelf)
+        self._belfry.ring(queue, Topic.READY)
 
     async def pause(self, queue: QueueRef, pause: Pause | None, for_ms: int | None = None) -> None:
         with self._lock:
@@ -333,26 +314,8 @@ class MemoryStore:
             if pause is not None:
                 until = None if for_ms is None else now + for_ms
                 pause = Pause(now, pause.reason, pause.by, until)
-            shelf.info = QueueInfo(queue, shelf.info.number, pause)
+            shelf.info = QueueInfo(queue, shelf.info.number, pause, shelf.info.declaration)
         self._belfry.ring(queue, Topic.READY)
-
-    # Events
-
-    async def events(self, queue: QueueRef, after: int = 0, limit: int = 1_000) -> list[Event]:
-        with self._lock:
-            shelf = self._shelves.get(queue)
-            if shelf is None:
-                return []
-            first = shelf.seq - len(shelf.log) + 1
-            if after + 1 < first:
-                raise CursorLostError(f"events {after + 1} to {first - 1} of queue {queue} were trimmed")
-            start = after - first + 1
-            return shelf.log[start : start + limit]
-
-    async def event_range(self, queue: QueueRef) -> tuple[int, int]:
-        with self._lock:
-            shelf = self._shelves.get(queue)
-            return (1, 0) if shelf is None else (shelf.seq - len(shelf.log) + 1, shelf.seq)
 
     async def trim(self, queue: QueueRef, *, through: int) -> int:
         with self._lock:
@@ -361,14 +324,8 @@ class MemoryStore:
             del shelf.log[:cut]
             return cut
 
-    # Wake-ups, clock, health
-
     def bell(self, queue: QueueRef, topic: Topic) -> AbstractAsyncContextManager[Bell]:
         return self._belfry.hang(queue, topic)
-
-    async def now(self) -> int:
-        with self._lock:
-            return self._now()
 
     async def turn(self, by_ms: int) -> None:
         with self._lock:
@@ -376,73 +333,6 @@ class MemoryStore:
             if by_ms < 0:
                 self._last_us = 0
         self._belfry.ring_all()
-
-    async def info(self) -> StoreInfo:
-        return StoreInfo("memory", "memory://", Durability.MEMORY, "-", 1, self._offset_ms)
-
-    async def check(self, queue: QueueRef) -> list[Finding]:
-        with self._lock:
-            shelf = self._shelves.get(queue)
-            return [
-                Finding("an active job without a lease", job.id)
-                for job in (shelf.jobs.values() if shelf else ())
-                if job.state is State.ACTIVE and (job.token is None or job.deadline is None)
-            ]
-
-    # Within the lock
-
-    def _shelf(self, queue: QueueRef) -> Shelf:
-        shelf = self._shelves.get(queue)
-        if shelf is None:
-            number = 1 + sum(ref.tenant == queue.tenant for ref in self._shelves)
-            shelf = self._shelves[queue] = Shelf(QueueInfo(queue, number))
-        return shelf
-
-    def _now_us(self) -> int:
-        self._last_us = max(self._last_us, self._clock_us() + self._offset_ms * 1000)
-        return self._last_us
-
-    def _now(self) -> int:
-        return self._now_us() // 1000
-
-    def _allowed(
-        self, shelf: Shelf, move: Move, job_id: str, now: int, token: str | None = None
-    ) -> Job | Refused:
-        job = shelf.jobs.get(job_id)
-        if job is None:
-            return Refused(Refusal.MISSING if token is None else Refusal.LOST)
-        row = self._table[move]
-        why = refusal(row, job, now=now, token=token, lease_limit_ms=MAX_LEASE_MS)
-        return job if why is None else Refused(why, job.state)
-
-    def _is_open(self, shelf: Shelf, now: int) -> bool:
-        pause = shelf.info.pause
-        return pause is None or (pause.until is not None and pause.until <= now)
-
-    def _expired(self, shelf: Shelf, now: int, limit: int) -> list[ExpiredLease]:
-        out = [
-            job
-            for job in shelf.jobs.values()
-            if job.state is State.ACTIVE and is_expired(job, now, MAX_LEASE_MS)
-        ]
-        out.sort(key=lambda job: (job.deadline or 0, job.id))
-        return [_expired_lease(job) for job in out[:limit]]
-
-    def _wait(self, shelf: Shelf, now: int) -> int | None:
-        first = shelf.first_delayed()
-        due = [] if first is None else [first.visible_at or 0]
-        due += [job.deadline or 0 for job in shelf.jobs.values() if job.state is State.ACTIVE]
-        pause = shelf.info.pause
-        if pause is not None and pause.until is not None and pause.until > now:
-            due.append(pause.until)
-        return max(0, min(due) - now) if due else None
-
-    def _ring_after(self, queue: QueueRef, out: Sequence[Applied | Refused]) -> None:
-        states = {outcome.state for outcome in out if isinstance(outcome, Applied)}
-        if states & {State.PENDING, State.DELAYED}:
-            self._belfry.ring(queue, Topic.READY)
-        if any(state.is_ended for state in states):
-            self._belfry.ring(queue, Topic.ENDED)
 
 
 def _claimed(job: Job) -> Claimed:
@@ -462,16 +352,5 @@ def _claimed(job: Job) -> Claimed:
         key=job.key,
         last_delay_ms=job.last_delay_ms,
         cancel_requested=job.cancel_requested,
-    )
-
-
-def _expired_lease(job: Job) -> ExpiredLease:
-    return ExpiredLease(
-        id=job.id,
-        token=job.token or "",
-        fence=job.fence,
-        attempts=job.attempts,
-        options=job.options,
-        worker=job.worker,
-        last_delay_ms=job.last_delay_ms,
+        parents=job.parents,
     )

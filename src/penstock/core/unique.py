@@ -1,0 +1,38 @@
+"""Jobs that are one of a kind: while they wait, while they live, within a window, or the newest only."""
+
+from enum import StrEnum
+
+import msgspec
+
+from penstock.core.states import State
+
+
+class UniqueRule(StrEnum):
+    """How long a job keeps others of its kind away."""
+
+    WAITING = "waiting"
+    """While it has not started."""
+    LIVE = "live"
+    """Until it ended."""
+    THROTTLE = "throttle"
+    """For the window from its enqueue, whatever became of it."""
+    DEBOUNCE = "debounce"
+    """While it has not started; the newest payload replaces the older, and the wait begins again."""
+
+
+class Unique(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One of a kind: `key` says of which."""
+
+    key: str
+    rule: UniqueRule
+    window_ms: int = 0
+
+    def holds(self, state: State, since_ms: int) -> bool:
+        """True when a job in this state, enqueued so long ago, keeps a new one away."""
+        match self.rule:
+            case UniqueRule.LIVE:
+                return state.is_live
+            case UniqueRule.THROTTLE:
+                return since_ms < self.window_ms
+            case UniqueRule.WAITING | UniqueRule.DEBOUNCE:
+                return state in {State.PENDING, State.DELAYED, State.BLOCKED}

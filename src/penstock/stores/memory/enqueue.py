@@ -1,0 +1,63 @@
+"""How a job gets into the memory store: ids, idempotency keys, kinds, room."""
+
+from penstock.core import effects
+from penstock.core.flows import Child
+from penstock.core.job import NewJob
+from penstock.core.moves import Move
+from penstock.core.outcomes import Enqueued, Refusal, Refused
+from penstock.core.transitions import refusal
+from penstock.core.unique import Unique, UniqueRule
+from penstock.stores.memory.room import Room
+from penstock.stores.memory.shelf import HeldKey, Holder, Shelf
+
+
+class MemoryEnqueue(Room):
+    """Taking one job in."""
+
+    def _enqueue(self, shelf: Shelf, new: NewJob, now: int) -> Enqueued | Refused:
+        known = shelf.jobs.get(new.id)
+        if known is not None:
+            if known.nonce != new.nonce:
+                return Refused(Refusal.DUPLICATE, known.state)
+            return Enqueued(known.id, True, known.state)
+        if new.idempotency_key is not None:
+            held = shelf.key_holder(new.idempotency_key, now)
+            if held is not None:
+                # Once its record is gone the id may be another job's.
+                state = shelf.jobs[held.job].state if held.until is None else None
+                return Enqueued(held.job, False, state, held.digest == new.digest)
+        if new.unique is not None:
+            kept = self._kept_away(shelf, new, new.unique, now)
+            if kept is not None:
+                return kept
+        if shelf.declared.mode.has_keys and new.key is None:
+            return Refused(Refusal.KEYLESS)
+        if shelf.room < 1:
+            return Refused(Refusal.FULL)
+        if new.idempotency_key is not None:
+            shelf.keys[new.idempotency_key] = HeldKey(new.id, new.digest)
+        if new.unique is not None:
+            shelf.uniques[new.unique.key] = Holder(new.id, now, now + new.unique.window_ms)
+        if new.awaits:
+            shelf.children[new.id] = {ref: Child(ref) for ref in new.awaits}
+        job = effects.enqueued(shelf.info.queue, new, now)
+        self._put(shelf, job, Move.ENQUEUE, None, now)
+        return Enqueued(job.id, True, job.state)
+
+    def _kept_away(self, shelf: Shelf, new: NewJob, unique: Unique, now: int) -> Enqueued | None:
+        """What stands instead of a job that is not one of its kind."""
+        holder = shelf.uniques.get(unique.key)
+        if holder is None:
+            return None
+        job = shelf.jobs.get(holder.job)
+        if job is None:
+            throttled = unique.rule is UniqueRule.THROTTLE and now - holder.since < unique.window_ms
+            return Enqueued(holder.job, False, None, False) if throttled else None
+        if not unique.holds(job.state, now - holder.since):
+            return None
+        same = (job.task, job.payload) == (new.task, new.payload)
+        if unique.rule is UniqueRule.DEBOUNCE and refusal(self._table[Move.REPLACE], job, now=now) is None:
+            after = effects.replaced(job, new, now)
+            self._put(shelf, after, Move.REPLACE, job.state, now)
+            return Enqueued(job.id, False, after.state, same, replaced=True)
+        return Enqueued(job.id, False, job.state, same)

@@ -1,0 +1,179 @@
+"""Looking at the memory store without touching it."""
+
+from collections.abc import Sequence
+
+from penstock.core.errors import CursorLostError
+from penstock.core.events import Event
+from penstock.core.job import ExpiredLease, Job, QueueRef
+from penstock.core.states import State
+from penstock.core.transitions import is_expired
+from penstock.stores.memory.room import Room
+from penstock.stores.memory.shelf import Shelf
+from penstock.stores.protocol import (
+    MAX_LEASE_MS,
+    RECOVER_LIMIT,
+    Durability,
+    Finding,
+    HeldLease,
+    KeyInfo,
+    Page,
+    Query,
+    QueueInfo,
+    StoreInfo,
+)
+
+
+class MemoryReads(Room):
+    """The reading half of the store."""
+
+    async def get(self, queue: QueueRef, ids: Sequence[str]) -> list[Job | None]:
+        with self._lock:
+            shelf = self._shelves.get(queue)
+            return [shelf.jobs.get(each) if shelf else None for each in ids]
+
+    async def find(self, queue: QueueRef, query: Query) -> Page:
+        with self._lock:
+            shelf = self._shelves.get(queue)
+            jobs = list(shelf.jobs.values()) if shelf else []
+        by_end = bool(query.states) and all(state.is_ended for state in query.states)
+
+        def age(job: Job) -> tuple[int, str]:
+            return ((job.ended_at or 0) if by_end else job.enqueued_at, job.id)
+
+        found = sorted(
+            (
+                job
+                for job in jobs
+                if (not query.states or job.state in query.states)
+                and (query.task is None or job.task == query.task)
+            ),
+            key=age,
+            reverse=True,
+        )
+        if query.after is not None:
+            at, _, last = query.after.partition("/")
+            found = [job for job in found if age(job) < (int(at), last)]
+        page = found[: query.limit]
+        more = len(found) > len(page)
+        return Page(page, f"{age(page[-1])[0]}/{page[-1].id}" if more and page else None)
+
+    async def counts(self, queue: QueueRef) -> dict[State, int]:
+        with self._lock:
+            shelf = self._shelves.get(queue)
+            counts = dict.fromkeys(State, 0)
+            for job in shelf.jobs.values() if shelf else ():
+                counts[job.state] += 1
+            return counts
+
+    async def ahead(self, queue: QueueRef, job: str) -> int:
+        with self._lock:
+            shelf = self._shelves.get(queue)
+            if shelf is None or job not in shelf.jobs:
+                return 0
+
+            def order(each: Job) -> tuple[int, int]:
+                return -each.priority, shelf.places[each.id]
+
+            mine = order(shelf.jobs[job])
+            waiting = (each for each in shelf.jobs.values() if each.state is State.PENDING)
+            return sum(order(each) < mine for each in waiting)
+
+    async def expired(self, queue: QueueRef, limit: int = RECOVER_LIMIT) -> list[ExpiredLease]:
+        with self._lock:
+            return expired_leases(self._shelf(queue), self._now(), limit)
+
+    async def leases(self, queue: QueueRef, worker: str | None = None) -> list[HeldLease]:
+        with self._lock:
+            shelf = self._shelves.get(queue)
+            return [
+                HeldLease(job.id, job.token or "", job.worker or "", job.deadline or 0)
+                for job in (shelf.jobs.values() if shelf else ())
+                if job.state is State.ACTIVE and worker in (None, job.worker)
+            ]
+
+    async def queue(self, queue: QueueRef) -> QueueInfo | None:
+        with self._lock:
+            shelf = self._shelves.get(queue)
+            return None if shelf is None else shelf.info
+
+    async def queues(self, tenant: str) -> list[QueueInfo]:
+        with self._lock:
+            infos = [shelf.info for ref, shelf in self._shelves.items() if ref.tenant == tenant]
+            return sorted(infos, key=lambda info: info.queue.name)
+
+    async def events(self, queue: QueueRef, after: int = 0, limit: int = 1_000) -> list[Event]:
+        with self._lock:
+            shelf = self._shelves.get(queue)
+            if shelf is None:
+                return []
+            first = shelf.seq - len(shelf.log) + 1
+            if after + 1 < first:
+                raise CursorLostError(f"events {after + 1} to {first - 1} of queue {queue} were trimmed")
+            start = after - first + 1
+            return shelf.log[start : start + limit]
+
+    async def event_range(self, queue: QueueRef) -> tuple[int, int]:
+        with self._lock:
+            shelf = self._shelves.get(queue)
+            return (1, 0) if shelf is None else (shelf.seq - len(shelf.log) + 1, shelf.seq)
+
+    async def now(self) -> int:
+        with self._lock:
+            return self._now()
+
+    async def info(self) -> StoreInfo:
+        return StoreInfo("memory", "memory://", Durability.MEMORY, "-", 1, self._offset_ms)
+
+    async def check(self, queue: QueueRef) -> list[Finding]:
+        with self._lock:
+            shelf = self._shelves.get(queue)
+            return [
+                Finding("an active job without a lease", job.id)
+                for job in (shelf.jobs.values() if shelf else ())
+                if job.state is State.ACTIVE and (job.token is None or job.deadline is None)
+            ]
+
+    async def keys(self, queue: QueueRef, limit: int = 1_000) -> list[KeyInfo]:
+        with self._lock:
+            shelf = self._shelves.get(queue)
+            if shelf is None or not shelf.declared.mode.has_keys:
+                return []
+            waiting: dict[str, int] = {}
+            for job in shelf.jobs.values():
+                if job.state is State.PENDING and job.key is not None:
+                    waiting[job.key] = waiting.get(job.key, 0) + 1
+            lanes = shelf.lanes
+            infos = [
+                KeyInfo(
+                    key,
+                    waiting.get(key, 0),
+                    lanes.active(key),
+                    lanes.limit(key, shelf.declared),
+                    lanes.rule(key).weight,
+                    lanes.lanes[key].held_until if key in lanes.lanes else None,
+                )
+                for key in lanes.known()
+            ]
+            used = [info for info in infos if info.waiting or info.active or info.key in lanes.rules]
+            return used[:limit]
+
+
+def expired_leases(shelf: Shelf, now: int, limit: int) -> list[ExpiredLease]:
+    """Leases that ran out, oldest first."""
+    out = [
+        job for job in shelf.jobs.values() if job.state is State.ACTIVE and is_expired(job, now, MAX_LEASE_MS)
+    ]
+    out.sort(key=lambda job: (job.deadline or 0, job.id))
+    return [
+        ExpiredLease(
+            id=job.id,
+            token=job.token or "",
+            fence=job.fence,
+            attempts=job.attempts,
+            options=job.options,
+            worker=job.worker,
+            last_delay_ms=job.last_delay_ms,
+            key=job.key if shelf.declared.mode.has_keys else None,
+        )
+        for job in out[:limit]
+    ]

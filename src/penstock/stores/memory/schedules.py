@@ -1,0 +1,65 @@
+"""Schedules in the memory store: each with the queue of its jobs."""
+
+from msgspec.structs import replace
+
+from penstock.core.job import QueueRef
+from penstock.stores.memory.enqueue import MemoryEnqueue
+from penstock.stores.protocol import SCHEDULE_LIMIT, Firing, StoredSchedule, Topic
+
+
+class MemorySchedules(MemoryEnqueue):
+    """Schedules, and the instants that they fire."""
+
+    async def put_schedule(self, schedule: StoredSchedule) -> None:
+        with self._lock:
+            kept = self._shelf(schedule.queue).schedules
+            old = kept.get(schedule.name)
+            kept[schedule.name] = replace(schedule, last_at=None if old is None else old.last_at)
+
+    async def remove_schedule(self, queue: QueueRef, name: str) -> bool:
+        with self._lock:
+            return self._shelf(queue).schedules.pop(name, None) is not None
+
+    async def pause_schedule(self, queue: QueueRef, name: str, paused: bool) -> bool:
+        with self._lock:
+            kept = self._shelf(queue).schedules
+            if name not in kept:
+                return False
+            kept[name] = replace(kept[name], paused=paused)
+            return True
+
+    async def schedules(self, tenant: str) -> list[StoredSchedule]:
+        with self._lock:
+            kept = [
+                schedule
+                for ref, shelf in self._shelves.items()
+                if ref.tenant == tenant
+                for schedule in shelf.schedules.values()
+            ]
+            return sorted(kept, key=lambda schedule: (schedule.queue.name, schedule.name))
+
+    async def due_schedules(self, queue: QueueRef, limit: int = SCHEDULE_LIMIT) -> list[StoredSchedule]:
+        with self._lock:
+            shelf, now = self._shelves.get(queue), self._now()
+            kept = [] if shelf is None else list(shelf.schedules.values())
+            due = [
+                (schedule.next_at, schedule.name, schedule)
+                for schedule in kept
+                if schedule.next_at is not None and schedule.next_at <= now and not schedule.paused
+            ]
+            return [schedule for _, _, schedule in sorted(due, key=lambda each: each[:2])[:limit]]
+
+    async def fire(self, queue: QueueRef, firing: Firing) -> bool:
+        with self._lock:
+            shelf, now = self._shelf(queue), self._now()
+            schedule = shelf.schedules.get(firing.name)
+            if schedule is None or schedule.paused or schedule.next_at != firing.at:
+                return False
+            if shelf.room < len(firing.jobs):
+                return False
+            for new in firing.jobs:
+                self._enqueue(shelf, new, now)
+            self._refresh(shelf)
+            shelf.schedules[firing.name] = replace(schedule, next_at=firing.next_at, last_at=firing.last_at)
+        self._belfry.ring(queue, Topic.READY)
+        return True
