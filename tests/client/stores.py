@@ -1,5 +1,6 @@
 """Stores that misbehave, as a network does."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
@@ -66,6 +67,7 @@ class _NoBell:
     async def wait(self, timeout: float) -> bool:
         self._store.waits.append(timeout)
         await self._store.meanwhile()
+        await asyncio.sleep(0)
         return False
 
 
