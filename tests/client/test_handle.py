@@ -12,6 +12,7 @@ from penstock import (
     JobNotFoundError,
     NewJob,
     Penstock,
+    PenstockError,
     QueueRef,
     ResultTimeoutError,
     State,
@@ -188,6 +189,17 @@ async def test_a_store_that_stays_away_ends_the_wait(naps: list[float]) -> None:
         assert [type(each) for each in results] == [StoreUnavailableError] * 3
         with pytest.raises(StoreUnavailableError):
             await handle.status()
+
+
+async def test_a_wait_ends_when_the_app_is_closed() -> None:
+    app = make(MemoryStore())
+    async with app:
+        handle = await app.task_named("later").enqueue(date.min)
+        waiting = asyncio.create_task(handle.result())
+        await asyncio.sleep(0)
+
+    with pytest.raises(PenstockError, match="closed while a result was waited for"):
+        await waiting
 
 
 async def test_a_wait_begun_while_the_last_one_ends_is_not_forgotten() -> None:
