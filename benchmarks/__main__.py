@@ -53,7 +53,8 @@ def _measured(group: Sequence[Case], rounds: int, progress: Steps) -> list[Row]:
     ]
     for number in range(rounds):
         for case, kept in zip(group, rows, strict=True):
-            progress.begin(f"{case.section} {case.durability}, {case.side} {case.label}, round {number + 1}")
+            where = f"{case.section} {case.durability}".strip()
+            progress.begin(f"{where}, {case.side} {case.label}, round {number + 1}")
             with tempfile.TemporaryDirectory(prefix="penstock-bench-") as folder:
                 figures = case.measure(Path(folder))
             for row in kept:

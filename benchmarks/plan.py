@@ -39,7 +39,7 @@ FULL: Final = Plan(
         ("Penstock", "power"): Amounts(10_000, 10_000, 100_000),
         ("Huey", "power"): Amounts(1_000, 1_000, 1_000),
     },
-    samples=100,
+    samples=70,
     pause=0.2,
     depths=(1_000, 1_000_000),
     claims=100,

@@ -16,7 +16,6 @@ from typing import Annotated, Any, Final, TypeVar, get_args
 import msgspec
 
 from penstock.core.errors import ConfigError, OptionError
-from penstock.core.job import DEFAULT_TENANT
 
 PREFIX: Final = "PENSTOCK_"
 CONFIG_VARIABLE: Final = "PENSTOCK_CONFIG"
@@ -81,7 +80,7 @@ class Settings(_Group, frozen=True, kw_only=True):
     """All settings, resolved."""
 
     url: str | None = None
-    tenant: str = DEFAULT_TENANT
+    tenant: str | None = None
     app: str | None = None
     json: bool = False
     debug: bool = False

@@ -112,4 +112,6 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
     monkeypatch.delenv("COLUMNS", raising=False)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PENSTOCK_URL", f"sqlite:///{tmp_path / 'jobs.db'}")
-    return Shell(tmp_path, capsys)
+    shell = Shell(tmp_path, capsys)
+    shell.store(lambda store: store.info())
+    return shell

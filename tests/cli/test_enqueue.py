@@ -116,14 +116,14 @@ def test_the_same_key_gives_the_same_job_and_says_so(shell: Shell) -> None:
     assert shell(*other) == 0
     assert shell.out == f"{job} (already there: pending, with another payload)\n"
     assert shell(*other, "--strict") == 1
-    assert "with another payload" in shell.err
+    assert "which has another payload" in shell.err
 
 
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
         (["send"], 2, "--queue: found None, wanted the queue's name, or --app"),
-        (["send", "--queue", "mial"], 1, "no queue 'mial'"),
+        (["send", "--queue", "mial"], 1, "no queue is named 'mial': did you mean 'mail'?"),
         (["sen d", "--queue", "mail"], 2, "task: found 'sen d'"),
         (["send", "--queue", "mail", "to"], 2, "argument: found 'to', wanted key=value"),
         (["send", "--queue", "mail", "to=a", "to=b"], 2, "to once"),
@@ -182,6 +182,29 @@ def test_with_an_app_the_task_and_its_arguments_are_checked(
     assert shell("enqueue", "--app", app, *arguments) in (1, 2)
     assert said in shell.err
     assert shell.err.count("\n") == 1
+
+
+def test_a_store_that_is_named_goes_before_the_apps_own(
+    shell: Shell, app: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert shell("enqueue", "--app", app, "--url", "sqlite:///other.db", "send", "to=ada") == 0
+    assert len(shell.json("jobs", "list", "--url", "sqlite:///other.db")["jobs"]) == 1
+
+    monkeypatch.delenv("PENSTOCK_URL")
+    assert shell.json("jobs", "list", "--app", app)["jobs"] == []
+
+
+def test_a_tenant_other_than_the_apps_is_refused(shell: Shell, app: str) -> None:
+    assert shell("enqueue", "--app", app, "--tenant", "acme", "send", "to=ada") == 2
+    assert "--tenant: found 'acme', wanted 'default', the tenant of the app" in shell.err
+
+
+def test_with_an_app_another_queue_has_to_be_known_or_declared(shell: Shell, app: str) -> None:
+    assert shell("enqueue", "--app", app, "--queue", "web", "send", "to=ada") == 1
+    assert "no queue is named 'web'" in shell.err
+    assert (
+        shell.json("enqueue", "--app", app, "--queue", "web", "--declare", "send", "to=ada")["queue"] == "web"
+    )
 
 
 @pytest.mark.parametrize(

@@ -51,6 +51,12 @@ def test_a_file_that_is_no_store_is_one_line(shell: Shell) -> None:
     assert shell.err.count("\n") == 1
 
 
+def test_looking_at_a_file_that_is_not_there_does_not_make_it(shell: Shell) -> None:
+    assert shell("doctor", "--url", "sqlite:///typo.db") == 2
+    assert "sqlite:///typo.db: there is no such file" in shell.err
+    assert not Path("typo.db").exists()
+
+
 def test_debug_shows_where(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     assert shell("queues", "show", "mail", "--debug") == 1
     assert "Traceback" in shell.err

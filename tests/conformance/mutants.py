@@ -16,30 +16,14 @@ from penstock.core.job import QueueRef
 from penstock.core.moves import Move
 from penstock.core.transitions import TABLE, Table
 from penstock.stores.protocol import Store
-from tests.conformance import (
-    test_batches,
-    test_enqueue,
-    test_event_log,
-    test_leases,
-    test_order,
-    test_queues,
-    test_removal,
-)
+from tests.conformance import test_batches, test_leases, test_order, test_removal
 from tests.conformance.cases import cases_of
 from tests.conformance.judge import run_cases
 from tests.conformance.stores import ALIVE, Kind, Place
 
 MARK: Final = "-- guard: "
-SECONDS: Final = 30
-CONTRACTS: Final = (
-    test_order,
-    test_leases,
-    test_batches,
-    test_removal,
-    test_enqueue,
-    test_event_log,
-    test_queues,
-)
+SECONDS: Final = 60
+CONTRACTS: Final = (test_order, test_leases, test_batches, test_removal)
 Contract = Callable[..., Awaitable[None]]
 
 
@@ -127,7 +111,9 @@ async def killer(store: Store, mutants: Sequence[Mutant]) -> str | None:
     try:
         async with asyncio.timeout(SECONDS):
             for move in [each for each in Move if each in moves]:
-                wrong = await run_cases(store, list(cases_of(move)), to_the_end=False)
+                # A pause concerns claims alone.
+                some = [case for case in cases_of(move) if move is Move.CLAIM or not case.setting.paused]
+                wrong = await run_cases(store, some, to_the_end=False)
                 if wrong:
                     return f"matrix: {wrong[0]}"
             for name, contract in _contracts():
@@ -135,6 +121,8 @@ async def killer(store: Store, mutants: Sequence[Mutant]) -> str | None:
                 fault = await _fault_of(store, queue, contract)
                 if fault:
                     return f"{name}: {fault}"
+    except TimeoutError:
+        return f"it hangs: not through after {SECONDS} s"
     except Exception as error:  # noqa: BLE001 (a store that breaks is noticed, however it breaks)
         return f"{type(error).__name__}: {error}"
     return None

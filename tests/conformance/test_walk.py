@@ -11,7 +11,7 @@ from penstock.stores.protocol import Store
 from tests.conformance.walking import Walk
 
 STEPS = 250
-WALKS = 12
+WALKS = 10
 
 
 async def test_a_store_walks_beside_the_reference(store: Store, queue: QueueRef) -> None:

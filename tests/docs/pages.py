@@ -109,7 +109,7 @@ def tests_in(path: Path) -> frozenset[str]:
 
 def pages() -> list[Path]:
     """Every page of the documentation."""
-    return sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+    return sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"), *(ROOT / "examples").rglob("*.md")])
 
 
 def blocks(page: Path) -> Iterator[Block]:

@@ -23,7 +23,7 @@ def build() -> typer.Typer:
         context_settings={"help_option_names": ["-h", "--help"]},
     )
     app.callback()(_everywhere())
-    command(app, "worker", prefix="worker")(worker)
+    command(app, "worker", prefix="worker", fast=True)(worker)
     command(app, "enqueue")(enqueue)
     app.add_typer(jobs.group, name="jobs")
     app.add_typer(queues.group, name="queues")

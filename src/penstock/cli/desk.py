@@ -4,15 +4,17 @@ import asyncio
 import inspect
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from functools import cached_property
 from typing import Annotated, Any, Concatenate, Final, ParamSpec
 
 import typer
 
 from penstock import settings as all_settings
+from penstock.app.app import Penstock
 from penstock.cli.output import Output
-from penstock.cli.reference import load_app, open_store
-from penstock.core.errors import ConfigError, UnknownQueueError
-from penstock.core.job import QueueRef
+from penstock.cli.reference import load_app, open_store, refuse_missing_file
+from penstock.core.errors import ConfigError, OptionError, UnknownQueueError
+from penstock.core.job import DEFAULT_TENANT, QueueRef
 from penstock.core.names import check_name
 from penstock.settings import Settings, flag_of, variable_of
 from penstock.stores.protocol import QueueInfo, Store
@@ -26,17 +28,38 @@ class Desk:
     def __init__(self, settings: Settings) -> None:
         self.settings = settings
         self.out = Output(json=settings.json)
-        self.tenant = check_name("--tenant", settings.tenant)
+
+    @cached_property
+    def app(self) -> Penstock | None:
+        """The app that was named, if any; OptionError when it is another tenant's."""
+        if self.settings.app is None:
+            return None
+        app, said = load_app(self.settings.app), self.settings.tenant
+        if said not in (None, app.tenant):
+            raise OptionError("--tenant", said, f"{app.tenant!r}, the tenant of the app {self.settings.app}")
+        return app
+
+    def make_store(self) -> Store:
+        """The store named by the settings, or else by the app they name; not opened yet."""
+        if self.settings.url is not None:
+            return open_store(self.settings.url)
+        if self.app is not None:
+            return self.app.store
+        raise ConfigError("no store is named: give --url, set PENSTOCK_URL, or put url in penstock.toml")
+
+    @cached_property
+    def tenant(self) -> str:
+        """The tenant that was named, or else the app's."""
+        if self.app is not None:
+            return self.app.tenant
+        return check_name("--tenant", self.settings.tenant or DEFAULT_TENANT)
 
     @asynccontextmanager
-    async def store(self) -> AsyncIterator[Store]:
-        """The store named by the settings, or by the app they name; open for the time of the block."""
-        url = self.settings.url
-        if url is None and self.settings.app is not None:
-            url = load_app(self.settings.app).url
-        if url is None:
-            raise ConfigError("no store is named: give --url, set PENSTOCK_URL, or put url in penstock.toml")
-        store = open_store(url)
+    async def store(self, *, may_be_new: bool = False) -> AsyncIterator[Store]:
+        """The store, open for the time of the block; a missing file is made only if it may be new."""
+        store = self.make_store()
+        if not may_be_new:
+            refuse_missing_file(self.settings.url)
         await store.open()
         try:
             yield store
@@ -96,14 +119,15 @@ GLOBAL: Final[dict[str, Any]] = {
 
 
 def command(
-    group: typer.Typer, name: str, *, prefix: str | None = None, **more: Any
+    group: typer.Typer, name: str, *, prefix: str | None = None, fast: bool = False, **more: Any
 ) -> Callable[
     [Callable[Concatenate[Desk, P], Awaitable[None]]], Callable[Concatenate[Desk, P], Awaitable[None]]
 ]:
     """Make a coroutine function a command with the options of all commands.
 
     With `prefix` those of its options that are settings of that group are resolved as such: the function gets
-    them through `desk.settings` and its own parameters stand only for the flags.
+    them through `desk.settings` and its own parameters stand only for the flags. A `fast` command runs on
+    uvloop where that is installed.
     """
 
     def register(
@@ -112,14 +136,17 @@ def command(
         own = list(inspect.signature(work, eval_str=True).parameters.values())[1:]
         mine = {each.name: f"{prefix}.{each.name}" for each in own}
         mine = {each: full for each, full in mine.items() if full in all_settings.names()}
+        mine |= {each.name: each.name for each in own if each.name in GLOBAL}
 
         def invoke(context: typer.Context, **given: Any) -> None:
             flags = dict(context.obj or {})
-            flags |= {each: value for each in GLOBAL if (value := given.pop(each, None)) is not None}
-            flags |= {full: given[each] for each, full in mine.items()}
+            shared_flags = {each.name: given.pop(each.name) for each in shared}
+            flags |= {each: value for each, value in shared_flags.items() if value is not None}
+            flags |= {full: value for each, full in mine.items() if (value := given[each]) is not None}
             config = flags.pop("config", None)
             desk = Desk(all_settings.load(flags, config=config))
-            asyncio.run(_awaited(work(desk, **given)))  # type: ignore[call-arg]
+            with asyncio.Runner(loop_factory=_fast_loop() if fast else None) as runner:
+                runner.run(_awaited(work(desk, **given)))  # type: ignore[call-arg]
 
         shared = [
             inspect.Parameter(each, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=kind)
@@ -135,6 +162,14 @@ def command(
         return work
 
     return register
+
+
+def _fast_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    try:
+        import uvloop
+    except ModuleNotFoundError:
+        return None
+    return uvloop.new_event_loop
 
 
 async def _awaited(work: Awaitable[None]) -> None:

@@ -1,7 +1,6 @@
 """`penstock enqueue`: one job from the command line."""
 
-import secrets
-import time
+from contextlib import suppress
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -10,19 +9,14 @@ import typer
 from penstock.cli.arguments import encode_arguments, fit_arguments, read_arguments
 from penstock.cli.desk import Desk
 from penstock.cli.output import utc, without_none
-from penstock.cli.reference import load_app
-from penstock.core.errors import (
-    DuplicateJobError,
-    IdempotencyConflictError,
-    OptionError,
-    QueueFullError,
-)
-from penstock.core.ids import IdMaker
-from penstock.core.job import NewJob
+from penstock.client.client import Client
+from penstock.client.persist import Persistence
+from penstock.core.errors import JobNotFoundError, OptionError, PenstockError
 from penstock.core.names import check_name
-from penstock.core.outcomes import Refusal, Refused
+from penstock.core.states import State
 from penstock.settings import seconds
-from penstock.stores.protocol import Store
+from penstock.tasks.call import Call
+from penstock.tasks.handle import JobHandle
 from penstock.tasks.options import JobOptions
 
 
@@ -71,63 +65,53 @@ async def enqueue(
         key_retention=_seconds("key-retention", key_retention),
     )
     values = read_arguments(arguments or [], payload)
-    if desk.settings.app is not None:
-        known = load_app(desk.settings.app).registry.require(task)
-        body, queue = fit_arguments(known, values), queue or known.queue
-        options = options.over(known.defaults)
-        declare = declare or queue == known.queue
-    else:
-        body = encode_arguments(values)
+    if desk.app is not None:
+        app = desk.app
+        known = app.registry.require(task)
+        call = _call(task, queue or known.queue, fit_arguments(known, values), options.over(known.defaults))
+        if declare:
+            app.queue(call.queue)
+        with app.using(desk.make_store()):
+            async with app:
+                (sent,) = await known.enqueue_many([call], on_error="return")
+                if isinstance(sent, PenstockError):
+                    raise sent
+                await _tell(desk, sent, options)
+        return
     if queue is None:
         raise OptionError("--queue", None, "the queue's name, or --app with an app that knows the task")
-    async with desk.store() as store:
-        if not declare:
-            await desk.queue(store, queue)
-        await _send(desk, store, queue, task, body, options)
+    call = _call(task, queue, encode_arguments(values), options)
+    async with desk.store(may_be_new=declare) as store:
+        client = Client(
+            store, tenant=desk.tenant, declared=None if declare else (), persistence=Persistence(1)
+        )
+        await _tell(desk, await client.send(call), options)
 
 
-async def _send(desk: Desk, store: Store, queue: str, task: str, payload: bytes, options: JobOptions) -> None:
-    ref = desk.ref(queue)
-    number = (await store.open_queue(ref)).number
-    made = IdMaker(lambda: time.time_ns() // 1_000_000, secrets.randbits).make(number)
-    new = NewJob(
-        id=options.id or made,
-        nonce=secrets.token_hex(8),
-        task=task,
-        payload=payload,
-        priority=options.tier,
-        delay_ms=options.delay_ms or 0,
-        run_at=options.run_at,
-        idempotency_key=options.idempotency_key,
-        key=options.key,
-        options=options.policy,
-    )
-    (outcome,) = await store.enqueue(ref, [new])
-    if isinstance(outcome, Refused):
-        if outcome.why is Refusal.FULL:
-            raise QueueFullError(f"queue {queue!r} is full; nothing was enqueued")
-        raise DuplicateJobError(
-            f"the id {new.id!r} is taken in queue {queue!r} by another job, {outcome.state}"
-        )
-    if options.strict and not outcome.same_payload:
-        raise IdempotencyConflictError(
-            f"key {options.idempotency_key!r} is held by job {outcome.id} with another payload"
-        )
+def _call(task: str, queue: str, payload: bytes, options: JobOptions) -> Call[Any]:
+    return Call(task=task, queue=queue, payload=payload, options=options, decode=lambda _: None)
+
+
+async def _tell(desk: Desk, sent: JobHandle[Any], options: JobOptions) -> None:
+    state: State | None = None
+    # Of a job that was pruned only its key is left.
+    with suppress(JobNotFoundError):
+        state = await sent.status()
     desk.out.document(
         without_none(
-            id=outcome.id,
-            queue=queue,
-            created=outcome.created,
-            state=outcome.state,
-            same_payload=outcome.same_payload,
+            id=sent.id,
+            queue=sent.queue,
+            created=sent.created,
+            state=state,
+            same_payload=sent.same_payload,
             run_at=utc(options.run_at),
         )
     )
-    if outcome.created:
-        desk.out.line(outcome.id)
+    if sent.created:
+        desk.out.line(sent.id)
     else:
-        other = "" if outcome.same_payload else ", with another payload"
-        desk.out.line(f"{outcome.id} (already there: {outcome.state or 'ended and pruned'}{other})")
+        other = "" if sent.same_payload else ", with another payload"
+        desk.out.line(f"{sent.id} (already there: {state or 'ended and pruned'}{other})")
 
 
 def _options(**given: Any) -> JobOptions:

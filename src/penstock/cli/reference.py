@@ -3,12 +3,21 @@
 import importlib
 import sys
 from pathlib import Path
+from urllib.parse import unquote
 
-from penstock.app import Penstock
+from penstock.app.app import Penstock
 from penstock.core.errors import ConfigError
 from penstock.stores.open import open_store
 
-__all__ = ["load_app", "open_store"]
+__all__ = ["load_app", "open_store", "refuse_missing_file"]
+
+
+def refuse_missing_file(url: str | None) -> None:
+    """ConfigError for a SQLite file that is not there: looking at it must not make it."""
+    scheme, _, rest = (url or "").partition(":///")
+    path = Path(unquote(rest.partition("?")[0]))
+    if scheme == "sqlite" and rest and not path.exists():
+        raise ConfigError(f"{url}: there is no such file; a worker or an enqueue with --declare makes it")
 
 
 def load_app(reference: str) -> Penstock:

@@ -1,12 +1,12 @@
 """`penstock worker`: run the handlers of an app."""
 
+from contextlib import nullcontext
 from typing import Annotated, Any
 
 import typer
 
 from penstock.cli.desk import Desk, setting
 from penstock.cli.output import without_none
-from penstock.cli.reference import load_app
 from penstock.core.errors import OptionError
 from penstock.settings import WorkerSettings
 from penstock.telemetry import logs
@@ -44,13 +44,13 @@ async def worker(
     log_json: Annotated[bool | None, setting("worker.log_json", "Log JSON lines", "--log-json")] = None,
 ) -> None:
     """Claim and execute jobs until told to stop (SIGTERM or Ctrl-C; twice to hurry)."""
-    reference = app or desk.settings.app
-    if reference is None:
+    if desk.app is None:
         raise OptionError("MODULE:APP", None, "the app to run, such as shop.jobs:app")
-    chosen = load_app(reference)
     options = desk.settings.worker
     logs.configure(json=options.log_json, level=options.log_level)
-    await chosen.worker(**_options(options)).run(handle_signals=True)
+    # A store named on the command line, in the environment or in the file goes before the app's own.
+    with desk.app.using(desk.make_store()) if desk.settings.url else nullcontext():
+        await desk.app.worker(**_options(options)).run(handle_signals=True)
 
 
 def _options(settings: WorkerSettings) -> dict[str, Any]:

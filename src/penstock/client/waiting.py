@@ -4,7 +4,7 @@ import asyncio
 from typing import Final
 
 from penstock.client.persist import Persistence
-from penstock.core.errors import JobNotFoundError, ResultTimeoutError
+from penstock.core.errors import JobNotFoundError, PenstockError, ResultTimeoutError
 from penstock.core.job import Job, QueueRef
 from penstock.stores.protocol import Store, Topic
 
@@ -47,10 +47,12 @@ class Watch:
             self._forget(job, future)
 
     async def close(self) -> None:
-        """Stop; nobody waits any more."""
+        """Stop; those who still wait get an error."""
         if self._runner is not None:
             self._runner.cancel()
             await asyncio.wait([self._runner])
+        for future in self._futures():
+            future.set_exception(PenstockError("the app was closed while a result was waited for"))
 
     def _listen(self) -> None:
         if self._runner is None:
@@ -73,9 +75,9 @@ class Watch:
         finally:
             self._is_listening = False
             self._runner = None
-            if self._futures():
-                # Someone came while the bell was taken down.
-                self._listen()
+        if self._futures():
+            # Someone came while the bell was taken down.
+            self._listen()
 
     async def _look(self, jobs: list[str]) -> None:
         for start in range(0, len(jobs), LOOK_LIMIT):

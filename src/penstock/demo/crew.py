@@ -3,6 +3,7 @@
 import asyncio
 import signal
 import sys
+import time
 from asyncio.subprocess import Process
 from contextlib import suppress
 from pathlib import Path
@@ -13,6 +14,7 @@ from penstock.demo.diary import REF
 from penstock.stores.protocol import Store
 
 STOP_SECONDS: Final = 15.0
+FIND_SECONDS: Final = 2.0
 
 
 class Crew:
@@ -45,21 +47,24 @@ class Crew:
                 self._url,
                 str(self._directory / "executed.jsonl"),
                 name,
-                stdin=asyncio.subprocess.DEVNULL,
+                stdin=asyncio.subprocess.PIPE,
                 stdout=log,
                 stderr=log,
             )
         return name
 
     async def kill_one(self, store: Store) -> tuple[str, int]:
-        """SIGKILL a worker in the middle of its work; its name and how many leases it left behind."""
+        """SIGKILL a worker in the middle of its work; its name and how many leases it left behind.
+
+        When none is found at work for a while, an idle one has to do.
+        """
+        give_up = time.monotonic() + FIND_SECONDS
         while True:
             for name, process in list(self._workers.items()):
                 self._check(name, process)
                 # Held still, so that what it holds is known when it dies.
                 process.send_signal(signal.SIGSTOP)
-                orphaned = len(await store.leases(REF, name))
-                if orphaned:
+                if await store.leases(REF, name) or time.monotonic() > give_up:
                     process.kill()
                     await process.wait()
                     del self._workers[name]

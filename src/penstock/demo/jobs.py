@@ -18,17 +18,17 @@ class Unlucky(Exception):
     """What a job is fated to raise."""
 
 
-def build(url: str, diary: Diary | None = None) -> tuple[Penstock, Task[Any, [int, str, int], int]]:
+def build(url: str, diary: Diary | None = None) -> tuple[Penstock, Task[Any, [int, Fate, int], int]]:
     """The app and its task; producers need no diary of executions."""
     app = Penstock(url)
     queue = app.queue(QUEUE, max_attempts=MAX_ATTEMPTS, backoff=Backoff.fixed(BACKOFF_SECONDS))
 
     @queue.task(name="work")
-    async def work(number: int, fate: str, work_ms: int, ctx: JobContext) -> int:
+    async def work(ctx: JobContext, number: int, fate: Fate, work_ms: int) -> int:
         if diary is not None:
             diary.write((ctx.id, ctx.delivery, ctx.fence))
         await asyncio.sleep(work_ms / 1000)
-        match Fate(fate):
+        match fate:
             case Fate.DOOMED:
                 raise Unlucky(f"job {number} fails every time")
             case Fate.FLAKY if ctx.attempt == 1:

@@ -16,7 +16,7 @@ from penstock.demo.audit import Report, audit
 from penstock.demo.crew import Crew
 from penstock.demo.diary import REF, Diary
 from penstock.demo.jobs import build
-from penstock.demo.plan import Planned, plan
+from penstock.demo.plan import Fate, Planned, plan
 from penstock.stores.open import open_store
 from penstock.stores.protocol import Store
 from penstock.tasks.task import Task
@@ -81,7 +81,7 @@ async def _produce(url: str, path: Path, show: Show, killed: asyncio.Event) -> N
     planned = list(plan(show.jobs, show.seed))
     async with app:
         for start in range(0, show.jobs, CHUNK):
-            if start >= show.jobs * 3 // 4:
+            if start > 0 and start >= show.jobs * 3 // 4:
                 # The last quarter comes after the kill, however fast the workers are.
                 await killed.wait()
             sent = await work.enqueue_many([_call(work, each) for each in planned[start : start + CHUNK]])
@@ -89,7 +89,7 @@ async def _produce(url: str, path: Path, show: Show, killed: asyncio.Event) -> N
     diary.close()
 
 
-def _call(work: Task[Any, [int, str, int], int], each: Planned) -> Any:
+def _call(work: Task[Any, [int, Fate, int], int], each: Planned) -> Any:
     return work.options(delay=each.delay_ms / 1000).call(each.number, each.fate, each.work_ms)
 
 
@@ -99,6 +99,8 @@ async def _watch(
     orphaned, injected = 0, None
     give_up = time.monotonic() + PATIENCE_SECONDS
     while True:
+        # Asked before counting: what is enqueued in between must not be missed.
+        is_complete = producing.done()
         counts = await store.counts(REF)
         show.progress(counts)
         live = sum(counts[state] for state in LIVE)
@@ -113,8 +115,8 @@ async def _watch(
             killed.set()
         if producing.done():
             producing.result()
-            if live == 0:
-                return orphaned, injected
+        if is_complete and live == 0:
+            return orphaned, injected
         crew.check()
         if time.monotonic() > give_up:
             raise PenstockError(f"after {PATIENCE_SECONDS:.0f} s {live} jobs are still live: {counts}")

@@ -1,5 +1,9 @@
 """What is looked at before a server is used, and what is said of it."""
 
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -17,6 +21,27 @@ from tests.stores.redis.operating import tell
 
 SECRET = "hunter2:/@%"
 QUOTED = "hunter2%3A%2F%40%25"
+
+
+@pytest.fixture
+def socket_path(tmp_path: Path) -> Iterator[str]:
+    """The path of the socket of a server that listens on no port."""
+    binary = valkey.valkey_binary()
+    assert binary is not None
+    # Paths of sockets must be short, and a test's folder may have a long name.
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "s"
+        process = subprocess.Popen(
+            [binary, "--port", "0", "--unixsocket", path, "--dir", tmp_path, "--save", ""],
+            stdout=subprocess.DEVNULL,
+        )
+        try:
+            end = time.monotonic() + 10
+            while not path.exists() and time.monotonic() < end:
+                time.sleep(0.01)
+            yield str(path)
+        finally:
+            valkey.stop(process)
 
 
 @pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl"])
@@ -123,6 +148,7 @@ async def test_the_right_password_is_shown_nowhere(url: str, operator: Redis) ->
     [
         f"redis://:{QUOTED}@127.0.0.1:port/0",
         f"redis://:{QUOTED}@127.0.0.1:6379/0?socket_timeout=soon",
+        f"redis://:{QUOTED}@127.0.0.1:6379/0?speed=high",
         f"mysql://:{QUOTED}@127.0.0.1/0",
     ],
 )
@@ -151,6 +177,14 @@ async def test_the_schemes_of_valkey_are_understood(url: str) -> None:
     """The same protocol under another name."""
     async with opened(RedisStore(url.replace("redis://", "valkey://"))) as store:
         assert await store.now() > 0
+
+
+async def test_a_server_on_a_socket_file_is_reached(socket_path: str) -> None:
+    """By a url that has no host."""
+    async with opened(RedisStore(f"unix://{socket_path}")) as store:
+        info = await store.info()
+
+    assert info.url == f"unix://{socket_path}"
 
 
 def test_versions_are_told_apart() -> None:

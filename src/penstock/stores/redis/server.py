@@ -50,6 +50,8 @@ class Server:
         """Make the pool; connections are made when they are needed."""
         parts = urlsplit(self._url)
         scheme = _SCHEMES.get(parts.scheme, parts.scheme)
+        # Only connections over a network know this one.
+        network = {} if scheme == "unix" else {"socket_keepalive": True}
         try:
             self._pool = BlockingConnectionPool.from_url(
                 urlunsplit(parts._replace(scheme=scheme)),
@@ -58,10 +60,12 @@ class Server:
                 timeout=POOL_SECONDS,
                 socket_timeout=ANSWER_SECONDS,
                 socket_connect_timeout=CONNECT_SECONDS,
-                socket_keepalive=True,
                 retry=Retry(NoBackoff(), 0),
+                **network,
             )
-        except ValueError as error:
+            # Made only to see whether the url's options are known.
+            self.connection()
+        except (TypeError, ValueError) as error:
             raise ConfigError(f"{self.url} is not a url of a Redis or Valkey server: {error}") from None
         self._client = Redis(connection_pool=self._pool)
 
@@ -157,4 +161,4 @@ def _without_secrets(url: str) -> tuple[str, tuple[str, ...]]:
     given = parts.password or ""
     secrets = sorted({secret for secret in (given, unquote(given)) if secret}, key=len, reverse=True)
     # Options after the question mark can carry a password too.
-    return urlunsplit((parts.scheme, user + place, parts.path, "", "")), tuple(secrets)
+    return f"{parts.scheme}://{user}{place}{parts.path}", tuple(secrets)

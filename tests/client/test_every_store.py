@@ -1,0 +1,62 @@
+"""The producing side on every store: from enqueue to result, with and without await."""
+
+import asyncio
+import secrets
+
+import pytest
+
+from penstock import Penstock, State
+from penstock.stores.protocol import Store
+from tests.conformance.stores import Kind, Place
+
+
+@pytest.fixture
+def unopened(kind: Kind, where: Place) -> Store:
+    """A store of each kind that is not open yet."""
+    return kind.connect(kind.address(where))
+
+
+async def test_from_enqueue_to_result(unopened: Store) -> None:
+    app = Penstock(store=unopened, tenant=f"t{secrets.token_hex(4)}")
+
+    @app.task
+    async def double(number: int) -> int:
+        return 2 * number
+
+    async with app:
+        pool = app.worker(concurrency=20)
+        working = asyncio.create_task(pool.run())
+        one = await double.enqueue(1)
+        assert await one.result(timeout=20) == 2
+        many = await double.enqueue_many([(number,) for number in range(100)])
+        together = await asyncio.gather(*(double.enqueue(number) for number in range(100)))
+        results = await asyncio.gather(*(each.result(timeout=20) for each in [*many, *together]))
+        pool.stop()
+        await working
+
+        assert results == [2 * number for number in range(100)] * 2
+        assert await one.status() is State.COMPLETED
+
+
+async def test_without_await_beside_a_running_worker(unopened: Store) -> None:
+    app = Penstock(store=unopened, tenant=f"t{secrets.token_hex(4)}")
+
+    @app.task
+    def double(number: int) -> int:
+        return 2 * number
+
+    def produce() -> list[int]:
+        with app.blocking as queue:
+            once = queue.enqueue(double.options(idempotency_key="k"), 1)
+            again = queue.enqueue(double.options(idempotency_key="k"), 1)
+            assert (once.id, once.created, again.created) == (again.id, True, False)
+            handles = [once, *queue.enqueue_many(double, [(number,) for number in range(2, 50)])]
+            return [queue.result(handle, timeout=20) for handle in handles]
+
+    pool = app.worker()
+    working = asyncio.create_task(pool.run())
+    results = await asyncio.to_thread(produce)
+    pool.stop()
+    await working
+
+    assert results == [2 * number for number in range(1, 50)]
