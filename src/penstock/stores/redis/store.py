@@ -24,6 +24,7 @@ from penstock.stores.protocol import (
     Pause,
     Query,
     QueueInfo,
+    Spawn,
     StoreInfo,
     Topic,
 )
@@ -31,6 +32,7 @@ from penstock.stores.redis import opening, records
 from penstock.stores.redis.clock import ServerClock
 from penstock.stores.redis.health import Inspector
 from penstock.stores.redis.keys import HIGHEST_TIER, LOWEST_TIER
+from penstock.stores.redis.later import Later, check_plain
 from penstock.stores.redis.log import StreamLog
 from penstock.stores.redis.queues import Queues
 from penstock.stores.redis.reads import Reader
@@ -43,7 +45,7 @@ PASS_LIMIT: Final = 200
 """Entries of jobs that are gone which one claim clears away."""
 
 
-class RedisStore:
+class RedisStore(Later):
     """A store on a Redis or Valkey server. `sources` replaces scripts by path; for tests of the tests."""
 
     def __init__(self, url: str, *, sources: Mapping[str, str] | None = None) -> None:
@@ -76,7 +78,10 @@ class RedisStore:
 
     # Moves
 
-    async def enqueue(self, queue: QueueRef, jobs: Sequence[NewJob]) -> list[Enqueued | Refused]:
+    async def enqueue(
+        self, queue: QueueRef, jobs: Sequence[NewJob], spawns: Sequence[Spawn] = ()
+    ) -> list[Enqueued | Refused]:
+        check_plain(jobs, spawns)
         if not jobs:
             return []
         packed = pack([records.enqueue_arguments(new) for new in jobs])

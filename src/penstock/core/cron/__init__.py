@@ -1,0 +1,1 @@
+"""When a schedule fires: expressions, zones, intervals, and what was missed."""
