@@ -14,13 +14,12 @@ from zoneinfo import ZoneInfo
 
 from penstock.core.cron.spec import Cron, Spec
 
-LAST_YEAR: Final = 9900
-LAST_MS: Final = 250_246_022_400_000
+LAST_MS: Final = 250_246_627_200_000
 """The first of January 9900 in UTC: no instant is after it, so that no date can overflow."""
 
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND: Final = timedelta(milliseconds=1)
-_SECOND: Final = timedelta(seconds=1)
+_NOTHING: Final = timedelta(0)
 _DEBIAN_LIMIT: Final = timedelta(hours=3)
 
 
@@ -78,15 +77,16 @@ def _behind(spec: Spec, instant_ms: int) -> Iterator[int]:
 def _walk(cron: Cron, start_ms: int, *, back: bool) -> Iterator[int]:
     """Instants from about `start_ms` on, each once and in order; the first ones may lie on its other side."""
     zone = ZoneInfo(cron.zone)
-    sign = -1 if back else 1
-    start = _at(start_ms).astimezone(zone)
+    sign, once = -1 if back else 1, cron.is_fixed
+    start = _at(start_ms).astimezone(zone).replace(tzinfo=None)
+    before, after = _offsets(start, zone)
     # In an hour that comes twice, times earlier on the wall may still come, and later ones be over.
-    start = start.replace(tzinfo=None) - sign * max(_shift(start, zone), timedelta(0))
+    start -= sign * max(before - after, _NOTHING)
     repeated: deque[int] = deque()
     last: int | None = None
     for local in cron.local_times(start, back=back):
         # Counted along the walk, so that one comparison serves both directions.
-        times = [sign * each for each in _real(local, zone, once=cron.is_fixed)][::sign]
+        times = [sign * each for each in _real(local, zone, once=once)][::sign]
         while repeated and times and repeated[0] < times[0]:
             yield sign * repeated.popleft()
         # Of all the times that a jump skips only one comes right after it.
@@ -99,43 +99,40 @@ def _walk(cron: Cron, start_ms: int, *, back: bool) -> Iterator[int]:
 
 def _real(local: datetime, zone: ZoneInfo, *, once: bool) -> list[int]:
     """The instants at which the clock on the wall shows this time: none, one or two."""
-    first = local.replace(tzinfo=zone, fold=0)
-    shift = _shift(first, zone)
-    if not shift:
-        return [_milliseconds(first)]
-    if shift > timedelta(0):
-        return (
-            [_milliseconds(first)] if once else [_milliseconds(first), _milliseconds(first.replace(fold=1))]
-        )
-    if once and -shift < _DEBIAN_LIMIT:
-        return [_jump(first)]
+    before, after = _offsets(local, zone)
+    if before == after or (before > after and once):
+        return [_milliseconds(local - before)]
+    if before > after:
+        return [_milliseconds(local - before), _milliseconds(local - after)]
+    if once and after - before < _DEBIAN_LIMIT:
+        return [_jump(local, zone)]
     return []
 
 
-def _shift(time: datetime, zone: ZoneInfo) -> timedelta:
-    """By how much clocks are set back around a local time; less than nothing where it is skipped."""
-    before = time.replace(tzinfo=zone, fold=0).utcoffset() or timedelta(0)
-    after = time.replace(tzinfo=zone, fold=1).utcoffset() or timedelta(0)
-    return before - after
+def _offsets(local: datetime, zone: ZoneInfo) -> tuple[timedelta, timedelta]:
+    """The offsets before and after a change that skips or repeats this local time; else the same twice."""
+    before = local.replace(tzinfo=zone, fold=0).utcoffset()
+    after = local.replace(tzinfo=zone, fold=1).utcoffset()
+    return before or _NOTHING, after or _NOTHING
 
 
-def _jump(skipped: datetime) -> int:
+def _jump(skipped: datetime, zone: ZoneInfo) -> int:
     """The instant at which clocks jumped over this local time."""
-    new = skipped.replace(fold=1).utcoffset()
-    # Read with the new offset it lies before the jump, with the old one after it.
-    low, high = skipped.replace(fold=1).astimezone(UTC), skipped.astimezone(UTC)
-    while high - low > _SECOND:
-        middle = low + (high - low) // _SECOND // 2 * _SECOND
-        if middle.astimezone(skipped.tzinfo).utcoffset() == new:
+    before, after = _offsets(skipped, zone)
+    # Read with the new offset it lies before the jump, with the old one not before it.
+    low, high = _milliseconds(skipped - after), _milliseconds(skipped - before)
+    while high - low > 1:
+        middle = (low + high) // 2
+        if _at(middle).astimezone(zone).utcoffset() == after:
             high = middle
         else:
             low = middle
-    return _milliseconds(high)
+    return high
 
 
 def _at(instant_ms: int) -> datetime:
     return _EPOCH + instant_ms * _MILLISECOND
 
 
-def _milliseconds(time: datetime) -> int:
-    return (time.astimezone(UTC) - _EPOCH) // _MILLISECOND
+def _milliseconds(utc: datetime) -> int:
+    return (utc - _EPOCH.replace(tzinfo=None)) // _MILLISECOND

@@ -93,7 +93,7 @@ class Every(msgspec.Struct, frozen=True, tag="every"):
             raise OptionError("every", seconds, wanted)
         if not 1000 <= seconds * 1000 <= MAX_EVERY_MS:
             raise OptionError("every", seconds, wanted)
-        if isinstance(anchor_ms, bool) or not isinstance(anchor_ms, int) or anchor_ms < 0:
+        if anchor_ms < 0:
             raise OptionError("anchor", anchor_ms, "Unix milliseconds")
         return cls(round(seconds * 1000), anchor_ms)
 

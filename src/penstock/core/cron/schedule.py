@@ -1,0 +1,68 @@
+"""A schedule as a store keeps it."""
+
+import msgspec
+
+from penstock.core.cron.catch_up import DEFAULT_LIMIT, MAX_LIMIT, CatchUp, Due, due
+from penstock.core.cron.instants import LAST_MS
+from penstock.core.cron.spec import Spec, check_spec
+from penstock.core.errors import OptionError
+from penstock.core.job import DEFAULT_PRIORITY, Options
+from penstock.core.names import check_key, check_name
+
+
+class Schedule(msgspec.Struct, frozen=True, kw_only=True):
+    """Which job is made, and when. Times are Unix milliseconds; both ends belong to the schedule."""
+
+    name: str
+    spec: Spec
+    task: str
+    payload: bytes
+    options: Options = Options()
+    priority: int = DEFAULT_PRIORITY
+    key: str | None = None
+    catch_up: CatchUp = CatchUp.LAST
+    catch_up_limit: int = DEFAULT_LIMIT
+    paused: bool = False
+    starts_at: int | None = None
+    ends_at: int | None = None
+
+    def due(self, last_ms: int, now_ms: int) -> Due:
+        """As `catch_up.due`, within the schedule's time; a paused one has nothing due, now or later."""
+        if self.paused:
+            return Due()
+        last_ms = max(last_ms, (self.starts_at or 0) - 1)
+        ends_ms = LAST_MS if self.ends_at is None else self.ends_at
+        return due(self.spec, self.catch_up, last_ms, now_ms, self.catch_up_limit, ends_ms)
+
+
+def check_schedule(schedule: Schedule) -> Schedule:
+    """The schedule with its spec checked, or an error naming the field. Options are the task's to check."""
+    check_name("schedule", schedule.name)
+    check_name("task", schedule.task)
+    if schedule.key is not None:
+        check_key("key", schedule.key)
+    if not 1 <= schedule.catch_up_limit <= MAX_LIMIT:
+        raise OptionError("catch_up_limit", schedule.catch_up_limit, f"a number from 1 to {MAX_LIMIT}")
+    for field in ("starts_at", "ends_at"):
+        at = getattr(schedule, field)
+        if at is not None and at < 0:
+            raise OptionError(field, at, "Unix milliseconds")
+    if (
+        schedule.starts_at is not None
+        and schedule.ends_at is not None
+        and schedule.ends_at < schedule.starts_at
+    ):
+        raise OptionError("ends_at", schedule.ends_at, f"an end not before the start at {schedule.starts_at}")
+    return msgspec.structs.replace(schedule, spec=check_spec(schedule.spec))
+
+
+def encode_schedule(schedule: Schedule) -> bytes:
+    """The record in JSON, the payload in it as text."""
+    fields = msgspec.to_builtins(schedule, builtin_types=(bytes,))
+    return msgspec.json.encode(fields | {"payload": schedule.payload.decode()})
+
+
+def decode_schedule(record: bytes | str) -> Schedule:
+    """The schedule that `encode_schedule` wrote."""
+    fields = msgspec.json.decode(record, type=dict[str, object])
+    return msgspec.convert(fields | {"payload": str(fields["payload"]).encode()}, Schedule)
