@@ -1,6 +1,6 @@
 """Proof from a history: every promise of the queue, checked against its events and others' records."""
 
 from penstock.core.history.checker import Checker, check
-from penstock.core.history.rules import Breach, Executed, LiveStates, Produced, Rule, Verdict
+from penstock.core.history.rules import Breach, Declared, Executed, LiveStates, Produced, Rule, Verdict
 
-__all__ = ["Breach", "Checker", "Executed", "LiveStates", "Produced", "Rule", "Verdict", "check"]
+__all__ = ["Breach", "Checker", "Declared", "Executed", "LiveStates", "Produced", "Rule", "Verdict", "check"]

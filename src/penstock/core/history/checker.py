@@ -1,13 +1,13 @@
 """The checker: holds histories of queues against every promise, event by event."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import msgspec
 
 from penstock.core.events import Event
 from penstock.core.history.queue import QueueHistory, UnreadEvent
-from penstock.core.history.rules import Breach, Executed, LiveStates, Produced, Rule, Verdict
+from penstock.core.history.rules import Breach, Declared, Executed, LiveStates, Produced, Rule, Verdict
 from penstock.core.job import QueueRef
 from penstock.core.moves import Move
 from penstock.core.states import LIVE, State
@@ -18,7 +18,8 @@ class Checker:
 
     Records of producers and handlers are handed in first, so that each is kept only until its event has
     come; `executed` is None where handlers kept none. `starts` gives the first number of a log that was
-    trimmed: jobs from before it are then taken as they are met.
+    trimmed: jobs from before it are then taken as they are met. `limits` gives what was declared of
+    queues and when: limits and turns are checked where it does.
 
     >>> checker = Checker()
     >>> checker.finish().is_clean
@@ -31,10 +32,12 @@ class Checker:
         produced: Iterable[Produced] = (),
         executed: Iterable[Executed] | None = None,
         starts: Mapping[QueueRef, int] | None = None,
+        limits: Mapping[QueueRef, Sequence[Declared]] | None = None,
     ) -> None:
         self._breaches: list[Breach] = []
         self._queues: dict[tuple[str, str], QueueHistory] = {}
         self._starts = dict(starts or {})
+        self._limits = dict(limits or {})
         self._has_executions = executed is not None
         self._unplaced = 0
         self._has_records = False
@@ -86,7 +89,9 @@ class Checker:
             ref = QueueRef(tenant, name)
             first = self._starts.get(ref, 1)
             executed: dict[tuple[str, int], int] | None = {} if self._has_executions else None
-            queue = self._queues[tenant, name] = QueueHistory(ref, self._breaches, first, executed)
+            queue = self._queues[tenant, name] = QueueHistory(
+                ref, self._breaches, first, executed, self._limits.get(ref)
+            )
         return queue
 
     def _feed_unread(self, data: bytes | str) -> None:
@@ -160,13 +165,14 @@ def check(
     executed: Iterable[Executed] | None = None,
     live: LiveStates | None = None,
     starts: Mapping[QueueRef, int] | None = None,
+    limits: Mapping[QueueRef, Sequence[Declared]] | None = None,
 ) -> Verdict:
     """The verdict on a history that is all at hand.
 
     >>> check([]).breaches
     ()
     """
-    checker = Checker(produced=produced, executed=executed, starts=starts)
+    checker = Checker(produced=produced, executed=executed, starts=starts, limits=limits)
     for event in events:
         checker.feed(event)
     return checker.finish(live)

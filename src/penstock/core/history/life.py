@@ -35,6 +35,11 @@ class Life(msgspec.Struct, gc=False):
     idempotency_key: str | None = None
     tier: int | None = None
     """The tier it waits in, while its turn can be told."""
+    key: str | None = None
+    is_leased: bool = False
+    """True while its lease is counted against limits."""
+    is_unblocked: bool = False
+    """True when it was let go in this drive."""
     was_executed: bool = False
     """True when a handler recorded an execution under the newest lease."""
 
@@ -48,6 +53,7 @@ def born(event: Event) -> Life:
         visible_at=event.visible_at,
         max_attempts=event.max_attempts,
         idempotency_key=event.idempotency_key,
+        key=event.key,
     )
 
 
@@ -60,6 +66,7 @@ def met(event: Event) -> Life:
         drive=(event.drive or 1) - redrives,
         fence=None,
         is_cancelling=None,
+        key=event.key,
     )
 
 
@@ -102,8 +109,10 @@ def follow(life: Life, event: Event, tell: Tell) -> None:
             tell(Rule.EARLY_PROMOTE, event, f"promoted {life.visible_at - event.at} ms before its time")
     elif move is Move.CANCEL:
         life.is_cancelling = target is State.ACTIVE
+    elif move is Move.UNBLOCK:
+        life.is_unblocked = True
     elif move is Move.REDRIVE:
-        life.is_cancelling = False
+        life.is_cancelling = life.is_unblocked = False
         life.failures = 0
     life.version, life.drive, life.state, life.visible_at = version, drive, target, event.visible_at
 
@@ -111,7 +120,9 @@ def follow(life: Life, event: Event, tell: Tell) -> None:
 def _check_state(life: Life, event: Event, tell: Tell) -> None:
     before, move, source, target = life.state, event.move, event.source, event.target
     if before is not source and before is not None:
-        if before in ENDED and move not in _AFTER_ENDING:
+        if move is Move.UNBLOCK and life.is_unblocked:
+            tell(Rule.UNBLOCKED_TWICE, event, f"unblocked again, when it was {before}")
+        elif before in ENDED and move not in _AFTER_ENDING:
             rule = Rule.ENDED_TWICE if target in ENDED else Rule.AFTER_END
             tell(rule, event, f"{move} of a job that is {before}")
         elif before is State.ACTIVE and move is Move.CLAIM:

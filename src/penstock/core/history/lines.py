@@ -11,20 +11,24 @@ from penstock.core.states import State
 
 
 class Lines:
-    """One line per tier, by arrival. Jobs with a concurrency key stand in none: they are served by key."""
+    """One line per tier, by arrival. Jobs that are served by key stand in none."""
 
     def __init__(self) -> None:
         self._tiers: dict[int, OrderedDict[str, Life]] = {}
         self._descending: list[OrderedDict[str, Life]] = []
 
-    def follow(self, job: str, life: Life, event: Event, tell: Tell) -> None:
-        """Move the job to where the event puts it."""
+    def follow(self, job: str, life: Life, event: Event, tell: Tell, *, any_key: bool = False) -> None:
+        """Move the job to where the event puts it; jobs with a key too where that is no matter of turns."""
         if life.tier is not None:
             if event.move is Move.CLAIM:
                 self._check_turn(job, life, event, tell)
             self.leave(job, life)
         # A replaced job keeps or loses its place as the store likes: its turn cannot be told.
-        if event.target is State.PENDING and event.key is None and event.move is not Move.REPLACE:
+        if (
+            event.target is State.PENDING
+            and event.move is not Move.REPLACE
+            and (any_key or event.key is None)
+        ):
             self._join(job, life, event)
 
     def leave(self, job: str, life: Life) -> None:

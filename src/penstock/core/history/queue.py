@@ -1,7 +1,7 @@
 """The history of one queue: the numbers of its log, its jobs, its keys and the records held against it."""
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 import msgspec
@@ -9,8 +9,9 @@ import msgspec
 from penstock.core.events import Event
 from penstock.core.history import life as lives
 from penstock.core.history.life import Life
+from penstock.core.history.limits import Limits
 from penstock.core.history.lines import Lines
-from penstock.core.history.rules import Breach, Executed, Produced, Rule
+from penstock.core.history.rules import Breach, Declared, Executed, Produced, Rule
 from penstock.core.job import QueueRef
 from penstock.core.moves import Move
 from penstock.core.states import ENDED, State
@@ -52,6 +53,7 @@ class QueueHistory:
         breaches: list[Breach],
         first: int,
         executed: dict[tuple[str, int], int] | None,
+        declared: Sequence[Declared] | None = None,
     ) -> None:
         self.queue = queue
         self.lives: dict[str, Life] = {}
@@ -65,7 +67,9 @@ class QueueHistory:
         self._missing: list[range] = []
         self._at: int | None = None
         self._keys: dict[str, Life] = {}
+        self._instants: set[tuple[str, int]] = set()
         self._lines = Lines()
+        self._limits = None if declared is None else Limits(declared, is_whole=first == 1)
 
     # Records, before the events
 
@@ -122,6 +126,8 @@ class QueueHistory:
             self._tell(Rule.SEQ_GAP, event, f"{seq} came where {wanted} was next")
             self._missing.append(range(wanted, seq))
             self._next = seq + 1
+            if self._limits is not None:
+                self._limits.lose_track()
         else:
             gap = next((each for each in self._missing if seq in each), None)
             if gap is None:
@@ -146,7 +152,9 @@ class QueueHistory:
         lives.check_birth(event, self._tell)
         life = self.lives[job] = lives.born(event)
         totals.jobs += 1
-        self._lines.follow(job, life, event, self._tell)
+        self._stand(job, life, event)
+        if event.schedule is not None and event.instant is not None:
+            self._check_instant(event.schedule, event.instant, event)
         key = event.idempotency_key
         if key is not None:
             if key in self._keys:
@@ -163,10 +171,10 @@ class QueueHistory:
         lives.follow(life, event, self._tell)
         if move in _REMOVALS:
             life.state = event.source if before is None else before
-            self._remove(job, life)
+            self._remove(job, life, event)
             return
-        if life.tier is not None or target is State.PENDING:
-            self._lines.follow(job, life, event, self._tell)
+        if self._limits is not None or life.tier is not None or target is State.PENDING:
+            self._stand(job, life, event)
         if self.executed is not None:
             self._check_execution(job, life, event, self.executed)
         if before in ENDED:
@@ -175,6 +183,20 @@ class QueueHistory:
             self.totals.ends[target] += 1
             # From its ending on, the time that a key is held for runs, and events do not tell how long it is.
             self._free_key(life)
+
+    def _stand(self, job: str, life: Life, event: Event) -> None:
+        """Put the job where it waits now, by tier or by key."""
+        if self._limits is not None:
+            self._limits.follow(job, life, event, self._tell)
+            if self._limits.has_keys:
+                return
+        # Where no declaration is known, a key may mean that turns go by it.
+        self._lines.follow(job, life, event, self._tell, any_key=self._limits is not None)
+
+    def _check_instant(self, schedule: str, instant: int, event: Event) -> None:
+        if (schedule, instant) in self._instants:
+            self._tell(Rule.INSTANT, event, f"schedule {schedule!r} made a second job for instant {instant}")
+        self._instants.add((schedule, instant))
 
     def _check_execution(
         self, job: str, life: Life, event: Event, executed: dict[tuple[str, int], int]
@@ -207,17 +229,21 @@ class QueueHistory:
             if life.state is not None and life.state not in sources:
                 says = f"{event.move} of a job that is {life.state}"
                 self._breaches.append(Breach(Rule.TABLE, self.queue, job, event.seq, says))
-            self._remove(job, life)
+            self._remove(job, life, event)
 
-    def _remove(self, job: str, life: Life) -> None:
+    def _remove(self, job: str, life: Life, event: Event) -> None:
         if life.state in ENDED:
             self.totals.removed += 1
         else:
             self.totals.deleted += 1
+        if self._limits is not None:
+            self._limits.removed(job, life, event.at)
         self._forget(job, life)
 
     def _forget(self, job: str, life: Life) -> None:
         self._lines.leave(job, life)
+        if self._limits is not None:
+            self._limits.leave(job, life)
         self._free_key(life)
         del self.lives[job]
 
@@ -229,11 +255,15 @@ class QueueHistory:
     def _skip(self, event: Event | UnreadEvent) -> None:
         self._tell(Rule.UNKNOWN, event, f"move {event.move} in version {event.v} of the event record")
         self.totals.unknown += 1
+        if self._limits is not None:
+            self._limits.lose_track()
         for job in event.jobs or ([] if event.job is None else [event.job]):
             life = self.lives.get(job)
             if life is None:
                 continue
             self._lines.leave(job, life)
+            if self._limits is not None:
+                self._limits.leave(job, life)
             self._free_key(life)
             if life.state in ENDED:
                 self.totals.ends[life.state] -= 1

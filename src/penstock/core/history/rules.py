@@ -6,6 +6,7 @@ from enum import StrEnum
 import msgspec
 
 from penstock.core.job import QueueRef
+from penstock.core.limits import Declaration, KeyRule
 from penstock.core.states import State
 
 
@@ -40,6 +41,7 @@ class Rule(StrEnum):
     ENDED_TWICE = "ended-twice", "A drive has one ending."
     DRIVE = "drive", "The drive grows by one with a redrive, and never otherwise."
     EARLY_PROMOTE = "early-promote", "No job becomes claimable before its time."
+    UNBLOCKED_TWICE = "unblocked-twice", "What waited for other jobs is let go once in a drive."
     CANCEL_IGNORED = "cancel-ignored", "A job whose cancel was asked for is not run again."
 
     # Leases and attempts
@@ -59,6 +61,21 @@ class Rule(StrEnum):
     FIFO = "fifo", "Within a tier, what arrived first is claimed first."
     TIER = "tier", "A higher tier is claimed before a lower one."
     KEY_TWICE = "key-twice", "An idempotency key is given to no second job while its first one lives."
+
+    INSTANT = "instant", "A schedule makes one job for each instant."
+
+    # Limits and keys, where the queue's declarations are given
+
+    KEY_LIMIT = "key-limit", "Of a key no more jobs run at once than its limit."
+    MAX_ACTIVE = "max-active", "Of a queue no more jobs run at once than its `max_active`."
+    RATE = "rate", "In any time w a queue starts at most rate · w + burst jobs."
+    KEY_RATE = "key-rate", "In any time w a key starts at most rate · w + burst jobs."
+    KEY_FIFO = "key-fifo", "Within a key, what arrived first is claimed first."
+    TURN = (
+        "turn",
+        "While a key could be served, no other has more turns than its weight gives it: usually one.",
+    )
+    KEYLESS = "keyless", "Every job of a keyed queue has a key."
 
     # Against other records
 
@@ -106,6 +123,14 @@ class Executed(msgspec.Struct, frozen=True):
     started_at: int | None = None
     ended_at: int | None = None
     outcome: str | None = None
+
+
+class Declared(msgspec.Struct, frozen=True):
+    """What was declared of a queue from this time on, and the rules of its keys. Events do not tell it."""
+
+    at: int
+    declaration: Declaration
+    rules: dict[str, KeyRule] = {}
 
 
 LiveStates = Mapping[tuple[str, str, str], State]
