@@ -126,6 +126,7 @@ def test_time_begins_in_1970_and_ends_in_9900(spec: Spec) -> None:
     assert last_before(spec, first) is None
     assert last is not None
     assert LAST_MS - 24 * HOUR <= last <= LAST_MS
+    assert next_after(spec, last - 1) == last
     assert next_after(spec, last) is None
     assert next_after(spec, 10**18) is None
 

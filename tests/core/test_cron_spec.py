@@ -60,6 +60,11 @@ def test_spaces_and_case_do_not_matter() -> None:
     assert next_after(Cron.of("0 9 * jan mon"), 0) == next_after(Cron.of("0 9 * 1 1"), 0)
 
 
+def test_a_range_of_one_value_stays_one_value_whatever_its_step() -> None:
+    assert Cron.of("5-5/2,7-9/2 4-4/1 * * MON-MON/3") == Cron("5,7-9/2 4 * * MON")
+    assert Cron.of("5/20 1-11/5 * * *").expression == "5/20 1-11/5 * * *"
+
+
 @pytest.mark.parametrize("alias", ALIASES)
 def test_aliases_stand_for_their_expression(alias: str) -> None:
     assert Cron.of(alias.upper(), BERLIN) == Cron.of(ALIASES[alias], BERLIN)

@@ -38,6 +38,7 @@ _FIELDS: Final = (
     ),
 )
 _STEP: Final = re.compile(r"/(\d+)")
+_ONE_VALUE: Final = re.compile(r"(?<![^ ,])(\w+)-\1/\d+(?![^ ,])")
 # A leap year and the years to come: what does not match from here on matches never.
 _ANY_DAY: Final = datetime(2000, 1, 1, tzinfo=UTC).replace(tzinfo=None)
 
@@ -145,6 +146,8 @@ def _checked(expression: object) -> str:
         if text.lower() not in ALIASES:
             raise OptionError("cron", expression, f"one of {', '.join(ALIASES)}, or {wanted}")
         return ALIASES[text.lower()]
+    # A range of one value is that value; with a step after it cronsim would go on to the field's end.
+    text = _ONE_VALUE.sub(r"\1", text)
     fields = text.split(" ")
     if len(fields) != len(_FIELDS):
         raise OptionError("cron", expression, f"{wanted}; these are {len(fields) if text else 0}")
