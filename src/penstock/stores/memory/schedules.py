@@ -15,6 +15,8 @@ class MemorySchedules(MemoryEnqueue):
             kept = self._shelf(schedule.queue).schedules
             old = kept.get(schedule.name)
             kept[schedule.name] = replace(schedule, last_at=None if old is None else old.last_at)
+        # Its first instant may come sooner than anything that is waited for.
+        self._belfry.ring(schedule.queue, Topic.READY)
 
     async def remove_schedule(self, queue: QueueRef, name: str) -> bool:
         with self._lock:

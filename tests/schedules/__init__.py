@@ -1,0 +1,1 @@
+"""Schedules, from the ticker to the app."""
