@@ -6,16 +6,20 @@ from collections.abc import Sequence
 from typing import Final
 
 import msgspec
+from msgspec.structs import replace
 
 from penstock.core import decide
 from penstock.core.events import Event
-from penstock.core.history import Executed, Produced, Verdict, check
+from penstock.core.flows import ChildEnding, ChildPolicy, JobRef
+from penstock.core.history import Declared, Executed, Produced, Verdict, check
 from penstock.core.job import Claimed, NewJob, Options, QueueRef
-from penstock.core.moves import Beat, Expire, Move, Release, Report, Settlement
+from penstock.core.limits import Declaration, KeyRule, Mode, Rate
+from penstock.core.moves import Beat, Move, Release, Report, Settlement
 from penstock.core.outcomes import Enqueued
 from penstock.core.states import State
+from penstock.core.unique import Unique, UniqueRule
 from penstock.stores.memory import MemoryStore
-from penstock.stores.protocol import Pause, Query
+from penstock.stores.protocol import Adoption, Firing, Pause, Query, Spawn, StoredSchedule
 
 START_MS: Final = 1_700_000_000_000
 
@@ -27,10 +31,17 @@ class History(msgspec.Struct):
     produced: list[Produced]
     executed: list[Executed]
     live: dict[tuple[str, str, str], State]
+    limits: dict[QueueRef, list[Declared]] = {}
 
     def check(self) -> Verdict:
         """What the checker says to all of it."""
-        return check(self.events, produced=self.produced, executed=self.executed, live=self.live)
+        return check(
+            self.events,
+            produced=self.produced,
+            executed=self.executed,
+            live=self.live,
+            limits=self.limits,
+        )
 
 
 class Bench:
@@ -42,14 +53,45 @@ class Bench:
         self.queues: list[QueueRef] = []
         self.produced: list[Produced] = []
         self.executed: list[Executed] = []
+        self.limits: dict[QueueRef, list[Declared]] = {}
 
-    async def enqueue(self, queue: QueueRef, *jobs: NewJob) -> None:
+    async def enqueue(self, queue: QueueRef, *jobs: NewJob, spawns: Sequence[Spawn] = ()) -> None:
         """Enqueue, and note what was accepted."""
-        if queue not in self.queues:
-            self.queues.append(queue)
-        for new, outcome in zip(jobs, await self.store.enqueue(queue, jobs), strict=True):
+        self.know(queue)
+        for new, outcome in zip(jobs, await self.store.enqueue(queue, jobs, spawns), strict=True):
             if isinstance(outcome, Enqueued):
                 self.produced.append(Produced(queue, outcome.id, new.idempotency_key))
+
+    def know(self, queue: QueueRef) -> None:
+        """Its events belong to the history."""
+        if queue not in self.queues:
+            self.queues.append(queue)
+
+    async def declare(
+        self, queue: QueueRef, declaration: Declaration, rules: dict[str, KeyRule] | None = None
+    ) -> None:
+        """Declare, with the rules of keys, and note when; nothing else happens in that millisecond."""
+        self.know(queue)
+        self.now_ms += 1
+        await self.store.declare(queue, declaration)
+        for key, rule in (rules or {}).items():
+            await self.store.set_key_rule(queue, key, rule)
+        self.limits.setdefault(queue, []).append(Declared(self.now_ms, declaration, rules or {}))
+        self.now_ms += 1
+
+    async def carry(self, queue: QueueRef) -> None:
+        """Carry over what the queue has for others."""
+        for relay in await self.store.relays(queue):
+            other = QueueRef(queue.tenant, relay.queue)
+            self.know(other)
+            match relay.what:
+                case NewJob():
+                    await self.store.enqueue(other, [relay.what])
+                case Adoption():
+                    await self.store.adopt(other, [relay.what])
+                case ChildEnding():
+                    await self.store.child_ended(other, [relay.what])
+            await self.store.relayed(queue, [relay.number])
 
     async def claim(
         self, queue: QueueRef, limit: int = 1, worker: str = "w1", lease_ms: int = 1_000
@@ -69,7 +111,7 @@ class Bench:
             events += await self.store.events(queue, limit=1_000_000)
             page = await self.store.find(queue, Query(limit=1_000_000))
             live |= {(queue.tenant, queue.name, job.id): job.state for job in page.jobs}
-        return History(events, self.produced, self.executed, live)
+        return History(events, self.produced, self.executed, live, self.limits)
 
 
 def random_history(seed: int, steps: int = 120) -> History:
@@ -78,19 +120,26 @@ def random_history(seed: int, steps: int = 120) -> History:
 
 
 class Chance:
-    """Makes moves at random, over three queues of two tenants; the last one is keyed."""
+    """Makes moves at random, over three queues of two tenants; the last has keys, limits and a schedule."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
         self._bench = Bench()
         self._queues = [QueueRef("default", "mail"), QueueRef("other", "mail"), QueueRef("default", "keyed")]
         self._leases: list[tuple[QueueRef, Claimed, bool]] = []
-        self._made = 0
+        self._made = self._version = 0
+        self._mode = self._random.choice([Mode.KEYED, Mode.DYNAMIC])
 
     async def run(self, steps: int) -> History:
         """So many moves, then all that is known of them."""
+        await self._declare(self._queues[2])
+        await self._bench.store.put_schedule(StoredSchedule(self._queues[2], "nightly", b"{}", 0))
         actions = {
             self._enqueue: 8,
+            self._flow: 3,
+            self._carry: 4,
+            self._fire: 2,
+            self._declare: 1,
             self._claim: 8,
             self._settle: 10,
             self._beat: 2,
@@ -114,10 +163,70 @@ class Chance:
         if self._random.random() < 0.1:
             await self._bench.enqueue(queue, *jobs)
 
+    async def _flow(self, queue: QueueRef) -> None:
+        """A parent with children beside it and, for the default tenant, in another queue."""
+        chance = self._random
+        other = chance.choice([each for each in self._queues if each.tenant == queue.tenant])
+        self._made += 1
+        parent = JobRef(queue.name, f"p{self._made}")
+        near = [replace(self._new(queue), id=f"{parent.id}-{at}", parents=(parent,)) for at in range(2)]
+        far = [replace(self._new(other), id=f"{parent.id}-far-{at}", parents=(parent,)) for at in range(2)]
+        awaits = (
+            *(JobRef(queue.name, each.id) for each in near),
+            *(JobRef(other.name, each.id) for each in far),
+        )
+        new = replace(
+            self._new(queue),
+            id=parent.id,
+            awaits=awaits,
+            idempotency_key=None,
+            unique=None,
+            child_policy=chance.choice(list(ChildPolicy)),
+        )
+        plain = [replace(each, idempotency_key=None, unique=None) for each in (*near, *far)]
+        spawns = [Spawn(other.name, each) for each in plain[2:]]
+        await self._bench.enqueue(queue, new, *plain[:2], spawns=spawns)
+
+    async def _carry(self, queue: QueueRef) -> None:
+        await self._bench.carry(queue)
+
+    async def _fire(self, _: QueueRef) -> None:
+        queue = self._queues[2]
+        for schedule in await self._bench.store.due_schedules(queue):
+            at = schedule.next_at or 0
+            job = replace(self._new(queue), id=f"s{at}", schedule="nightly", instant=at, unique=None)
+            job = replace(job, idempotency_key=None)
+            firing = Firing("nightly", at, (job,), self._bench.now_ms + 500, at)
+            await self._bench.store.fire(queue, firing)
+            # Another process comes too late.
+            assert not await self._bench.store.fire(queue, firing)
+
+    async def _declare(self, _: QueueRef) -> None:
+        chance = self._random
+        self._version += 1
+        rates = [None, None, Rate(20, 1_000, 3), Rate(3, 1_000, 2), Rate(7, 10, 1)]
+        limit = chance.choice([None, 1, 2]) if self._mode is Mode.DYNAMIC else None
+        await self._bench.declare(
+            self._queues[2],
+            Declaration(
+                version=self._version,
+                mode=self._mode,
+                key_limit=chance.choice([1, 1, 2]),
+                max_active=chance.choice([None, 3]),
+                max_length=chance.choice([None, 30]),
+                rate=chance.choice(rates),
+                key_rate=chance.choice(rates),
+            ),
+            {"k1": KeyRule(limit, chance.choice([1, 3]))} if chance.random() < 0.5 else {"k1": KeyRule()},
+        )
+
     def _new(self, queue: QueueRef) -> NewJob:
         chance = self._random
         self._made += 1
         is_keyed = queue.name == "keyed"
+        rule = chance.choice(list(UniqueRule))
+        # Of a job with both, its producer could not say which of them found it.
+        by_key, by_kind = chance.choices([(True, False), (False, True), (False, False)], [3, 2, 5])[0]
         return NewJob(
             id=f"chosen-{chance.randint(1, 4)}" if chance.random() < 0.3 else f"j{self._made}",
             nonce=str(self._made),
@@ -125,8 +234,9 @@ class Chance:
             payload=b"{}",
             priority=5 if is_keyed else chance.choice([2, 5, 5, 9]),
             delay_ms=chance.choice([0, 0, 0, 500, 3_000]),
-            idempotency_key=f"key-{chance.randint(1, 5)}" if chance.random() < 0.3 else None,
-            key=f"k{chance.randint(1, 2)}" if is_keyed else None,
+            idempotency_key=f"key-{chance.randint(1, 5)}" if by_key else None,
+            key=f"k{chance.randint(1, 4)}" if is_keyed else None,
+            unique=Unique(f"{rule}-{chance.randint(1, 2)}", rule, 2_000) if by_kind else None,
             options=Options(
                 max_attempts=chance.randint(1, 3),
                 retention_ms=chance.choice([0, 2_000, 10_000]),
@@ -172,10 +282,7 @@ class Chance:
 
     async def _recover(self, queue: QueueRef) -> None:
         for lease in await self._bench.store.expired(queue):
-            expiry = decide.expire(lease, self._random.uniform)
-            if queue.name == "keyed" and expiry.target is State.DELAYED:
-                expiry = Expire(expiry.id, expiry.token, State.PENDING, expiry.fault)
-            await self._bench.store.expire(queue, [expiry])
+            await self._bench.store.expire(queue, [decide.expire(lease, self._random.uniform)])
 
     async def _wait(self, queue: QueueRef) -> None:
         self._bench.now_ms += self._random.choice([1, 100, 1_000, 4_000])
@@ -192,9 +299,12 @@ class Chance:
         )
 
     async def _delete(self, queue: QueueRef) -> None:
+        # An id that comes back in the same microsecond would have the same fence.
+        self._bench.now_ms += 1
         await self._bench.store.delete(queue, await self._some(queue))
 
     async def _prune(self, queue: QueueRef) -> None:
+        self._bench.now_ms += 1
         await self._bench.store.prune(queue)
 
     async def _pause(self, queue: QueueRef) -> None:

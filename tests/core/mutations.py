@@ -21,6 +21,7 @@ class Draft:
         self.produced = list(history.produced)
         self.executed = list(history.executed)
         self.live = dict(history.live)
+        self.limits = dict(history.limits)
 
     def at(self, job: str, move: Move, nth: int = 0) -> int:
         """Where the job's nth move of that kind stands."""
@@ -60,21 +61,34 @@ class Draft:
 
     def check(self) -> Verdict:
         """What the checker says to it."""
-        return check(self.events, produced=self.produced, executed=self.executed, live=self.live)
+        return check(
+            self.events,
+            produced=self.produced,
+            executed=self.executed,
+            live=self.live,
+            limits=self.limits,
+        )
 
 
 Mutation = Callable[[Draft], None]
-MUTATIONS: Final[dict[str, tuple[Mutation, frozenset[Rule]]]] = {}
+Listed = dict[str, tuple[Mutation, frozenset[Rule]]]
 
 
-def breaks(*rules: Rule) -> Callable[[Mutation], Mutation]:
-    """Lists the mutation with the rules it breaks: these, and no others."""
+def listed_in(mutations: Listed) -> Callable[..., Callable[[Mutation], Mutation]]:
+    """A decorator that lists a mutation with the rules it breaks: these, and no others."""
 
-    def listed(mutation: Mutation) -> Mutation:
-        MUTATIONS[mutation.__name__] = (mutation, frozenset(rules))
-        return mutation
+    def breaks(*rules: Rule) -> Callable[[Mutation], Mutation]:
+        def listed(mutation: Mutation) -> Mutation:
+            mutations[mutation.__name__] = (mutation, frozenset(rules))
+            return mutation
 
-    return listed
+        return listed
+
+    return breaks
+
+
+MUTATIONS: Final[Listed] = {}
+breaks = listed_in(MUTATIONS)
 
 
 # The log

@@ -13,17 +13,37 @@ from penstock.core.job import Job, Options, QueueRef
 from penstock.core.moves import Move
 from penstock.core.states import State
 from tests.core.histories import MAIL, History, moves_in, random_history, told_history
+from tests.core.keyed_history import told_keys
+from tests.core.keyed_mutations import KEYED_MUTATIONS
 from tests.core.mutations import MUTATIONS, Draft
 
 SILENT = frozenset({Move.HEARTBEAT})
 """Moves that leave no event."""
-LATER = frozenset({Move.UNBLOCK, Move.REPLACE})
-"""Moves that no store makes yet."""
+UNTOLD = frozenset({Move.UNBLOCK, Move.REPLACE})
+"""Moves of the other told history."""
+
+NEED_LIMITS = frozenset(
+    {
+        Rule.KEY_LIMIT,
+        Rule.MAX_ACTIVE,
+        Rule.RATE,
+        Rule.KEY_RATE,
+        Rule.KEY_FIFO,
+        Rule.TURN,
+        Rule.KEYLESS,
+    }
+)
+"""Rules that only the queue's declaration gives."""
 
 
 @pytest.fixture(scope="module")
 def told() -> History:
     return told_history()
+
+
+@pytest.fixture(scope="module")
+def keyed() -> History:
+    return told_keys()
 
 
 @pytest.mark.parametrize("block", range(20))
@@ -42,7 +62,7 @@ def test_honest_histories_go_through_every_path_of_the_memory_store() -> None:
     for seed in range(60):
         paths.update((event.move, event.source, event.target) for event in random_history(seed).events)
 
-    assert {move for move, _, _ in paths} == set(Move) - SILENT - LATER
+    assert {move for move, _, _ in paths} == set(Move) - SILENT
     for move in (Move.RETRY, Move.BURY, Move.SNOOZE, Move.RELEASE, Move.EXPIRE):
         assert paths[move, State.ACTIVE, State.CANCELLED], f"no {move} met a cancel"
     for target in (State.DELAYED, State.DEAD, State.PENDING):
@@ -53,7 +73,7 @@ def test_the_told_history_is_clean_and_adds_up(told: History) -> None:
     verdict = told.check()
 
     assert verdict.is_clean, [str(breach) for breach in verdict.breaches]
-    assert moves_in(told.events) == set(Move) - SILENT - LATER
+    assert moves_in(told.events) == set(Move) - SILENT - UNTOLD
     assert verdict.events == len(told.events)
     assert (verdict.jobs, verdict.completed, verdict.failed, verdict.dead) == (16, 9, 1, 0)
     assert (verdict.cancelled, verdict.deleted, verdict.removed) == (2, 1, 3)
@@ -70,8 +90,34 @@ def test_the_checker_finds_that(name: str, told: History) -> None:
     assert set(draft.check().by_rule) == rules
 
 
+def test_the_told_history_of_keys_is_clean_and_has_what_the_other_lacks(keyed: History) -> None:
+    verdict = keyed.check()
+
+    assert verdict.is_clean, [str(breach) for breach in verdict.breaches]
+    assert moves_in(keyed.events) >= UNTOLD
+
+
+@pytest.mark.parametrize("name", KEYED_MUTATIONS)
+def test_the_checker_finds_where_keys_take_turns_that(name: str, keyed: History) -> None:
+    mutation, rules = KEYED_MUTATIONS[name]
+    draft = Draft(keyed)
+    mutation(draft)
+
+    assert set(draft.check().by_rule) == rules
+
+
+def test_limits_and_turns_are_not_judged_where_no_declaration_is_given(keyed: History) -> None:
+    for mutation, rules in KEYED_MUTATIONS.values():
+        draft = Draft(keyed)
+        mutation(draft)
+        draft.limits = {}
+
+        assert set(draft.check().by_rule) == rules - NEED_LIMITS
+
+
 def test_every_rule_is_broken_by_some_mutation() -> None:
-    broken = frozenset[Rule]().union(*(rules for _, rules in MUTATIONS.values()))
+    mutations = [*MUTATIONS.values(), *KEYED_MUTATIONS.values()]
+    broken = frozenset[Rule]().union(*(rules for _, rules in mutations))
 
     assert broken == set(Rule)
 

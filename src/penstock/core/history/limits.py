@@ -20,8 +20,9 @@ _MS_US = 1_000
 class Lane(msgspec.Struct, gc=False):
     """One key: who waits in which order, how many run, and when it was served.
 
-    `loose` are those whose place cannot be told. `is_unsure` is set where the rules changed while it waited:
-    its turn can be told again from its next one on.
+    `loose` are those whose place cannot be told. The next claim is on time at `arrival_us` at the earliest
+    and at `latest_us` at the latest. `is_unsure` is set where the rules changed while it waited: its turn
+    can be told again from its next one on.
     """
 
     line: OrderedDict[str, Life]
@@ -29,6 +30,7 @@ class Lane(msgspec.Struct, gc=False):
     serves: deque[int]
     active: int = 0
     arrival_us: int = 0
+    latest_us: int = 0
     held_us: int = 0
     is_unsure: bool = False
 
@@ -131,6 +133,7 @@ class Limits:
                 says = f"claimed sooner than {_said(declared.key_rate)} of key {key!r} allow"
                 tell(Rule.KEY_RATE, event, says)
             lane.arrival_us = lane.arrival_us if taken is None else taken
+            lane.latest_us = declared.key_rate.after(lane.latest_us, (event.at + 1) * _MS_US, 1)
         self._release(event.at)
         if self._judges_turns and is_sure:
             self._check_turn(key, lane, event, tell)
@@ -179,7 +182,7 @@ class Limits:
                 self._forget(at)
             return
         rate = self._declared.key_rate
-        opens_us = 0 if rate is None else rate.opens_us(lane.arrival_us + _MS_US)
+        opens_us = 0 if rate is None else rate.opens_us(lane.latest_us)
         if opens_us > at * _MS_US:
             self._wait(key, None)
             if lane.held_us != opens_us:
@@ -206,7 +209,7 @@ class Limits:
         """While nobody waits, what was served before is of no interest."""
         for key in self._idle:
             lane = self._lanes.get(key)
-            if lane is None or lane.line or lane.loose or lane.active or lane.arrival_us > at * _MS_US:
+            if lane is None or lane.line or lane.loose or lane.active or lane.latest_us > at * _MS_US:
                 continue
             del self._lanes[key]
         self._idle = {key for key in self._idle if key in self._lanes}
