@@ -48,8 +48,8 @@ class Rate(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def interval_us(self) -> int:
-        """The time that one job uses up."""
-        return max(1, self.per_ms * 1000 // self.count)
+        """The time that one job uses up, rounded so that no more than the rate go."""
+        return -(-self.per_ms * 1000 // self.count)
 
     def tokens(self, arrival_us: int, now_us: int) -> int:
         """How many may go now; `arrival_us` is when the next would be on time."""
