@@ -7,10 +7,12 @@ from typing import Final
 
 import msgspec
 
+from penstock.core.flows import ChildEnding, ChildPolicy, JobRef
 from penstock.core.job import Claimed, Job, NewJob, Options, QueueRef
-from penstock.core.moves import Bury, Complete, Fail, Fault, Release, Retry, Settlement
+from penstock.core.moves import Bury, Complete, Fail, Fault, Move, Release, Retry, Settlement
 from penstock.core.outcomes import Applied
 from penstock.core.states import State
+from penstock.core.unique import Unique, UniqueRule
 from penstock.stores.protocol import Pause, Store
 from tests.conformance.cases import Setting
 
@@ -21,6 +23,9 @@ KEPT_MS: Final = 50_000
 LATE_MS: Final = 50_000
 """By this the clock is turned to make jobs late: it is as long as any of their times."""
 FAULT: Final = Fault("ERROR", "ValueError: no\nmore than one line", "f1")
+ENDED_CHILD: Final = JobRef("other", "ended-before")
+LAST_CHILD: Final = JobRef("other", "ends-last")
+KIND: Final = Unique("a kind", UniqueRule.DEBOUNCE)
 _names = itertools.count(1)
 
 
@@ -46,6 +51,10 @@ def new_job(
     idempotency_key: str | None = None,
     key: str | None = None,
     options: Options | None = None,
+    unique: Unique | None = None,
+    awaits: Sequence[JobRef] = (),
+    parents: Sequence[JobRef] = (),
+    child_policy: ChildPolicy = ChildPolicy.FAIL,
 ) -> NewJob:
     """A job to enqueue, with an id and a nonce of its own unless a name is given."""
     return NewJob(
@@ -59,26 +68,36 @@ def new_job(
         idempotency_key=idempotency_key,
         key=key,
         options=options or Options(),
+        unique=unique,
+        awaits=tuple(awaits),
+        parents=tuple(parents),
+        child_policy=child_policy,
     )
 
 
-async def arrange(store: Store, setting: Setting) -> Scene:
-    """A fresh queue with one job in that standing; for a late one the clock is left to turn."""
+async def arrange(store: Store, setting: Setting, move: Move | None = None) -> Scene:
+    """A fresh queue with one job in that standing, for that move; for a late one the clock is left to turn."""
     queue = QueueRef(f"m{secrets.token_hex(5)}", "q")
     options = Options(max_attempts=7, timeout_ms=1_234, retention_ms=KEPT_MS)
     bystander = new_job(priority=9)
     waits = setting.state is State.DELAYED and not setting.used
+    blocked = setting.state is State.BLOCKED
     subject = new_job(
         priority=3,
         delay_ms=DELAY_MS if waits else 0,
         idempotency_key="the key",
         key="a key",
         options=options,
+        unique=KIND if move is Move.REPLACE else None,
+        run_at=await store.now() + DELAY_MS if blocked else None,
+        awaits=(ENDED_CHILD, LAST_CHILD) if blocked else (),
     )
     has_subject = setting.state is not None
     await store.enqueue(queue, [bystander, subject] if has_subject else [bystander])
     other = await claim_one(store, queue, LONG_LEASE_MS, worker="bystander")
     right = stale = ""
+    if blocked:
+        await store.child_ended(queue, [ChildEnding(subject.id, ENDED_CHILD, State.COMPLETED, b"1")])
     if setting.used:
         stale, right = await _deliver(store, queue, setting)
     elif setting.state is State.CANCELLED:

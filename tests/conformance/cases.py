@@ -1,6 +1,6 @@
 """The cases of the matrix: every move, from every state that can be arranged, in every circumstance."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from enum import StrEnum
 from typing import Final
 
@@ -9,18 +9,17 @@ import msgspec
 from penstock.core.moves import Move
 from penstock.core.states import State
 from penstock.core.transitions import TABLE, Guard
-from tests.conformance.stores import ALIVE
 
 
 class Lease(StrEnum):
-    """Whose token the move carries. For enqueue: whose id, nonce and idempotency key."""
+    """Whose token the move carries. For enqueue: whose id, nonce and idempotency key; for unblock: which child ended."""
 
     RIGHT = "right"
-    """The job's newest token. Enqueue: the same id and nonce."""
+    """The job's newest token. Enqueue: the same id and nonce. Unblock: the last child it waits for."""
     STALE = "stale"
-    """The token of the job's delivery before. Enqueue: the same id, another nonce."""
+    """The token of the job's delivery before. Enqueue: the same id, another nonce. Unblock: one that ended before."""
     OTHER = "other"
-    """The current token of another job. Enqueue: another id, the same idempotency key."""
+    """The current token of another job. Enqueue: another id, the same idempotency key. Unblock: another's child."""
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -38,7 +37,11 @@ class Setting(msgspec.Struct, frozen=True):
 
 
 class Case(msgspec.Struct, frozen=True):
-    """One cell of the matrix. `target` is what was decided for an expired lease."""
+    """One cell of the matrix.
+
+    `target` is what was decided for an expired lease; for unblock how the child ended, for replace how the newer
+    job would stand.
+    """
 
     move: Move
     setting: Setting
@@ -49,7 +52,7 @@ class Case(msgspec.Struct, frozen=True):
         setting = self.setting
         words = [self.move, f"to {self.target}" if self.target else "", "on", setting.state or "nothing"]
         words += [
-            f"with the {self.lease} one" if self.move is Move.ENQUEUE or takes_token(self.move) else "",
+            f"with the {self.lease} one" if has_leases(self.move) else "",
             "cancel asked" if setting.cancel else "",
             "late" if setting.late else "",
             "paused" if setting.paused else "",
@@ -68,7 +71,9 @@ def settings() -> Iterator[Setting]:
         yield Setting(None, used=False, paused=paused)
         for state in State:
             if state is State.BLOCKED:
-                continue  # No move leads there yet.
+                # Only an enqueue leads there.
+                yield from (Setting(state, used=False, late=late, paused=paused) for late in (False, True))
+                continue
             for late in (False,) if state is State.PENDING else (False, True):
                 yield Setting(state, late=late, paused=paused)
                 if state in _CANCEL_ASKED:
@@ -77,21 +82,34 @@ def settings() -> Iterator[Setting]:
                     yield Setting(state, used=False, late=late, paused=paused)
 
 
-def cases() -> list[Case]:
-    """The whole matrix, over the moves that stores have."""
-    return [case for move in Move if move in ALIVE for case in cases_of(move)]
+_TARGETS: Final = {
+    Move.EXPIRE: TABLE[Move.EXPIRE].targets,
+    Move.UNBLOCK: (State.COMPLETED, State.DEAD, None),
+    Move.REPLACE: (State.PENDING, State.DELAYED),
+}
 
 
-def cases_of(move: Move) -> Iterator[Case]:
-    """The part of the matrix that is about one move."""
-    leases = tuple(Lease) if move is Move.ENQUEUE or takes_token(move) else (Lease.RIGHT,)
-    targets = TABLE[move].targets if move is Move.EXPIRE else (None,)
+def cases(moves: Collection[Move] = tuple(Move)) -> list[Case]:
+    """The whole matrix, over these moves."""
+    return [case for move in Move if move in moves for case in cases_of(move, moves)]
+
+
+def cases_of(move: Move, moves: Collection[Move] = tuple(Move)) -> Iterator[Case]:
+    """The part of the matrix that is about one move, for a store that has these moves."""
+    leases = tuple(Lease) if has_leases(move) else (Lease.RIGHT,)
     for setting in settings():
+        if setting.state is State.BLOCKED and Move.UNBLOCK not in moves:
+            continue
         for lease in leases:
             if not setting.used and takes_token(move) and lease is not Lease.OTHER:
                 continue  # The job has no token.
-            for target in targets:
+            for target in _TARGETS.get(move, (None,)):
                 yield Case(move, setting, lease, target)
+
+
+def has_leases(move: Move) -> bool:
+    """True for moves that can come from the right one, from a stale one or from another."""
+    return move in {Move.ENQUEUE, Move.UNBLOCK} or takes_token(move)
 
 
 def takes_token(move: Move) -> bool:

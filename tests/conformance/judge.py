@@ -9,7 +9,8 @@ from msgspec.structs import replace
 
 from penstock.core import effects
 from penstock.core.events import EVENT_VERSION, Event, event_of
-from penstock.core.job import Job
+from penstock.core.flows import ChildEnding, JobRef
+from penstock.core.job import Job, NewJob
 from penstock.core.moves import (
     Beat,
     Bury,
@@ -25,10 +26,18 @@ from penstock.core.moves import (
     Snooze,
 )
 from penstock.core.outcomes import Applied, Claims, Enqueued, Refusal, Refused, repeated
-from penstock.core.states import State
+from penstock.core.states import WAITING, State
 from penstock.core.transitions import TABLE, refusal
 from penstock.stores.protocol import MAX_LEASE_MS, Store
-from tests.conformance.arrange import LATE_MS, Scene, arrange
+from tests.conformance.arrange import (
+    ENDED_CHILD,
+    KIND,
+    LAST_CHILD,
+    LATE_MS,
+    Scene,
+    arrange,
+    new_job,
+)
 from tests.conformance.cases import Case, Lease, takes_token
 
 T = TypeVar("T")
@@ -65,7 +74,7 @@ async def run_cases(store: Store, cases: Sequence[Case], *, to_the_end: bool = T
     wrong: list[str] = []
     for start in range(0, len(cases), SIDE_BY_SIDE):
         some = cases[start : start + SIDE_BY_SIDE]
-        scenes = await _side_by_side(arrange(store, case.setting) for case in some)
+        scenes = await _side_by_side(arrange(store, case.setting, case.move) for case in some)
         for late in (False, True):
             if late:
                 await store.turn(LATE_MS)
@@ -109,6 +118,8 @@ async def _run(store: Store, case: Case, scene: Scene) -> None:
     assert after.jobs[1] == before.jobs[1], f"{case}: the bystander changed"
     if case.move is Move.ENQUEUE:
         await _judge_enqueue(store, scene, case, before, after, outcome, events)
+    elif case.move is Move.REPLACE:
+        await _judge_replace(store, scene, case, before, after, outcome, events)
     else:
         _judge(scene, case, before, after, outcome, events)
 
@@ -127,6 +138,10 @@ async def _make(store: Store, scene: Scene, case: Case) -> object:
     match case.move:
         case Move.ENQUEUE:
             return await store.enqueue(queue, [_enqueued_by(scene, case.lease)])
+        case Move.REPLACE:
+            return await store.enqueue(queue, [_newer(case)])
+        case Move.UNBLOCK:
+            return await store.child_ended(queue, [_ending(scene, case)])
         case Move.PROMOTE:
             return await store.promote(queue)
         case Move.CLAIM:
@@ -177,6 +192,19 @@ def _expiry(scene: Scene, case: Case) -> Expire:
     return Expire(scene.subject.id, _token(scene, case), case.target or State.DELAYED, NEW_FAULT, delay_ms)
 
 
+def _ending(scene: Scene, case: Case) -> ChildEnding:
+    stranger = JobRef("other", "of-nobody")
+    child = {Lease.RIGHT: LAST_CHILD, Lease.STALE: ENDED_CHILD, Lease.OTHER: stranger}[case.lease]
+    return ChildEnding(scene.subject.id, child, case.target, b"2" if case.target else None)
+
+
+def _newer(case: Case) -> NewJob:
+    """Newer work of the subject's kind."""
+    delay_ms = NEW_DELAY_MS if case.target is State.DELAYED else 0
+    job = new_job("newer", payload=b'{"newer":1}', delay_ms=delay_ms, unique=KIND, key="a key")
+    return replace(job, nonce="newer")
+
+
 def _enqueued_by(scene: Scene, lease: Lease) -> Any:
     match lease:
         case Lease.RIGHT:
@@ -224,6 +252,8 @@ def _expected(scene: Scene, case: Case, before: Seen, at: int, found: Job | None
             if job is None or refusal(TABLE[Move.PRUNE], job, now=before.at) is not None:
                 return Expected(0, job)
             return Expected(1, None, removed=Move.PRUNE)
+        case Move.UNBLOCK:
+            return _expected_unblock(scene, case, job, at)
         case _:
             return _expected_of_one(scene, case, job, before.at, at)
 
@@ -264,6 +294,18 @@ def _expected_of_one(scene: Scene, case: Case, job: Job | None, now: int, at: in
     return Expected([answer], after, [(case.move, job.state, after)])
 
 
+def _expected_unblock(scene: Scene, case: Case, job: Job | None, at: int) -> Expected:
+    """The subject waits for one more child, and fails with it."""
+    if job is None:
+        return Expected([Refused(Refusal.MISSING)], None)
+    why = refusal(TABLE[Move.UNBLOCK], job, now=at)
+    if why is not None or case.lease is not Lease.RIGHT:
+        return Expected([Refused(Refusal.STATE, job.state)], job)
+    fails = case.target is not State.COMPLETED
+    after = effects.unblocked(job, at, fails=fails, child=LAST_CHILD)
+    return Expected([Applied(after.state)], after, [(Move.UNBLOCK, job.state, after)])
+
+
 def _expected_claim(case: Case, job: Job | None, at: int, found: Job | None) -> Expected:
     made: list[tuple[Move, State | None, Job]] = []
     after = job
@@ -302,7 +344,9 @@ def _judge_claims(case: Case, before: Seen, after: Seen, claims: Claims, wanted:
     assert [lease.id for lease in claims.expired] == late, f"{case}: named {claims.expired} as expired"
     for lease in claims.expired:
         for field in msgspec.structs.fields(lease):
-            assert getattr(lease, field.name) == getattr(was, field.name), f"{case}: {field.name} differs"
+            # The key counts where keys take turns, which is not so here.
+            of_record = None if field.name == "key" else getattr(was, field.name)
+            assert getattr(lease, field.name) == of_record, f"{case}: {field.name} differs"
     _judge_wait(case, before, after, claims)
 
 
@@ -346,6 +390,40 @@ async def _judge_enqueue(
         )
     else:
         assert events == [], f"{case}: the events are {events}"
+
+
+async def _judge_replace(
+    store: Store,
+    scene: Scene,
+    case: Case,
+    before: Seen,
+    after: Seen,
+    outcome: object,
+    events: list[Event],
+) -> None:
+    job, new = before.jobs[0], _newer(case)
+    [record] = await store.get(scene.queue, [new.id])
+    at = events[0].at if events else before.at
+    wanted: Enqueued
+    made: list[tuple[Move, State | None, Job]] = []
+    if job is None or job.state not in WAITING:
+        reference = effects.enqueued(scene.queue, new, at)
+        wanted = Enqueued(new.id, True, reference.state)
+        made = [(Move.ENQUEUE, None, reference)]
+        assert record == reference, f"{case}: left {differences(record, reference)}"
+        assert after.jobs[0] == job, f"{case}: changed {differences(after.jobs[0], job)}"
+    else:
+        newer = job
+        why = refusal(TABLE[Move.REPLACE], job, now=before.at)
+        if why is None:
+            newer = effects.replaced(job, new, at)
+            made = [(Move.REPLACE, job.state, newer)]
+        wanted = Enqueued(job.id, False, newer.state, same_payload=False, replaced=why is None)
+        assert record is None, f"{case}: the newer job stands beside the older"
+        assert after.jobs[0] == newer, f"{case}: left {differences(after.jobs[0], newer)}"
+
+    assert outcome == [wanted], f"{case}: answered {outcome}, wanted {wanted}"
+    assert events == _events(before, Expected(None, None, made), events), f"{case}: the events are {events}"
 
 
 def _events(before: Seen, wanted: Expected, found: list[Event]) -> list[Event]:

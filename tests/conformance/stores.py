@@ -5,6 +5,7 @@ import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager
+from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,10 +16,30 @@ from penstock.stores.memory import MemoryStore
 from penstock.stores.protocol import Store
 from tests.kit import valkey
 
-NOT_YET_ALIVE: Final = frozenset({Move.UNBLOCK, Move.REPLACE})
-"""Rows of the table that no method of a store makes yet."""
+class Part(StrEnum):
+    """A part of the contract that a store may come to have later than the rest."""
 
-ALIVE: Final = frozenset(Move) - NOT_YET_ALIVE
+    KEYS = "keys"
+    LIMITS = "limits"
+    UNIQUE = "unique"
+    FLOWS = "flows"
+    SCHEDULES = "schedules"
+
+
+PARTS: Final = frozenset(Part)
+MOVES_OF_PARTS: Final = {Move.UNBLOCK: Part.FLOWS, Move.REPLACE: Part.UNIQUE}
+
+
+def moves_with(parts: frozenset[Part]) -> frozenset[Move]:
+    """The moves of a store that has these parts."""
+    return frozenset(move for move in Move if move not in MOVES_OF_PARTS or MOVES_OF_PARTS[move] in parts)
+
+
+ON_REDIS: Final[frozenset[Part]] = frozenset()
+"""The parts that the Redis store has so far."""
+
+ALIVE: Final = moves_with(ON_REDIS)
+"""Moves that every store has."""
 
 ALLOW_MISSING: Final = "PENSTOCK_TEST_ALLOW_MISSING"
 
@@ -53,7 +74,7 @@ def place(folder: Path) -> Iterator[Place]:
 
 
 class Kind(msgspec.Struct, frozen=True):
-    """A kind of store, and the moves that it has so far.
+    """A kind of store, and the parts of the contract that it has so far.
 
     `address` names a store in a place: a new file, or a server shared by the whole run. `connect` makes an
     unopened store of an address, with further arguments for its constructor. `missing` says why it cannot
@@ -65,7 +86,12 @@ class Kind(msgspec.Struct, frozen=True):
     connect: Callable[..., Store]
     version: Callable[[], str]
     missing: Callable[[], str | None] = lambda: None
-    moves: frozenset[Move] = ALIVE
+    parts: frozenset[Part] = PARTS
+
+    @property
+    def moves(self) -> frozenset[Move]:
+        """The moves that it has."""
+        return moves_with(self.parts)
 
     def open(self, where: Place, **arguments: Any) -> AbstractAsyncContextManager[Store]:
         """An open store of this kind, closed with the block."""
@@ -145,7 +171,7 @@ STORES: Final = [
         lambda: sqlite3.sqlite_version,
         lambda: _absent("penstock.stores.sqlite", "SqliteStore"),
     ),
-    Kind("valkey", _valkey_url, _redis, _valkey_version, _no_valkey),
+    Kind("valkey", _valkey_url, _redis, _valkey_version, _no_valkey, ON_REDIS),
 ]
 
 if valkey.redis_binary() is not None:
@@ -156,5 +182,6 @@ if valkey.redis_binary() is not None:
             _redis,
             lambda: valkey.version(_present(valkey.redis_binary())),
             lambda: _absent("penstock.stores.redis", "RedisStore"),
+            ON_REDIS,
         )
     )

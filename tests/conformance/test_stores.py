@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.conformance.stores import ALLOW_MISSING, STORES, may_be_missing
+from tests.conformance.stores import ALLOW_MISSING, PARTS, STORES, may_be_missing
 from tests.kit import valkey
 
 
@@ -11,6 +11,13 @@ def test_the_suite_runs_on_every_store() -> None:
     installed = {"redis7"} if valkey.redis_binary() else set()
 
     assert {kind.name for kind in STORES} == {"memory", "sqlite", "valkey"} | installed
+
+
+def test_only_redis_is_still_without_some_parts_of_the_contract() -> None:
+    """Keys, limits, unique jobs, flows and schedules; no other store may stay behind."""
+    behind = {kind.name for kind in STORES if kind.parts != PARTS}
+
+    assert behind <= {"valkey", "redis7"}
 
 
 @pytest.mark.parametrize(
