@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 import msgspec
 
 from penstock.core.job import Job
-from penstock.core.limits import Declaration, KeyRule
+from penstock.core.limits import Declaration, KeyRule, Mode
 
 
 class Lane(msgspec.Struct):
@@ -67,6 +67,14 @@ class Lanes:
         for _, _, key in sorted(held):
             self._join(key)
 
+    def hold_again(self, declared: Declaration, now_us: int) -> None:
+        """Let another declaration's rate hold keys back, and none that it does not."""
+        for _, _, key in sorted((lane.held_until or 0, lane.number, key) for key, lane in self.lanes.items()):
+            held_until = self._held_until(key, declared, now_us)
+            if held_until is None and self.lanes[key].held_until is not None:
+                self._join(key)
+            self.lanes[key].held_until = held_until
+
     def next(self) -> str | None:
         """The key whose turn it is."""
         ready = [(lane.turn, lane.number, key) for key, lane in self.lanes.items() if lane.held_until is None]
@@ -89,10 +97,8 @@ class Lanes:
         self._number += 1
         self.lanes[key] = Lane(lane.turn + self.rule(key).stride, self._number)
         if declared.key_rate is not None:
-            arrival = declared.key_rate.after(self._arrivals_us.get(key, 0), now_us, 1)
-            self._arrivals_us[key] = arrival
-            if declared.key_rate.tokens(arrival, now_us) == 0:
-                self.lanes[key].held_until = -(-declared.key_rate.opens_us(arrival) // 1000)
+            self._arrivals_us[key] = declared.key_rate.after(self._arrivals_us.get(key, 0), now_us, 1)
+        self.lanes[key].held_until = self._held_until(key, declared, now_us)
 
     def rule(self, key: str) -> KeyRule:
         """What holds for the key."""
@@ -100,7 +106,8 @@ class Lanes:
 
     def limit(self, key: str, declared: Declaration) -> int:
         """How many of the key may run at once."""
-        return self.rule(key).limit or declared.key_limit
+        own = self.rule(key).limit if declared.mode is Mode.DYNAMIC else None
+        return own or declared.key_limit
 
     def active(self, key: str) -> int:
         """How many of the key run."""
@@ -121,10 +128,13 @@ class Lanes:
         if key in self.lanes:
             return
         self._join(key)
-        rate = declared.key_rate
-        arrival = self._arrivals_us.get(key, 0)
-        if rate is not None and rate.tokens(arrival, now_us) == 0:
-            self.lanes[key].held_until = -(-rate.opens_us(arrival) // 1000)
+        self.lanes[key].held_until = self._held_until(key, declared, now_us)
+
+    def _held_until(self, key: str, declared: Declaration, now_us: int) -> int | None:
+        rate, arrival = declared.key_rate, self._arrivals_us.get(key, 0)
+        if rate is None or rate.tokens(arrival, now_us) > 0:
+            return None
+        return -(-rate.opens_us(arrival) // 1000)
 
     def _join(self, key: str) -> None:
         self._number += 1

@@ -244,6 +244,10 @@ class MemoryStore(MemoryReads, MemoryFlows, MemorySchedules):
                 if isinstance(job, Refused):
                     out.append(job)
                     continue
+                if shelf.declared.mode.has_keys and job.key is None:
+                    # It is from before the queue had keys, and would wait for ever.
+                    out.append(Refused(Refusal.KEYLESS, job.state))
+                    continue
                 self._put(shelf, effects.redriven(job), Move.REDRIVE, job.state, now)
                 out.append(Applied(State.PENDING))
             self._refresh(shelf)
@@ -294,6 +298,7 @@ class MemoryStore(MemoryReads, MemoryFlows, MemorySchedules):
             shelf.info = QueueInfo(queue, shelf.info.number, shelf.info.pause, wanted)
             shelf.touched += list(shelf.lanes.known())
             self._refresh(shelf)
+            shelf.lanes.hold_again(wanted, self._now_us())
         self._belfry.ring(queue, Topic.READY)
         return shelf.info
 
