@@ -8,6 +8,7 @@ from penstock.core.cron.spec import Spec, check_spec
 from penstock.core.errors import OptionError
 from penstock.core.job import DEFAULT_PRIORITY, Options
 from penstock.core.names import check_key, check_name
+from penstock.core.unique import Unique
 
 
 class Schedule(msgspec.Struct, frozen=True, kw_only=True):
@@ -25,6 +26,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     paused: bool = False
     starts_at: int | None = None
     ends_at: int | None = None
+    unique: Unique | None = None
 
     def due(self, last_ms: int, now_ms: int) -> Due:
         """As `catch_up.due`, within the schedule's time; a paused one has nothing due, now or later."""
