@@ -11,6 +11,7 @@ from penstock.core.job import Claimed, QueueRef
 from penstock.core.moves import Release
 from penstock.core.outcomes import Claims
 from penstock.scheduler.reclaimer import Reclaimer
+from penstock.scheduler.scheduler import Scheduler
 from penstock.stores.protocol import Bell, Store, Topic
 from penstock.worker.clock import boottime
 from penstock.worker.execute import Executions
@@ -40,6 +41,7 @@ class ClaimLoop:
         executions: Executions,
         settler: Settler,
         keeper: LeaseKeeper,
+        scheduler: Scheduler,
         about: dict[str, object],
     ) -> None:
         self._store = store
@@ -53,6 +55,7 @@ class ClaimLoop:
         self._executions = executions
         self._settler = settler
         self._keeper = keeper
+        self._scheduler = scheduler
         self._about = about
         self._reclaimer = Reclaimer(store, queue)
         self._outage = Outage(_LOGGER, "claiming", about)
@@ -108,6 +111,8 @@ class ClaimLoop:
             is_quiet = self._burst and not self._slots.taken
             if is_quiet:
                 await self._settler.flush()
+                # The ending of the last job may let another one go.
+                await self._scheduler.relay()
             limit = 0 if self._must_stop() else self._slots.spare
             if not limit:
                 continue
@@ -136,8 +141,8 @@ class ClaimLoop:
             self._is_unsure = False
             if claims.jobs:
                 self._take(claims.jobs, sent)
-            if claims.expired:
-                await self._reclaimer.recover(claims.expired)
+            if claims.expired and await self._reclaimer.recover(claims.expired):
+                self._scheduler.nudge()
         except StoreError as error:
             self._keeper.claim_sent = None
             await self._rest(partial(asyncio.sleep, self._outage.failed(error)))

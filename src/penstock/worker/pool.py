@@ -7,17 +7,27 @@ import signal
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Final
-
-from penstock.worker.worker import Worker
+from typing import Final, Protocol
 
 _LOGGER: Final = logging.getLogger("penstock.worker")
+
+
+class Runner(Protocol):
+    """A worker, or something else that runs until it is stopped."""
+
+    def stop(self, now: bool = False) -> None:
+        """Ask `run` to return; from any thread."""
+        ...
+
+    async def run(self) -> None:
+        """Work until stopped."""
+        ...
 
 
 class WorkerPool:
     """Workers of several queues, or several of one."""
 
-    def __init__(self, workers: Sequence[Worker]) -> None:
+    def __init__(self, workers: Sequence[Runner]) -> None:
         self._workers = tuple(workers)
         self._signals = 0
 

@@ -42,6 +42,7 @@ class Settler:
         *,
         lease: float,
         flush: Callable[[Delivery], Awaitable[None]],
+        child_ended: Callable[[], None],
         about: dict[str, object],
     ) -> None:
         self._store = store
@@ -50,6 +51,7 @@ class Settler:
         self._slots = slots
         self._lease = lease
         self._flush = flush
+        self._child_ended = child_ended
         self._about = about
         self._coalescer: Coalescer[_Item, None] = Coalescer(
             self._call, limit=CHUNK_JOBS, size=_size, size_limit=CHUNK_BYTES
@@ -142,10 +144,15 @@ class Settler:
                 break
             else:
                 self._outage.over()
+                has_parents = False
                 for (delivery, settlement), answer in zip(left, answers, strict=True):
                     self._held.pop(delivery.token, None)
                     if type(answer) is not Applied:
                         self._refused(delivery, settlement, answer)
+                    elif delivery.job.parents and answer.state.is_ended:
+                        has_parents = True
+                if has_parents:
+                    self._child_ended()
                 break
         self._working.set()
         return [None] * len(batch)

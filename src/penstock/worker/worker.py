@@ -122,9 +122,23 @@ class _Run:
         self._shutdown_timeout = worker._shutdown_timeout
         held: dict[str, Delivery] = {}
         self._slots = slots = Slots(worker.concurrency)
+        self._scheduler = Scheduler(
+            store,
+            queue,
+            tick=worker._tick,
+            events_kept=worker._events_kept,
+            events_age=worker._events_age,
+        )
         self._reporter = Reporter(store, queue, self._asked)
         self._settler = Settler(
-            store, queue, held, slots, lease=worker.lease, flush=self._reporter.flush, about=about
+            store,
+            queue,
+            held,
+            slots,
+            lease=worker.lease,
+            flush=self._reporter.flush,
+            child_ended=self._scheduler.nudge,
+            about=about,
         )
         self._executions = Executions(
             queue,
@@ -136,6 +150,7 @@ class _Run:
             reporter=self._reporter,
             middleware=worker._middleware,
             lease=worker.lease,
+            store=store,
         )
         self._keeper = LeaseKeeper(
             store,
@@ -159,14 +174,8 @@ class _Run:
             executions=self._executions,
             settler=self._settler,
             keeper=self._keeper,
+            scheduler=self._scheduler,
             about=about,
-        )
-        self._scheduler = Scheduler(
-            store,
-            queue,
-            tick=worker._tick,
-            events_kept=worker._events_kept,
-            events_age=worker._events_age,
         )
         self._now = asyncio.Event()
         self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()

@@ -1,0 +1,176 @@
+"""Fires the schedules of a queue: each instant makes its job once, however many processes do this."""
+
+import hashlib
+import logging
+import math
+import secrets
+from collections.abc import Sequence
+from typing import Final
+
+from penstock.core.cron.schedule import Schedule, decode_schedule
+from penstock.core.job import NewJob, QueueRef
+from penstock.stores.protocol import CHUNK_BYTES, SCHEDULE_LIMIT, Firing, Store, StoredSchedule
+
+_LOGGER: Final = logging.getLogger("penstock.scheduler")
+FIRE_LIMIT: Final = 100
+"""Jobs in one firing at most; the instants that are left follow in the next."""
+MAX_ID: Final = 128
+ROUNDS: Final = 20
+"""Batches in a row; then others have their turn."""
+AGAIN: Final = 1.0
+"""Seconds until a schedule is met again that is due and cannot be fired."""
+
+
+class Ticker:
+    """Fires what is due, and knows when the next instant comes.
+
+    The schedules' next instants are read now and then (`attend` with `look`) and followed in between, so that
+    waiting for an instant costs nothing.
+    """
+
+    def __init__(self, store: Store, queue: QueueRef) -> None:
+        self._store = store
+        self._queue = queue
+        self._coming: dict[str, int] = {}
+        self._stuck = 0
+        self._unreadable: set[str] = set()
+
+    async def attend(self, *, look: bool = True) -> float:
+        """Fire what is due; the seconds until something will be, infinite when nothing."""
+        if look:
+            await self._look()
+        if not self._coming:
+            return math.inf
+        now = await self._store.now()
+        if min(self._coming.values()) <= now:
+            more = False
+            for _ in range(ROUNDS):
+                more = await self.tick()
+                if not more:
+                    break
+            if more:
+                return 0.0
+            now = await self._store.now()
+            if min(self._coming.values(), default=now + 1) <= now:
+                # What was due before is not any more, or cannot be: somebody else was there first.
+                await self._look()
+                return self._seconds(now, at_least=AGAIN)
+        return self._seconds(now)
+
+    async def tick(self) -> bool:
+        """Fire one batch; True when there may be more."""
+        # Those that could not be fired would stand at the front for ever, and in the way of the others.
+        limit = SCHEDULE_LIMIT + self._stuck
+        due = await self._store.due_schedules(self._queue, limit)
+        if not due:
+            return False
+        now = await self._store.now()
+        fired, left = 0, False
+        for stored in due:
+            outcome = await self._fire(stored, now)
+            fired += outcome is not None
+            left = left or outcome is True
+        self._stuck = len(due) - fired
+        return fired > 0 and (left or len(due) >= limit)
+
+    async def _fire(self, stored: StoredSchedule, now: int) -> bool | None:
+        """Fire one schedule: True when it has more instants now, None when nothing was done."""
+        at = stored.next_at
+        if at is None or at > now:
+            return None
+        try:
+            schedule = decode_schedule(stored.body)
+            # Everything before the next instant is dealt with, so the last one looked at is just before it.
+            found = schedule.due(at - 1, now)
+        except Exception as error:  # noqa: BLE001 (whatever is wrong with one schedule, the others fire)
+            self._cannot_read(stored.name, error)
+            return None
+        instants = _bounded(found.now, schedule)
+        left = found.now[len(instants) :]
+        firing = Firing(
+            stored.name,
+            at,
+            tuple(_job(schedule, instant) for instant in instants),
+            left[0] if left else found.next,
+            instants[-1] if instants else at if stored.last_at is None else stored.last_at,
+        )
+        is_ours = await self._store.fire(self._queue, firing)
+        self._note(stored.name, left[0] if left and is_ours else found.next)
+        if not is_ours:
+            return None
+        if not instants or instants[0] > at:
+            _LOGGER.info("schedule %s skips what it missed", stored.name, extra=self._about)
+        _LOGGER.debug("schedule %s fired %d jobs", stored.name, len(instants), extra=self._about)
+        return bool(left)
+
+    async def _look(self) -> None:
+        kept = await self._store.schedules(self._queue.tenant)
+        self._coming = {
+            each.name: each.next_at
+            for each in kept
+            if each.queue == self._queue
+            and each.next_at is not None
+            and not each.paused
+            and each.name not in self._unreadable
+        }
+
+    def _note(self, name: str, next_at: int | None) -> None:
+        if next_at is None:
+            self._coming.pop(name, None)
+        else:
+            self._coming[name] = next_at
+
+    def _seconds(self, now: int, at_least: float = 0.0) -> float:
+        if not self._coming:
+            return math.inf
+        return max(at_least, (min(self._coming.values()) - now) / 1000)
+
+    def _cannot_read(self, name: str, error: Exception) -> None:
+        self._coming.pop(name, None)
+        if name not in self._unreadable:
+            self._unreadable.add(name)
+            _LOGGER.error(
+                "schedule %s cannot be read and does not fire: %s: %s",
+                name,
+                type(error).__name__,
+                error,
+                extra=self._about,
+            )
+
+    @property
+    def _about(self) -> dict[str, object]:
+        return {"tenant": self._queue.tenant, "queue": self._queue.name}
+
+
+def job_id(schedule: str, instant: int) -> str:
+    """The id of an instant's job: the same in every process, and no other instant's.
+
+    >>> job_id("nightly", 1_700_000_000_000)
+    'nightly.1700000000000'
+    """
+    told = f"{schedule}.{instant}"
+    if len(told) <= MAX_ID:
+        return told
+    digest = hashlib.blake2b(schedule.encode(), digest_size=16).hexdigest()
+    return f"{schedule[:70]}-{digest}.{instant}"
+
+
+def _bounded(instants: Sequence[int], schedule: Schedule) -> Sequence[int]:
+    """As many as one firing may carry, and at least one."""
+    by_size = max(1, CHUNK_BYTES // max(1, len(schedule.payload)))
+    return instants[: min(FIRE_LIMIT, by_size)]
+
+
+def _job(schedule: Schedule, instant: int) -> NewJob:
+    return NewJob(
+        id=job_id(schedule.name, instant),
+        nonce=secrets.token_hex(8),
+        task=schedule.task,
+        payload=schedule.payload,
+        priority=schedule.priority,
+        key=schedule.key,
+        options=schedule.options,
+        unique=schedule.unique,
+        schedule=schedule.name,
+        instant=instant,
+    )
