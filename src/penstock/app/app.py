@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Final, Unpack
 from penstock.app.decorator import TaskDecorator
 from penstock.app.outbox import Outbox
 from penstock.app.queue import QueueHandle
+from penstock.app.schedules import Schedules
 from penstock.client.blocking import Blocking
 from penstock.client.client import Client, unknown_queue
 from penstock.client.persist import Persistence
@@ -72,6 +73,9 @@ class Penstock:
         self._users = 0
         self._opening: asyncio.Lock | None = None
         self._blocking = Blocking(self._twin)
+        self.schedules = Schedules(self)
+        self.cron = self.schedules.cron
+        self.every = self.schedules.every
 
     # Declaring
 
@@ -290,7 +294,17 @@ class Penstock:
             )
             for name, number in slots.items()
         ]
-        return AppWorkers(self, workers)
+        return AppWorkers(self, workers, self.schedules.sync)
+
+    def scheduler(self, queues: Sequence[str] | None = None, **options: Any) -> "WorkerPool":
+        """What keeps time and runs no job, for these queues or all that the tenant has; used as `worker`.
+
+        Options are those of `penstock.scheduler.keeper.TimeKeeper`. Workers do the same for their own queues.
+        """
+        from penstock.app.pool import AppWorkers
+        from penstock.scheduler.keeper import TimeKeeper
+
+        return AppWorkers(self, [TimeKeeper(self.store, self.tenant, queues, **options)], self.schedules.sync)
 
     def __repr__(self) -> str:
         return (
