@@ -64,12 +64,16 @@ def promoted(job: Job) -> Job:
 def unblocked(job: Job, now: int, *, fails: bool, child: JobRef) -> Job:
     """Its last child ended; or one did without success, and the parent's policy is to fail with it."""
     if fails:
-        error = f"child {child} ended without success"
-        return _ended(job, State.FAILED, now, reason=CHILD_FAILED, error=error)
+        return _ended(job, State.FAILED, now, reason=CHILD_FAILED, error=child_failed(child))
     visible_at = now + job.delay_ms if job.run_at is None else job.run_at
     if visible_at > now:
         return _moved(job, State.DELAYED, visible_at=visible_at)
     return _moved(job, State.PENDING)
+
+
+def child_failed(child: JobRef) -> str:
+    """What a parent that failed with its child says of it."""
+    return f"child {child} ended without success"
 
 
 def replaced(job: Job, new: NewJob, now: int) -> Job:

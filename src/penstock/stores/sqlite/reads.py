@@ -1,10 +1,7 @@
 """Looking into the file without touching it."""
 
-import asyncio
 import sqlite3
-import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import Future
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from penstock.core.errors import CursorLostError
@@ -16,6 +13,7 @@ from penstock.stores.protocol import (
     RECOVER_LIMIT,
     Finding,
     HeldLease,
+    KeyInfo,
     Page,
     Pause,
     Query,
@@ -23,22 +21,44 @@ from penstock.stores.protocol import (
     StoreInfo,
 )
 from penstock.stores.sqlite.check import findings
+from penstock.stores.sqlite.clock import host_us, offset_ms, read_now
 from penstock.stores.sqlite.records import (
     EVENT_COLUMNS,
     EXPIRED_COLUMNS,
     JOB_COLUMNS,
+    declaration_of,
     event_from,
     expired_of,
     job_of,
+    restored,
 )
-from penstock.stores.sqlite.turn import HELD_BACK_US, encode
+from penstock.stores.sqlite.turn import encode
+from penstock.stores.sqlite.turns import Turns
 
 if TYPE_CHECKING:
-    from penstock.stores.sqlite.engine import Engine
+    pass
 
 T = TypeVar("T")
 
 _QUEUE: Final = "(SELECT n FROM queue WHERE tenant = :tenant AND name = :name)"
+
+_KEYS: Final = """
+WITH q AS (SELECT n FROM queue WHERE tenant = :tenant AND name = :name),
+used AS (
+    SELECT key FROM job WHERE queue = (SELECT n FROM q) AND state = 'pending' AND key IS NOT NULL
+    UNION SELECT key FROM job WHERE queue = (SELECT n FROM q) AND state = 'active' AND key IS NOT NULL
+    UNION SELECT key FROM key_rule WHERE queue = (SELECT n FROM q)
+)
+SELECT
+    used.key,
+    (SELECT count(*) FROM job WHERE queue = (SELECT n FROM q) AND job.key = used.key AND state = 'pending'),
+    (SELECT count(*) FROM job WHERE queue = (SELECT n FROM q) AND job.key = used.key AND state = 'active'),
+    coalesce(rule.max_active, :key_limit), coalesce(rule.weight, 1), lane.held_until
+FROM used
+LEFT JOIN key_rule AS rule ON rule.queue = (SELECT n FROM q) AND rule.key = used.key
+LEFT JOIN lane ON lane.queue = (SELECT n FROM q) AND lane.key = used.key
+ORDER BY used.key LIMIT :limit
+"""
 
 _AHEAD: Final = """
 SELECT count(*)
@@ -50,10 +70,8 @@ WHERE queue.tenant = :tenant AND queue.name = :name
 """
 
 
-class SqliteReads:
+class SqliteReads(Turns):
     """The reading half of the store."""
-
-    _engine: "Engine"
 
     async def get(self, queue: QueueRef, ids: Sequence[str]) -> list[Job | None]:
         """The records, None where there is none."""
@@ -124,7 +142,7 @@ class SqliteReads:
     async def expired(self, queue: QueueRef, limit: int = RECOVER_LIMIT) -> list[ExpiredLease]:
         """Leases that ran out, oldest first."""
         return await self._read(
-            lambda connection: read_expired(connection, queue, self.read_now(connection, queue), limit)
+            lambda connection: read_expired(connection, queue, read_now(connection, queue), limit)
         )
 
     async def leases(self, queue: QueueRef, worker: str | None = None) -> list[HeldLease]:
@@ -143,6 +161,18 @@ class SqliteReads:
     async def queue(self, queue: QueueRef) -> QueueInfo | None:
         """The queue, if there is one."""
         return await self._read(lambda connection: read_queue(connection, queue))
+
+    async def keys(self, queue: QueueRef, limit: int = 1_000) -> list[KeyInfo]:
+        """Keys with waiting or running jobs or a rule, by name."""
+
+        def work(connection: sqlite3.Connection) -> list[KeyInfo]:
+            info = read_queue(connection, queue)
+            if info is None or info.declaration is None or not info.mode.has_keys:
+                return []
+            params = {**_named(queue), "key_limit": info.declaration.key_limit, "limit": limit}
+            return [KeyInfo(restored(key) or "", *rest) for key, *rest in connection.execute(_KEYS, params)]
+
+        return await self._read(work)
 
     async def queues(self, tenant: str) -> list[QueueInfo]:
         """All queues of a tenant, by name."""
@@ -202,7 +232,7 @@ class SqliteReads:
                 durability=self._engine.durability,
                 server_version=f"SQLite {sqlite3.sqlite_version}",
                 schema_version=self._engine.schema_version,
-                clock_offset_ms=_offset_ms(connection),
+                clock_offset_ms=offset_ms(connection),
             )
 
         return await self._read(work)
@@ -211,33 +241,23 @@ class SqliteReads:
         """Records and indexes agree, counts add up."""
         return await self._read(lambda connection: findings(connection, queue))
 
-    def read_now(self, connection: sqlite3.Connection, queue: QueueRef) -> int:
-        """The time that a turn on this queue would have."""
-        host = host_us(connection)
-        row = connection.execute(
-            "SELECT at_us FROM queue WHERE tenant = :tenant AND name = :name", _named(queue)
-        ).fetchone()
-        last = 0 if row is None else row[0]
-        return int(last if 0 < last - host < HELD_BACK_US else host) // 1000
-
-    async def _read(self, work: Callable[[sqlite3.Connection], T]) -> T:
-        return await self._call(self._engine.read(work))
-
-    async def _call(self, future: "Future[T]") -> T:
-        return await asyncio.wrap_future(future)
-
 
 def read_queue(connection: sqlite3.Connection, queue: QueueRef) -> QueueInfo | None:
     """The queue, if there is one."""
     row = connection.execute(
-        "SELECT number, paused_at, pause_reason, pause_by, paused_until FROM queue "
+        "SELECT number, declaration, paused_at, pause_reason, pause_by, paused_until FROM queue "
         "WHERE tenant = :tenant AND name = :name",
         _named(queue),
     ).fetchone()
     if row is None:
         return None
-    number, *pause = row
-    return QueueInfo(queue, number, None if pause[0] is None else Pause(*pause))
+    number, declaration, *pause = row
+    return QueueInfo(
+        queue,
+        number,
+        None if pause[0] is None else Pause(*pause),
+        None if declaration is None else declaration_of(declaration),
+    )
 
 
 def read_expired(connection: sqlite3.Connection, queue: QueueRef, now: int, limit: int) -> list[ExpiredLease]:
@@ -247,7 +267,9 @@ def read_expired(connection: sqlite3.Connection, queue: QueueRef, now: int, limi
         "AND (deadline <= :now OR deadline > :now + :lease_limit) ORDER BY deadline, id LIMIT :limit",
         {**_named(queue), "now": now, "limit": limit, "lease_limit": MAX_LEASE_MS},
     )
-    return [expired_of(row) for row in rows]
+    info = read_queue(connection, queue)
+    keyed = info is not None and info.mode.has_keys
+    return [expired_of(row, keyed=keyed) for row in rows]
 
 
 def any_expired(connection: sqlite3.Connection, queue: QueueRef, now: int) -> bool:
@@ -275,18 +297,10 @@ _NEXT_DUE: Final = """
 SELECT
     (SELECT min(visible_at) FROM job WHERE job.queue = queue.n AND state = 'delayed'),
     (SELECT min(deadline) FROM job WHERE job.queue = queue.n AND state = 'active'),
-    iif(paused_until > :now, paused_until, NULL)
+    iif(paused_until > :now, paused_until, NULL),
+    (SELECT min(held_until) FROM lane WHERE lane.queue = queue.n AND held_until IS NOT NULL)
 FROM queue WHERE tenant = :tenant AND name = :name
 """
-
-
-def host_us(connection: sqlite3.Connection) -> int:
-    """The host's clock with the offset in the file, in microseconds."""
-    return time.time_ns() // 1000 + _offset_ms(connection) * 1000
-
-
-def _offset_ms(connection: sqlite3.Connection) -> int:
-    return int(connection.execute("SELECT value FROM meta WHERE name = 'clock_offset_ms'").fetchone()[0])
 
 
 def _named(queue: QueueRef) -> dict[str, Any]:

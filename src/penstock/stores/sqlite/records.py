@@ -6,7 +6,9 @@ from typing import Any, Final
 import msgspec
 
 from penstock.core.events import EVENT_VERSION, Event
+from penstock.core.flows import ChildPolicy, JobRef
 from penstock.core.job import Claimed, ExpiredLease, Job, NewJob, Options, QueueRef
+from penstock.core.limits import Declaration
 from penstock.core.moves import (
     Bury,
     Complete,
@@ -20,6 +22,7 @@ from penstock.core.moves import (
     Snooze,
 )
 from penstock.core.states import State
+from penstock.core.unique import Unique
 
 _OPTIONS_ENCODER: Final = msgspec.json.Encoder()
 _OPTIONS_DECODER: Final = msgspec.json.Decoder(Options)
@@ -29,6 +32,49 @@ _OPTIONS_DECODER: Final = msgspec.json.Decoder(Options)
 def options_text(options: Options) -> str:
     """The options as they are stored; queues use few different ones."""
     return _OPTIONS_ENCODER.encode(options).decode()
+
+
+@lru_cache(maxsize=256)
+def declaration_of(text: str) -> Declaration:
+    """A queue's declaration."""
+    return msgspec.json.decode(text, type=Declaration)
+
+
+class More(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What few jobs have, kept apart so that the others stay small."""
+
+    parents: tuple[JobRef, ...] = ()
+    child_policy: ChildPolicy = ChildPolicy.FAIL
+    delay_ms: int = 0
+    run_at: int | None = None
+    unique: Unique | None = None
+    schedule: str | None = None
+    instant: int | None = None
+
+
+_NO_MORE: Final = More()
+_MORE_DECODER: Final = msgspec.json.Decoder(More)
+
+
+def more_of(text: str | None) -> More:
+    """What few jobs have."""
+    return _NO_MORE if text is None else _MORE_DECODER.decode(text)
+
+
+def _more_text(new: NewJob) -> str | None:
+    if not (new.parents or new.awaits or new.unique or new.schedule):
+        return None
+    blocked = bool(new.awaits)
+    more = More(
+        new.parents,
+        new.child_policy,
+        new.delay_ms if blocked else 0,
+        new.run_at if blocked else None,
+        new.unique,
+        new.schedule,
+        new.instant,
+    )
+    return _OPTIONS_ENCODER.encode(more).decode()
 
 
 @lru_cache(maxsize=1024)
@@ -55,22 +101,24 @@ def new_row(index: int, new: NewJob, now: int) -> tuple[Any, ...]:
     """A new job as a row of enqueue.sql."""
     options = new.options
     visible_at = now + new.delay_ms if new.run_at is None else new.run_at
-    waits = visible_at > now
+    blocked = bool(new.awaits)
+    waits = visible_at > now and not blocked
     return (
         index,
         new.id,
         new.nonce,
         new.task,
-        "delayed" if waits else "pending",
+        "blocked" if blocked else "delayed" if waits else "pending",
         new.priority,
         visible_at if waits else None,
         stored(new.idempotency_key),
         stored(new.key),
         options_text(options),
         options.max_attempts,
-        options.retention_ms,
+        options.kept_ms,
         options.key_held_ms,
         new.payload.decode(),
+        _more_text(new),
     )
 
 
@@ -123,6 +171,7 @@ class ClaimedRow(msgspec.Struct, array_like=True, frozen=True):
     key: str | None
     last_delay_ms: int | None
     cancel_requested: bool
+    more: str | None
 
     def claimed(self) -> Claimed:
         """The same for a worker."""
@@ -142,6 +191,7 @@ class ClaimedRow(msgspec.Struct, array_like=True, frozen=True):
             key=restored(self.key),
             last_delay_ms=self.last_delay_ms,
             cancel_requested=self.cancel_requested,
+            parents=more_of(self.more).parents,
         )
 
 
@@ -150,7 +200,7 @@ CLAIMED_ROWS: Final = msgspec.json.Decoder(list[ClaimedRow], strict=False)
 JOB_COLUMNS: Final = (
     "id, nonce, task, state, payload, priority, options, enqueued_at, version, drive, delivery, attempts, "
     "visible_at, idempotency_key, key, token, fence, deadline, worker, cancel_requested, last_delay_ms, "
-    "reason, error, fingerprint, result, progress, progress_at, ended_at, settled"
+    "reason, error, fingerprint, result, progress, progress_at, ended_at, settled, more"
 )
 
 
@@ -165,22 +215,25 @@ def job_of(queue: QueueRef, row: tuple[Any, ...]) -> Job:
     fields["cancel_requested"] = bool(fields["cancel_requested"])
     fields["idempotency_key"] = restored(fields["idempotency_key"])
     fields["key"] = restored(fields["key"])
-    return Job(tenant=queue.tenant, queue=queue.name, **fields)
+    more = msgspec.structs.asdict(more_of(fields.pop("more")))
+    return Job(tenant=queue.tenant, queue=queue.name, **fields, **more)
 
 
-EXPIRED_COLUMNS: Final = "id, token, fence, attempts, options, worker, last_delay_ms"
+EXPIRED_COLUMNS: Final = "id, token, fence, attempts, options, worker, last_delay_ms, key"
 
 
-def expired_of(row: tuple[Any, ...]) -> ExpiredLease:
-    """A lease that ran out, from EXPIRED_COLUMNS."""
+def expired_of(row: tuple[Any, ...], *, keyed: bool) -> ExpiredLease:
+    """A lease that ran out, from EXPIRED_COLUMNS; with its key where keys take turns."""
     fields = dict(zip(EXPIRED_COLUMNS.split(", "), row, strict=True))
     fields["options"] = options_of(fields["options"])
+    fields["key"] = restored(fields["key"]) if keyed else None
     return ExpiredLease(**fields)
 
 
 EVENT_COLUMNS: Final = (
     "seq, at, move, job, version, drive, source, target, task, priority, key, delivery, attempt, fence, "
-    "worker, deadline, visible_at, reason, error, fingerprint, idempotency_key, max_attempts, jobs"
+    "worker, deadline, visible_at, reason, error, fingerprint, idempotency_key, max_attempts, jobs, "
+    "parent, schedule, instant"
 )
 
 

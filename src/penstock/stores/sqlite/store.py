@@ -4,19 +4,19 @@ import asyncio
 import secrets
 import sqlite3
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from itertools import groupby
 from pathlib import Path
-from typing import TypeVar
-
-import msgspec
+from typing import Any, TypeVar
 
 from penstock.core.errors import OptionError
-from penstock.core.job import NewJob, QueueRef
+from penstock.core.job import Claimed, NewJob, QueueRef
+from penstock.core.limits import Declaration, KeyRule
 from penstock.core.moves import Beat, Expire, Move, Report, Settlement
 from penstock.core.outcomes import Applied, Claims, Enqueued, Refusal, Refused
 from penstock.core.states import State
+from penstock.core.transitions import TABLE, Table
 from penstock.stores.bells import Belfry
 from penstock.stores.protocol import (
     PROMOTE_LIMIT,
@@ -26,24 +26,25 @@ from penstock.stores.protocol import (
     Durability,
     Pause,
     QueueInfo,
+    Spawn,
     Topic,
 )
+from penstock.stores.sqlite.clock import read_now
 from penstock.stores.sqlite.engine import Engine
+from penstock.stores.sqlite.enqueue import enqueue
+from penstock.stores.sqlite.flows import SqliteFlows
 from penstock.stores.sqlite.reads import SqliteReads, any_expired, next_due, read_expired, read_queue
-from penstock.stores.sqlite.records import CLAIMED_ROWS, expire_item, key_item, new_row, settlement_item
+from penstock.stores.sqlite.records import CLAIMED_ROWS, expire_item, settlement_item, stored
+from penstock.stores.sqlite.schedules import SqliteSchedules
 from penstock.stores.sqlite.sources import cut, load_sources
-from penstock.stores.sqlite.turn import Turn, encode, open_queue, rounds
+from penstock.stores.sqlite.turn import Turn, encode, open_queue
 from penstock.stores.sqlite.watch import Watch
 
 T = TypeVar("T")
 
-_ENQUEUED = msgspec.json.Decoder(
-    list[tuple[bool | None, State | None, str | None, State | None, bool | None]], strict=False
-)
 
-
-class SqliteStore(SqliteReads):
-    """A store in one file. `sources` replaces the SQL files; only tests of the tests pass it."""
+class SqliteStore(SqliteReads, SqliteFlows, SqliteSchedules):
+    """A store in one file. `sources` and `table` replace the SQL files and the table of moves; for tests."""
 
     def __init__(
         self,
@@ -52,11 +53,13 @@ class SqliteStore(SqliteReads):
         durability: Durability = Durability.POWER,
         patience: float = 60.0,
         sources: dict[str, str] | None = None,
+        table: Table = TABLE,
     ) -> None:
         if durability not in {Durability.POWER, Durability.SERVER}:
             raise OptionError("durability", str(durability), "power or server")
         self._engine = Engine(Path(path), Durability(durability), patience)
         self._sql = cut(load_sources() if sources is None else sources)
+        self._table = table
         self._belfry = Belfry()
         self._watch = Watch(self._engine, self._belfry)
         self._users = 0
@@ -90,17 +93,18 @@ class SqliteStore(SqliteReads):
 
     # Moves
 
-    async def enqueue(self, queue: QueueRef, jobs: Sequence[NewJob]) -> list[Enqueued | Refused]:
-        """Take jobs in."""
+    async def enqueue(
+        self, queue: QueueRef, jobs: Sequence[NewJob], spawns: Sequence[Spawn] = ()
+    ) -> list[Enqueued | Refused]:
+        """Take jobs in, and leave those of other queues to be carried over."""
 
         def move(turn: Turn) -> list[Enqueued | Refused]:
-            out: list[Enqueued | Refused | None] = [None] * len(jobs)
-            for indexes in rounds([new.id for new in jobs]):
-                answers = _enqueue(turn, [jobs[index] for index in indexes])
-                for index, answer in zip(indexes, answers, strict=True):
-                    out[index] = answer
-            turn.rings.add(Topic.READY)
-            return [each for each in out if each is not None]
+            before = turn.events
+            out = enqueue(turn, list(jobs))
+            # A repeated call finds its jobs there, and its spawns were written with them.
+            for each in spawns if turn.events > before else ():
+                turn.relay(each.queue, "spawn", encode(each.job))
+            return out
 
         return await self._turn(queue, move)
 
@@ -114,19 +118,18 @@ class SqliteStore(SqliteReads):
 
         def move(turn: Turn) -> Claims:
             _promote(turn, PROMOTE_LIMIT)
-            jobs = []
-            if limit and turn.pick(Move.CLAIM, limit=limit):
-                turn.run(Move.CLAIM, "change", tokens=tokens, worker=worker, lease_ms=lease_ms)
-                jobs = [row.claimed() for row in CLAIMED_ROWS.decode(turn.one(Move.CLAIM, "answer"))]
-                turn.tell(Move.CLAIM)
+            turn.refresh()
+            allowed = min(limit, turn.allowance())
+            jobs = _claim(turn, allowed, tokens=tokens, worker=worker, lease_ms=lease_ms)
             turn.rings.clear()
-            due = next_due(turn.connection, queue, turn.now)
+            opens = turn.use_rate(len(jobs))
+            due = [at for at in (next_due(turn.connection, queue, turn.now), opens) if at is not None]
             late = any_expired(turn.connection, queue, turn.now)
             expired = read_expired(turn.connection, queue, turn.now, RECOVER_LIMIT) if late else []
-            return Claims(jobs, expired, None if due is None else max(0, due - turn.now))
+            return Claims(jobs, expired, max(0, min(due) - turn.now) if due else None)
 
         def peek(connection: sqlite3.Connection) -> Claims | None:
-            now = self.read_now(connection, queue)
+            now = read_now(connection, queue)
             due = next_due(connection, queue, now)
             if (due is not None and due <= now) or any_expired(connection, queue, now):
                 return None
@@ -182,8 +185,10 @@ class SqliteStore(SqliteReads):
             if gone:
                 turn.tell_once(Move.PRUNE, [job for (job,) in turn.touched("value")])
                 turn.run(Move.PRUNE, "keys")
+                turn.run(Move.PRUNE, "children")
                 turn.run(Move.PRUNE, "change")
-            turn.run(Move.PRUNE, "forget")
+            for step in ("forget", "forget_kinds", "forget_rates"):
+                turn.run(Move.PRUNE, step)
             return gone
 
         return await self._turn(queue, move)
@@ -202,6 +207,25 @@ class SqliteStore(SqliteReads):
 
         made = await self._call(self._engine.write(make))
         return made or QueueInfo(queue, 0)
+
+    async def declare(self, queue: QueueRef, declaration: Declaration) -> QueueInfo:
+        """Compare with what is stored, and keep what was agreed."""
+
+        def move(turn: Turn) -> QueueInfo | None:
+            turn.declare(declaration)
+            turn.rings.add(Topic.READY)
+            return read_queue(turn.connection, queue)
+
+        return await self._turn(queue, move) or QueueInfo(queue, 0)
+
+    async def set_key_rule(self, queue: QueueRef, key: str, rule: KeyRule | None) -> None:
+        """Give a key a limit or weight of its own."""
+
+        def move(turn: Turn) -> None:
+            turn.set_key_rule(stored(key) or "", rule)
+            turn.rings.add(Topic.READY)
+
+        await self._turn(queue, move)
 
     async def pause(self, queue: QueueRef, pause: Pause | None, for_ms: int | None = None) -> None:
         """Stop claims, or let them go on."""
@@ -233,28 +257,6 @@ class SqliteStore(SqliteReads):
         """Rings at once for changes of this process, and within milliseconds for those of others."""
         return self._belfry.hang(queue, topic)
 
-    # Within
-
-    async def _turn(
-        self,
-        queue: QueueRef,
-        move: Callable[[Turn], T],
-        peek: Callable[[sqlite3.Connection], T | None] | None = None,
-    ) -> T:
-        rings: set[Topic] = set()
-
-        def work(connection: sqlite3.Connection) -> T:
-            turn = Turn(connection, self._sql, queue)
-            answer = move(turn)
-            turn.close()
-            rings.update(turn.rings)
-            return answer
-
-        answer: T = await self._call(self._engine.write(work, peek))
-        for topic in rings:
-            self._belfry.ring(queue, topic)
-        return answer
-
 
 _ANY_PENDING = """
 SELECT 1 FROM job JOIN queue ON job.queue = queue.n
@@ -262,36 +264,20 @@ WHERE queue.tenant = ? AND queue.name = ? AND job.state = 'pending' LIMIT 1
 """
 
 
-def _enqueue(turn: Turn, jobs: list[NewJob]) -> list[Enqueued | Refused]:
-    keyed = any(new.idempotency_key is not None for new in jobs)
-    if keyed:
-        items = encode([key_item(new) for new in jobs])
-        turn.run(Move.ENQUEUE, "free_keys", items=items)
-        turn.run(Move.ENQUEUE, "take_keys", items=items)
-    last = turn.last_job()
-    rows = [new_row(index, new, turn.now) for index, new in enumerate(jobs)]
-    made = turn.insert(Move.ENQUEUE, "change", rows)
-    if made:
-        turn.run(Move.ENQUEUE, "event", last_n=last)
-        turn.count(made, len(jobs))
-    if made == len(jobs):
-        return [Enqueued(row[1], True, State(row[4])) for row in rows]
-    items = encode([key_item(new) for new in jobs])
-    answers = _ENQUEUED.decode(turn.one(Move.ENQUEUE, "answer", items=items))
-    return [_enqueued(new.id, *answer) for new, answer in zip(jobs, answers, strict=True)]
-
-
-def _enqueued(
-    job: str,
-    same_nonce: bool | None,
-    state: State | None,
-    holder: str | None,
-    holder_state: State | None,
-    same_digest: bool | None,
-) -> Enqueued | Refused:
-    if same_nonce is not None:
-        return Enqueued(job, True, state) if same_nonce else Refused(Refusal.DUPLICATE, state)
-    return Enqueued(holder or job, False, holder_state, bool(same_digest))
+def _claim(turn: Turn, limit: int, **params: Any) -> list[Claimed]:
+    """Lease up to so many jobs; where keys take turns, in rounds."""
+    pick = "pick_keys" if turn.declared.mode.has_keys else "pick"
+    if turn.declared.mode.has_keys:
+        turn.release_held()
+    jobs: list[Claimed] = []
+    while len(jobs) < limit and turn.pick(Move.CLAIM, pick, limit=limit - len(jobs)):
+        turn.run(Move.CLAIM, "change", taken=len(jobs), **params)
+        jobs += [row.claimed() for row in CLAIMED_ROWS.decode(turn.one(Move.CLAIM, "answer"))]
+        turn.tell(Move.CLAIM)
+        if not turn.declared.mode.has_keys:
+            break
+        turn.serve()
+    return jobs
 
 
 def _promote(turn: Turn, limit: int) -> int:
@@ -310,7 +296,11 @@ def _delete(turn: Turn, ids: list[str]) -> list[Applied | Refused]:
     for item, source in turn.touched("item, source"):
         out[ids.index(named[item])] = Applied(State(source))
     if gone:
+        if turn.has_flows:
+            turn.relay_endings(gone=True)
+        turn.touch(Move.DELETE)
         turn.run(Move.DELETE, "keys")
+        turn.run(Move.DELETE, "children")
         if gone == 1:
             turn.tell_deleted()
         else:

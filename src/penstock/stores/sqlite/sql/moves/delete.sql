@@ -18,5 +18,9 @@ WHERE idempotency.queue = :queue
     AND idempotency.key = job.idempotency_key
     AND idempotency.job = job.id
 
+-- step: children
+DELETE FROM child
+WHERE queue = :queue AND parent IN (SELECT job.id FROM temp.touched JOIN job ON job.n = touched.n)
+
 -- step: change
 DELETE FROM job WHERE n IN (SELECT n FROM temp.touched)

@@ -1,7 +1,7 @@
 -- enqueue: nothing → pending / delayed / blocked; the id must be free, or hold the same nonce; a held idempotency key gives its job
 -- Rows, bound by position after the queue's number, the time and the newest place: index, id, nonce, task, state,
 -- priority, visible_at, idempotency key, key, options, max_attempts, retention in ms, time in ms that the key is
--- held after the ending, payload. Items, only where there are keys: [id, nonce, idempotency key, digest].
+-- held after the record went, payload, more. Items, only where there are keys: [id, nonce, idempotency key, digest].
 -- step: free_keys
 DELETE FROM idempotency
 WHERE queue = :queue
@@ -19,16 +19,16 @@ ORDER BY key
 -- step: change
 INSERT OR IGNORE INTO job (
     queue, id, nonce, task, state, priority, place, enqueued_at, visible_at, idempotency_key, key, options,
-    max_attempts, retention_ms, key_held_ms, payload
+    max_attempts, retention_ms, key_held_ms, payload, more
 )
 WITH given (queue, now, place) AS (VALUES (?, ?, ?)),
 new (
     i, id, nonce, task, state, priority, visible_at, idempotency_key, key, options, max_attempts, retention_ms,
-    key_held_ms, payload
+    key_held_ms, payload, more
 ) AS (VALUES {rows})
 SELECT
     given.queue, id, nonce, task, state, priority, given.place + i + 1, given.now, visible_at, idempotency_key,
-    key, options, max_attempts, retention_ms, key_held_ms, payload
+    key, options, max_attempts, retention_ms, key_held_ms, payload, more
 FROM given
 CROSS JOIN new
 WHERE idempotency_key IS NULL
@@ -40,11 +40,16 @@ WHERE idempotency_key IS NULL
 -- step: event
 INSERT INTO event (
     queue, seq, at, move, job, version, drive, target, task, priority, key, visible_at, idempotency_key,
-    max_attempts
+    max_attempts, parent, schedule, instant
 )
 SELECT
     :queue, :seq + row_number() OVER (ORDER BY n), :now, 'enqueue', id, version, drive, state, task, priority,
-    key, visible_at, idempotency_key, max_attempts
+    key, visible_at, idempotency_key, max_attempts,
+    CASE
+        WHEN json_extract(more, '$.parents[0]') IS NOT NULL
+        THEN json_extract(more, '$.parents[0][0]') || '/' || json_extract(more, '$.parents[0][1]')
+    END,
+    json_extract(more, '$.schedule'), json_extract(more, '$.instant')
 FROM job
 WHERE n > :last_n
 ORDER BY n

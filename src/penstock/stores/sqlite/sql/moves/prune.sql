@@ -19,9 +19,23 @@ WHERE idempotency.queue = :queue
     AND idempotency.key = job.idempotency_key
     AND idempotency.job = job.id
 
+-- step: children
+DELETE FROM child
+WHERE queue = :queue AND parent IN (SELECT job.id FROM temp.touched JOIN job ON job.n = touched.n)
+
 -- step: change
 DELETE FROM job WHERE n IN (SELECT n FROM temp.touched)
 
 -- step: forget
 DELETE FROM idempotency
 WHERE queue = :queue AND until <= :now
+
+-- step: forget_kinds
+DELETE FROM kind
+WHERE queue = :queue
+    AND until <= :now
+    AND NOT EXISTS (SELECT 1 FROM job WHERE job.queue = :queue AND job.id = kind.job)
+
+-- step: forget_rates
+DELETE FROM key_rate
+WHERE queue = :queue AND arrival_us <= :now_us

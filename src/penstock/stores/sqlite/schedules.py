@@ -1,0 +1,101 @@
+"""Schedules in the file: each with the queue of its jobs."""
+
+import sqlite3
+from typing import Any, Final
+
+from penstock.core.job import QueueRef
+from penstock.stores.protocol import SCHEDULE_LIMIT, Firing, StoredSchedule
+from penstock.stores.sqlite.clock import read_now
+from penstock.stores.sqlite.enqueue import enqueue, fits
+from penstock.stores.sqlite.turn import Turn
+from penstock.stores.sqlite.turns import Turns
+
+_SELECT: Final = """
+SELECT queue.name, schedule.name, schedule.body, next_at, last_at, paused
+FROM schedule JOIN queue ON schedule.queue = queue.n
+WHERE queue.tenant = :tenant
+"""
+
+
+class SqliteSchedules(Turns):
+    """Schedules, and the instants that they fire."""
+
+    async def put_schedule(self, schedule: StoredSchedule) -> None:
+        """Keep a schedule; one of that name is replaced, and keeps what it fired last."""
+
+        def move(turn: Turn) -> None:
+            turn.connection.execute(
+                "INSERT INTO schedule (queue, name, body, next_at, paused) VALUES (?, ?, ?, ?, ?) "
+                "ON CONFLICT (queue, name) DO UPDATE SET body = excluded.body, next_at = excluded.next_at, "
+                "paused = excluded.paused",
+                (turn.number, schedule.name, schedule.body.decode(), schedule.next_at, schedule.paused),
+            )
+
+        await self._turn(schedule.queue, move)
+
+    async def remove_schedule(self, queue: QueueRef, name: str) -> bool:
+        """Take a schedule away; False when there was none."""
+        return await self._change(queue, "DELETE FROM schedule WHERE queue = ? AND name = ?", name)
+
+    async def pause_schedule(self, queue: QueueRef, name: str, paused: bool) -> bool:
+        """Stop a schedule for now, or let it go on; False when there is none."""
+        value = 1 if paused else 0
+        return await self._change(
+            queue,
+            f"UPDATE schedule SET paused = {value} WHERE queue = ? AND name = ?",  # noqa: S608 (a number)
+            name,
+        )
+
+    async def schedules(self, tenant: str) -> list[StoredSchedule]:
+        """All schedules of a tenant, by queue and name."""
+
+        def work(connection: sqlite3.Connection) -> list[StoredSchedule]:
+            rows = connection.execute(f"{_SELECT} ORDER BY queue.name, schedule.name", {"tenant": tenant})
+            return [_schedule(tenant, row) for row in rows]
+
+        return await self._read(work)
+
+    async def due_schedules(self, queue: QueueRef, limit: int = SCHEDULE_LIMIT) -> list[StoredSchedule]:
+        """Schedules whose next instant has come, oldest first."""
+
+        def work(connection: sqlite3.Connection) -> list[StoredSchedule]:
+            rows = connection.execute(
+                f"{_SELECT} AND queue.name = :name AND NOT paused AND next_at <= :now "
+                "ORDER BY next_at, schedule.name LIMIT :limit",
+                {
+                    "tenant": queue.tenant,
+                    "name": queue.name,
+                    "now": read_now(connection, queue),
+                    "limit": limit,
+                },
+            )
+            return [_schedule(queue.tenant, row) for row in rows]
+
+        return await self._read(work)
+
+    async def fire(self, queue: QueueRef, firing: Firing) -> bool:
+        """Take in the jobs of an instant and move the schedule on, if that is still its next instant."""
+
+        def move(turn: Turn) -> bool:
+            if not fits(turn, len(firing.jobs)):
+                return False
+            moved = turn.connection.execute(
+                "UPDATE schedule SET next_at = ?, last_at = ? "
+                "WHERE queue = ? AND name = ? AND next_at = ? AND NOT paused",
+                (firing.next_at, firing.last_at, turn.number, firing.name, firing.at),
+            ).rowcount
+            if moved:
+                enqueue(turn, list(firing.jobs))
+            return bool(moved)
+
+        return await self._turn(queue, move)
+
+    async def _change(self, queue: QueueRef, sql: str, name: str) -> bool:
+        return await self._turn(
+            queue, lambda turn: turn.connection.execute(sql, (turn.number, name)).rowcount > 0
+        )
+
+
+def _schedule(tenant: str, row: tuple[Any, ...]) -> StoredSchedule:
+    queue, name, body, next_at, last_at, paused = row
+    return StoredSchedule(QueueRef(tenant, queue), name, body.encode(), next_at, last_at, bool(paused))
