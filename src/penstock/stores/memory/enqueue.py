@@ -50,7 +50,8 @@ class MemoryEnqueue(Room):
         if holder is None:
             return None
         job = shelf.jobs.get(holder.job)
-        if job is None:
+        # Once its record is gone the id may be that of a job of another kind.
+        if job is None or job.unique is None or job.unique.key != unique.key:
             throttled = unique.rule is UniqueRule.THROTTLE and now - holder.since < unique.window_ms
             return Enqueued(holder.job, False, None, False) if throttled else None
         if not unique.holds(job.state, now - holder.since):
