@@ -9,7 +9,7 @@ from penstock.core.outcomes import Enqueued, Refusal, Refused
 from penstock.core.states import State
 from penstock.core.unique import Unique, UniqueRule
 from penstock.stores.protocol import Topic
-from penstock.stores.sqlite.records import key_item, new_row, stored
+from penstock.stores.sqlite.records import key_item, more_of, new_row, stored
 from penstock.stores.sqlite.turn import Turn, encode, rounds
 
 _ENQUEUED = msgspec.json.Decoder(
@@ -64,14 +64,16 @@ def _is_known(turn: Turn, new: NewJob) -> bool:
 def _kept_away(turn: Turn, new: NewJob, unique: Unique) -> Enqueued | None:
     """What stands instead of a job that is not one of its kind."""
     row = turn.connection.execute(
-        "SELECT kind.job, kind.since, job.state, job.task, job.payload FROM kind "
+        "SELECT kind.job, kind.since, job.state, job.task, job.payload, job.more FROM kind "
         "LEFT JOIN job ON job.queue = kind.queue AND job.id = kind.job WHERE kind.queue = ? AND kind.key = ?",
         (turn.number, stored(unique.key)),
     ).fetchone()
     if row is None:
         return None
-    holder, since, state, task, payload = row
-    if state is None:
+    holder, since, state, task, payload, more = row
+    mine = more_of(more).unique
+    # Once its record is gone the id may be another job's.
+    if state is None or mine is None or mine.key != unique.key:
         throttled = unique.rule is UniqueRule.THROTTLE and turn.now - since < unique.window_ms
         return Enqueued(holder, False, None, False) if throttled else None
     if not unique.holds(State(state), turn.now - since):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from penstock.core.errors import CursorLostError
 from penstock.core.events import Event
 from penstock.core.job import ExpiredLease, Job, QueueRef
+from penstock.core.limits import Mode
 from penstock.core.states import State
 from penstock.stores.protocol import (
     MAX_LEASE_MS,
@@ -53,7 +54,7 @@ SELECT
     used.key,
     (SELECT count(*) FROM job WHERE queue = (SELECT n FROM q) AND job.key = used.key AND state = 'pending'),
     (SELECT count(*) FROM job WHERE queue = (SELECT n FROM q) AND job.key = used.key AND state = 'active'),
-    coalesce(rule.max_active, :key_limit), coalesce(rule.weight, 1), lane.held_until
+    coalesce(iif(:dynamic, rule.max_active, NULL), :key_limit), coalesce(rule.weight, 1), lane.held_until
 FROM used
 LEFT JOIN key_rule AS rule ON rule.queue = (SELECT n FROM q) AND rule.key = used.key
 LEFT JOIN lane ON lane.queue = (SELECT n FROM q) AND lane.key = used.key
@@ -170,6 +171,7 @@ class SqliteReads(Turns):
             if info is None or info.declaration is None or not info.mode.has_keys:
                 return []
             params = {**_named(queue), "key_limit": info.declaration.key_limit, "limit": limit}
+            params["dynamic"] = info.mode is Mode.DYNAMIC
             return [KeyInfo(restored(key) or "", *rest) for key, *rest in connection.execute(_KEYS, params)]
 
         return await self._read(work)

@@ -4,7 +4,7 @@ import sqlite3
 from typing import Any, Final
 
 from penstock.core.job import QueueRef
-from penstock.stores.protocol import SCHEDULE_LIMIT, Firing, StoredSchedule
+from penstock.stores.protocol import SCHEDULE_LIMIT, Firing, StoredSchedule, Topic
 from penstock.stores.sqlite.clock import read_now
 from penstock.stores.sqlite.enqueue import enqueue, fits
 from penstock.stores.sqlite.turn import Turn
@@ -30,6 +30,8 @@ class SqliteSchedules(Turns):
                 "paused = excluded.paused",
                 (turn.number, schedule.name, schedule.body.decode(), schedule.next_at, schedule.paused),
             )
+            # Its first instant may come sooner than anything that is waited for.
+            turn.rings.add(Topic.READY)
 
         await self._turn(schedule.queue, move)
 

@@ -16,13 +16,14 @@ from penstock.core.limits import (
     STRIDE,
     Declaration,
     KeyRule,
+    Mode,
     agreed,
     check_declaration,
     check_key_rule,
 )
 from penstock.core.moves import Move
 from penstock.core.outcomes import SETTLED_LIMIT, Applied, Refusal, Refused, repeated
-from penstock.core.states import State
+from penstock.core.states import REDRIVABLE, State
 from penstock.core.transitions import Table
 from penstock.stores.protocol import MAX_LEASE_MS, Pause, Topic
 from penstock.stores.sqlite.clock import not_before
@@ -231,6 +232,8 @@ class Turn:
         rate = self.declared.key_rate
         self._params |= {
             "key_limit": self.declared.key_limit,
+            "dynamic": self.declared.mode is Mode.DYNAMIC,
+            "keyed": self.declared.mode.has_keys,
             "key_interval_us": 0 if rate is None else rate.interval_us,
             "key_slack_us": 0 if rate is None else (rate.burst - 1) * rate.interval_us,
         }
@@ -339,6 +342,10 @@ class Turn:
         if self.declared.mode.has_keys:
             rows = self.connection.execute(_ALL_KEYS, {"queue": self._n})
             self._keys.update(dict.fromkeys(key for (key,) in rows))
+            self.refresh()
+            self._lanes += self.share("ready", "let_go").rowcount
+            self.share("ready", "hold")
+            self._note()
         else:
             self.connection.execute("DELETE FROM lane WHERE queue = ?", (self._n,))
 
@@ -400,6 +407,8 @@ class Turn:
                 yield Refused(Refusal.MISSING)
             elif move is Move.CANCEL and state is State.ACTIVE:
                 yield Applied(state, True)
+            elif move is Move.REDRIVE and state in REDRIVABLE:
+                yield Refused(Refusal.KEYLESS, state)
             else:
                 yield Refused(Refusal.STATE, state)
 

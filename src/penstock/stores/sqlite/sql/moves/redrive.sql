@@ -1,5 +1,5 @@
 -- redrive: failed / dead / cancelled → pending; to the back; attempts 0, drive + 1, policy and options kept
--- Items: ids.
+-- Items: ids. A job from before the queue had keys would wait for ever.
 -- step: pick
 INSERT INTO temp.touched (n, item, source, value)
 SELECT job.n, item.key, job.state, item.value
@@ -7,6 +7,7 @@ FROM json_each(:items) AS item
 CROSS JOIN job INDEXED BY job_id ON job.queue = :queue AND job.id = item.value
 WHERE 1
     AND job.state IN ('dead', 'failed', 'cancelled')  -- guard: state
+    AND NOT (:keyed AND job.key IS NULL)
 ORDER BY item.key
 
 -- step: change

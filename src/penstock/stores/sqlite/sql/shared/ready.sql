@@ -6,7 +6,9 @@ WHERE queue = :queue
     AND NOT (
         EXISTS (SELECT 1 FROM job WHERE job.queue = :queue AND job.key = lane.key AND job.state = 'pending')
         AND (SELECT count(*) FROM job WHERE job.queue = :queue AND job.key = lane.key AND job.state = 'active')
-            < coalesce((SELECT max_active FROM key_rule WHERE queue = :queue AND key = lane.key), :key_limit)
+            < coalesce(
+                (SELECT max_active FROM key_rule WHERE queue = :queue AND key = lane.key AND :dynamic), :key_limit
+            )
     )
 
 -- step: open
@@ -21,7 +23,7 @@ LEFT JOIN key_rate AS rate ON rate.queue = :queue AND rate.key = asked.value AND
 WHERE NOT EXISTS (SELECT 1 FROM lane WHERE lane.queue = :queue AND lane.key = asked.value)
     AND EXISTS (SELECT 1 FROM job WHERE job.queue = :queue AND job.key = asked.value AND job.state = 'pending')
     AND (SELECT count(*) FROM job WHERE job.queue = :queue AND job.key = asked.value AND job.state = 'active')
-        < coalesce(rule.max_active, :key_limit)
+        < coalesce(iif(:dynamic, rule.max_active, NULL), :key_limit)
 ORDER BY asked.key
 
 -- step: forget
@@ -39,3 +41,27 @@ FROM (
     WHERE lane.queue = :queue AND lane.held_until <= :now
 ) AS held
 WHERE lane.queue = :queue AND lane.key = held.key
+
+-- step: let_go
+UPDATE lane SET held_until = NULL, turn = :virtual + held.stride, number = :lanes + held.i
+FROM (
+    SELECT
+        lane.key, coalesce(key_rule.stride, :stride) AS stride,
+        row_number() OVER (ORDER BY lane.held_until, lane.number) AS i
+    FROM lane
+    LEFT JOIN key_rule ON key_rule.queue = lane.queue AND key_rule.key = lane.key
+    LEFT JOIN key_rate AS rate ON rate.queue = lane.queue AND rate.key = lane.key AND :key_interval_us > 0
+    WHERE lane.queue = :queue
+        AND lane.held_until IS NOT NULL
+        AND coalesce(rate.arrival_us - :key_slack_us <= :now_us, 1)
+) AS held
+WHERE lane.queue = :queue AND lane.key = held.key
+
+-- step: hold
+UPDATE lane SET held_until = (rate.arrival_us - :key_slack_us + 999) / 1000
+FROM key_rate AS rate
+WHERE lane.queue = :queue
+    AND rate.queue = :queue
+    AND rate.key = lane.key
+    AND :key_interval_us > 0
+    AND rate.arrival_us - :key_slack_us > :now_us
