@@ -23,7 +23,7 @@ CHILD_FAILED: Final = "CHILD_FAILED"
 INVALID_PAYLOAD: Final = "INVALID_PAYLOAD"
 
 
-class Returned(msgspec.Struct, frozen=True):
+class Returned(msgspec.Struct, frozen=True, gc=False):
     """The handler returned this, as JSON."""
 
     result: bytes | None = None

@@ -46,7 +46,7 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True):
         return self.retention_ms if self.key_retention_ms is None else self.key_retention_ms
 
 
-class NewJob(msgspec.Struct, frozen=True, kw_only=True):
+class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A job on its way into the store. The client makes `id` and `nonce`: the same pair is the same job."""
 
     id: str
@@ -120,7 +120,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
         return QueueRef(self.tenant, self.queue)
 
 
-class Claimed(msgspec.Struct, frozen=True, kw_only=True):
+class Claimed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     """A job with its lease, as a worker gets it from a claim."""
 
     id: str

@@ -54,7 +54,7 @@ class Report(msgspec.Struct, frozen=True):
     value: bytes
 
 
-class Complete(msgspec.Struct, frozen=True):
+class Complete(msgspec.Struct, frozen=True, gc=False):
     """The handler returned."""
 
     id: str

@@ -26,21 +26,21 @@ class Refusal(StrEnum):
     """The queue's jobs need a key, and this one has none."""
 
 
-class Applied(msgspec.Struct, frozen=True):
+class Applied(msgspec.Struct, frozen=True, gc=False):
     """The move was made, now or by an earlier call with the same token; `state` is what it led to."""
 
     state: State
     cancel_requested: bool = False
 
 
-class Refused(msgspec.Struct, frozen=True):
+class Refused(msgspec.Struct, frozen=True, gc=False):
     """The move was not made; `state` is the job's, where the store looked."""
 
     why: Refusal
     state: State | None = None
 
 
-class Enqueued(msgspec.Struct, frozen=True):
+class Enqueued(msgspec.Struct, frozen=True, gc=False):
     """The job that stands in the store for what was handed in.
 
     `created` is False when an idempotency key found an earlier job; `same_payload` then says whether it was

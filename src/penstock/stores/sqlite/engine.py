@@ -90,6 +90,7 @@ class Engine:
         level = "FULL" if self.durability is Durability.POWER else "NORMAL"
         connection.execute(f"PRAGMA synchronous = {level}")
         connection.execute("PRAGMA journal_size_limit = 67108864")
+        connection.execute("PRAGMA wal_autocheckpoint = 4000")
         connection.execute(_TOUCHED)
         return connection
 

@@ -153,7 +153,7 @@ def fault_item(fault: Fault) -> tuple[str, str | None, str | None]:
     return fault.reason, fault.error, fault.fingerprint
 
 
-class ClaimedRow(msgspec.Struct, array_like=True, frozen=True):
+class ClaimedRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
     """A row of claim.sql's answer."""
 
     id: str

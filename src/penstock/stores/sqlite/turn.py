@@ -268,9 +268,12 @@ class Turn:
                 answers = self.share("applied").fetchone()[0]
                 if move is not Move.HEARTBEAT:
                     self.after_change(move)
+                before = None
                 for item, state, cancel in _APPLIED.decode(answers):
                     out[indexes[item]] = Applied(state, cancel and state is State.ACTIVE)
-                    self.ring(state)
+                    if state is not before:
+                        before = state
+                        self.ring(state)
             missing = [index for index in indexes if out[index] is None]
             if missing:
                 for index, refused in zip(

@@ -43,7 +43,7 @@ INSERT INTO event (
     max_attempts, parent, schedule, instant
 )
 SELECT
-    :queue, :seq + row_number() OVER (ORDER BY n), :now, 'enqueue', id, version, drive, state, task, priority,
+    :queue, :seq + n - :last_n, :now, 'enqueue', id, version, drive, state, task, priority,
     key, visible_at, idempotency_key, max_attempts,
     CASE
         WHEN json_extract(more, '$.parents[0]') IS NOT NULL
