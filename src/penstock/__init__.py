@@ -14,7 +14,9 @@ if TYPE_CHECKING:
         BatchRefusedError,
         ConfigError,
         CursorLostError,
+        DeclarationError,
         DuplicateJobError,
+        FlowError,
         IdempotencyConflictError,
         InvalidError,
         InvalidNameError,
@@ -37,14 +39,20 @@ if TYPE_CHECKING:
         UnknownTaskError,
         WrongStateError,
     )
+    from penstock.core.flows import ChildPolicy, JobRef
     from penstock.core.job import Job, NewJob, QueueRef
+    from penstock.core.limits import Mode, Rate
     from penstock.core.outcomes import Enqueued, Refused
     from penstock.core.retry import Backoff, Jitter
     from penstock.core.states import State
     from penstock.stores.open import open_store
     from penstock.stores.protocol import Durability, Store
+    from penstock.tasks.batch import BatchHandle
     from penstock.tasks.call import Call
     from penstock.tasks.context import JobContext, current_job
+    from penstock.tasks.family import ChildJob
+    from penstock.tasks.flow import Flow, Node, chain, group
+    from penstock.tasks.flow_handle import Counts, FlowHandle, Tree
     from penstock.tasks.handle import JobHandle
     from penstock.tasks.middleware import EnqueueMiddleware, ExecutionMiddleware, SendNext
     from penstock.tasks.signals import Cancel, Fail, Retry, Snooze
@@ -56,14 +64,20 @@ _HOMES: Final = {
     "penstock.app.app": ("Penstock",),
     "penstock.app.queue": ("QueueHandle",),
     "penstock.client.client": ("Client",),
+    "penstock.core.flows": ("ChildPolicy", "JobRef"),
+    "penstock.core.limits": ("Mode", "Rate"),
     "penstock.core.job": ("Job", "NewJob", "QueueRef"),
     "penstock.core.outcomes": ("Enqueued", "Refused"),
     "penstock.core.retry": ("Backoff", "Jitter"),
     "penstock.core.states": ("State",),
     "penstock.stores.open": ("open_store",),
     "penstock.stores.protocol": ("Durability", "Store"),
+    "penstock.tasks.batch": ("BatchHandle",),
     "penstock.tasks.call": ("Call",),
     "penstock.tasks.context": ("JobContext", "current_job"),
+    "penstock.tasks.family": ("ChildJob",),
+    "penstock.tasks.flow": ("Flow", "Node", "chain", "group"),
+    "penstock.tasks.flow_handle": ("Counts", "FlowHandle", "Tree"),
     "penstock.tasks.handle": ("JobHandle",),
     "penstock.tasks.middleware": ("EnqueueMiddleware", "ExecutionMiddleware", "SendNext"),
     "penstock.tasks.signals": ("Cancel", "Fail", "Retry", "Snooze"),
@@ -75,18 +89,26 @@ _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in name
 
 __all__ = [
     "Backoff",
+    "BatchHandle",
     "BatchRefusedError",
     "Call",
     "Cancel",
+    "ChildJob",
+    "ChildPolicy",
     "Client",
     "ConfigError",
+    "Counts",
     "CursorLostError",
+    "DeclarationError",
     "DuplicateJobError",
     "Durability",
     "EnqueueMiddleware",
     "Enqueued",
     "ExecutionMiddleware",
     "Fail",
+    "Flow",
+    "FlowError",
+    "FlowHandle",
     "IdempotencyConflictError",
     "InvalidError",
     "InvalidNameError",
@@ -96,7 +118,10 @@ __all__ = [
     "JobEndedError",
     "JobHandle",
     "JobNotFoundError",
+    "JobRef",
+    "Mode",
     "NewJob",
+    "Node",
     "OptionError",
     "PayloadError",
     "Penstock",
@@ -104,6 +129,7 @@ __all__ = [
     "QueueFullError",
     "QueueHandle",
     "QueueRef",
+    "Rate",
     "Refused",
     "ResultTimeoutError",
     "Retry",
@@ -120,12 +146,15 @@ __all__ = [
     "StoreUnavailableError",
     "StoreVersionError",
     "Task",
+    "Tree",
     "UnknownQueueError",
     "UnknownTaskError",
     "Worker",
     "WorkerPool",
     "WrongStateError",
+    "chain",
     "current_job",
+    "group",
     "open_store",
 ]
 

@@ -1,24 +1,28 @@
 """The app itself."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Unpack
+from typing import TYPE_CHECKING, Any, Final, Unpack, cast
 
 from penstock.app.decorator import TaskDecorator
 from penstock.app.outbox import Outbox
-from penstock.app.queue import QueueHandle
+from penstock.app.queue import QUEUE_ONLY, QueueHandle, QueueOptions, declaration_of
 from penstock.app.schedules import Schedules
 from penstock.client.blocking import Blocking
 from penstock.client.client import Client, unknown_queue
 from penstock.client.persist import Persistence
 from penstock.core.errors import ConfigError
 from penstock.core.job import DEFAULT_TENANT, QueueRef
+from penstock.core.limits import Declaration
 from penstock.core.names import check_name
 from penstock.core.payload import PAYLOAD_LIMIT, decode_json
 from penstock.stores.open import check_url, open_store
 from penstock.stores.protocol import Store
+from penstock.tasks.batch import BatchHandle, batch_ref, send_batch
+from penstock.tasks.call import Call
+from penstock.tasks.flow import Flow
 from penstock.tasks.handle import JobHandle
 from penstock.tasks.middleware import EnqueueMiddleware, ExecutionMiddleware
 from penstock.tasks.options import Defaults, JobOptions
@@ -67,6 +71,7 @@ class Penstock:
         self._payload_limit = payload_limit
         self._persistence = Persistence(tries, patience)
         self._queues: dict[str, QueueHandle] = {}
+        self._declared: dict[str, Declaration | None] = {}
         self._outbox = Outbox()
         self._enqueue_middleware: list[EnqueueMiddleware] = []
         self._execution_middleware: list[ExecutionMiddleware] = []
@@ -79,21 +84,30 @@ class Penstock:
 
     # Declaring
 
-    def queue(self, name: str, **defaults: Unpack[Defaults]) -> QueueHandle:
-        """The queue of that name, declared by the first call; ConfigError when its defaults differ later."""
-        options = JobOptions.of(defaults)
+    def queue(self, name: str, **given: Unpack[QueueOptions]) -> QueueHandle:
+        """The queue of that name, declared by the first call; ConfigError when its options differ later.
+
+        What is said of mode and limits stands with the queue in the store, for all apps. It is written or
+        compared when this app first uses the queue, and when a worker starts: DeclarationError where it does
+        not agree.
+        """
+        defaults = {field: value for field, value in given.items() if field not in QUEUE_ONLY}
+        options = JobOptions.of(cast(Defaults, defaults))
+        declaration = declaration_of(name, given, options)
         known = self._queues.get(name)
         if known is None:
             ref = QueueRef(self.tenant, check_name("queue", name))
+            self._declared[name] = declaration
             known = self._queues[name] = QueueHandle(
                 ref,
                 options,
+                declaration,
                 register=self._registering(name, options),
                 registry=self.registry,
                 sender=self._outbox,
             )
-        elif defaults and options != known.defaults:
-            raise ConfigError(f"queue {name!r} is declared already, with other defaults")
+        elif given and (options, declaration) != (known.defaults, known.declaration):
+            raise ConfigError(f"queue {name!r} is declared already, with other options")
         return known
 
     @property
@@ -130,6 +144,27 @@ class Penstock:
     def job(self, queue: str, job: str) -> JobHandle[Any]:
         """A handle on a job that was enqueued before."""
         return JobHandle(self._outbox, check_name("queue", queue), check_name("id", job), _decode_result)
+
+    def flow(self, name: str | None = None) -> Flow:
+        """An empty flow: `flow.add(task.call(…), after=[…])`, then `await flow.enqueue()`.
+
+        A name becomes the id of the one job that comes after all others: DuplicateJobError when it is taken.
+        """
+        return Flow(self._outbox, name)
+
+    async def batch(
+        self, calls: Iterable[Call[Any]], *, then: Call[Any] | None = None, name: str | None = None
+    ) -> BatchHandle:
+        """Many jobs, enqueued in one operation, and `then` once all have ended in whatever way.
+
+        Its handler sees the outcomes with `await ctx.children()`. A name makes the batch's id one that is
+        known: DuplicateJobError when there is such a batch.
+        """
+        return await send_batch(self._outbox, calls, then, name)
+
+    def get_batch(self, batch: str) -> BatchHandle:
+        """A batch that was enqueued before, by its `id`."""
+        return BatchHandle(self._outbox, batch_ref(batch))
 
     def middleware(
         self, *, enqueue: EnqueueMiddleware | None = None, execution: ExecutionMiddleware | None = None
@@ -242,7 +277,7 @@ class Penstock:
         return Client(
             store,
             tenant=self.tenant,
-            declared=self._queues.keys(),
+            declared=self._declared,
             middleware=self._enqueue_middleware,
             persistence=self._persistence,
         )
@@ -294,7 +329,7 @@ class Penstock:
             )
             for name, number in slots.items()
         ]
-        return AppWorkers(self, workers, self.schedules.sync)
+        return AppWorkers(self, workers, self._prepare)
 
     def scheduler(self, queues: Sequence[str] | None = None, **options: Any) -> "WorkerPool":
         """What keeps time and runs no job, for these queues or all that the tenant has; used as `worker`.
@@ -304,7 +339,12 @@ class Penstock:
         from penstock.app.pool import AppWorkers
         from penstock.scheduler.keeper import TimeKeeper
 
-        return AppWorkers(self, [TimeKeeper(self.store, self.tenant, queues, **options)], self.schedules.sync)
+        return AppWorkers(self, [TimeKeeper(self.store, self.tenant, queues, **options)], self._prepare)
+
+    async def _prepare(self) -> None:
+        # A worker that understands its queues otherwise than they are stored must not start.
+        await self._outbox.prepare()
+        await self.schedules.sync()
 
     def __repr__(self) -> str:
         return (

@@ -5,10 +5,14 @@ from collections.abc import Sequence
 from typing import TypeVar
 
 from penstock.client.client import Client
+from penstock.client.upkeep import Upkeep
 from penstock.core.errors import ConfigError, PenstockError
+from penstock.core.flows import Child, JobRef
 from penstock.core.job import Job
 from penstock.core.states import State
 from penstock.tasks.call import Call
+from penstock.tasks.flow import Flow
+from penstock.tasks.flow_handle import FlowHandle
 from penstock.tasks.handle import JobHandle
 
 R = TypeVar("R")
@@ -35,6 +39,29 @@ class Outbox:
 
     async def cancel(self, queue: str, job: str, /) -> State:
         return await self._here().cancel(queue, job)
+
+    async def send_flow(self, flow: Flow, /) -> FlowHandle:
+        return await self._here().send_flow(flow)
+
+    async def jobs(self, refs: Sequence[JobRef], /) -> list[Job | None]:
+        return await self._here().jobs(refs)
+
+    async def children(self, ref: JobRef, /) -> list[Child]:
+        return await self._here().children(ref)
+
+    async def cancel_all(self, refs: Sequence[JobRef], /) -> int:
+        return await self._here().cancel_all(refs)
+
+    async def carry(self, queue: str, /) -> None:
+        await self._here().carry(queue)
+
+    async def upkeep(self, queue: str) -> Upkeep:
+        """What an owner does to a queue as a whole."""
+        return await self._here().upkeep(queue)
+
+    async def prepare(self) -> None:
+        """Hold what the app says of its queues against what is stored."""
+        await self._here().prepare()
 
     def _here(self) -> Client:
         if self.client is None:

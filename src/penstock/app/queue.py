@@ -1,17 +1,74 @@
 """A queue as an app declares it."""
 
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import Any, Final, Literal, Protocol
 
 from penstock.app.decorator import Register, TaskDecorator
+from penstock.client.upkeep import Upkeep
+from penstock.core.errors import OptionError
 from penstock.core.job import QueueRef
+from penstock.core.limits import Declaration, KeyRule, Mode, Rate, check_declaration
+from penstock.core.names import check_key
+from penstock.core.states import State
+from penstock.stores.protocol import KeyInfo
 from penstock.tasks.call import Call, Sender
 from penstock.tasks.handle import JobHandle
-from penstock.tasks.options import JobOptions
+from penstock.tasks.options import Defaults, JobOptions, Seconds, milliseconds
 from penstock.tasks.registry import Registry
+
+
+class QueueOptions(Defaults, total=False):
+    """What an app can say of a queue: its mode and limits, and defaults for its jobs."""
+
+    mode: Mode | Literal["global", "keyed", "dynamic"]
+    """How jobs share the workers; where it is keyed or dynamic, each job has a key and keys take turns."""
+    key_limit: int
+    """How many jobs of one key run at once."""
+    max_active: int
+    """How many jobs run at once, over all workers."""
+    max_length: int
+    """How many jobs may wait; more are refused."""
+    rate: Rate
+    """How fast jobs start."""
+    key_rate: Rate
+    """How fast jobs of one key start."""
+    version: int
+    """Raise it to change what is said here of a queue that exists."""
+
+
+QUEUE_ONLY: Final = frozenset(QueueOptions.__annotations__) - frozenset(Defaults.__annotations__)
+
+
+def declaration_of(name: str, given: Mapping[str, Any], defaults: JobOptions) -> Declaration | None:
+    """What the options say of the queue itself; None where they say nothing."""
+    said = {field: value for field, value in given.items() if field in QUEUE_ONLY and value is not None}
+    if not said:
+        return None
+    try:
+        said["mode"] = Mode(said.get("mode", Mode.GLOBAL))
+    except ValueError:
+        raise OptionError("mode", said["mode"], f"one of {', '.join(Mode)}") from None
+    for field in ("rate", "key_rate"):
+        if field in said and not isinstance(said[field], Rate):
+            raise OptionError(field, said[field], "a Rate, such as Rate.per_second(5, burst=10)")
+    declaration = check_declaration(Declaration(**said))
+    if declaration.mode.has_keys and defaults.priority is not None:
+        wanted = f"none: in queue {name!r}, which is {declaration.mode}, keys take turns"
+        raise OptionError("priority", defaults.priority, wanted)
+    return declaration
+
+
+class QueueSender(Sender, Protocol):
+    """Whoever also looks after whole queues."""
+
+    async def upkeep(self, queue: str) -> Upkeep: ...
 
 
 class QueueHandle:
     """A declared queue. `defaults` hold for its jobs where neither task nor call says otherwise.
+
+    `declaration` is what the app says of its mode and limits. It is written or compared when the app first
+    uses the queue, and when a worker starts; None leaves the queue as it is.
 
     >>> from penstock import Penstock
     >>> mail = Penstock("memory://").queue("mail", priority="high")
@@ -23,10 +80,18 @@ class QueueHandle:
     """
 
     def __init__(
-        self, ref: QueueRef, defaults: JobOptions, *, register: Register, registry: Registry, sender: Sender
+        self,
+        ref: QueueRef,
+        defaults: JobOptions,
+        declaration: Declaration | None,
+        *,
+        register: Register,
+        registry: Registry,
+        sender: QueueSender,
     ) -> None:
         self.ref = ref
         self.defaults = defaults
+        self.declaration = declaration
         self.task = TaskDecorator(register)
         self._registry = registry
         self._sender = sender
@@ -45,6 +110,47 @@ class QueueHandle:
         call: Call[Any] = known.call(*args, **kwargs)
         call.queue = self.name
         return await self._sender.send(call)
+
+    async def counts(self) -> dict[State, int]:
+        """Jobs per state, zeros included."""
+        return await (await self._upkeep()).counts()
+
+    async def keys(self) -> list[KeyInfo]:
+        """Keys with waiting or running jobs, or with a limit or weight of their own."""
+        return await (await self._upkeep()).keys()
+
+    async def set_key(self, key: str, *, limit: int | None = None, weight: int = 1) -> None:
+        """Give a key its own limit (dynamic queues) and its weight among the others.
+
+        A key of weight 3 gets three turns where others get one.
+        """
+        await (await self._upkeep()).set_key(check_key("key", key), KeyRule(limit, weight))
+
+    async def reset_key(self, key: str) -> None:
+        """Treat a key like all others again."""
+        await (await self._upkeep()).set_key(check_key("key", key), None)
+
+    async def pause(
+        self, *, reason: str | None = None, by: str | None = None, for_: Seconds | None = None
+    ) -> None:
+        """Stop claims, for so many seconds if given; what runs goes on."""
+        for_ms = None if for_ is None else milliseconds("for_", for_)
+        await (await self._upkeep()).pause(reason, by, for_ms)
+
+    async def resume(self) -> None:
+        """Allow claims again."""
+        await (await self._upkeep()).resume()
+
+    async def purge(self, states: Iterable[State | str] | None = None) -> int:
+        """Delete jobs that are not running, those that wait if no states are given; how many that were."""
+        return await (await self._upkeep()).purge(states)
+
+    async def drain(self, timeout: float | None = None) -> None:
+        """Wait until nothing in the queue is live; ResultTimeoutError when that takes longer."""
+        await (await self._upkeep()).drain(timeout)
+
+    async def _upkeep(self) -> Upkeep:
+        return await self._sender.upkeep(self.name)
 
     def __repr__(self) -> str:
         return f"<QueueHandle {self.ref}>"

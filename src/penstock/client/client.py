@@ -3,31 +3,44 @@
 import asyncio
 import secrets
 import time
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
 from difflib import get_close_matches
 from functools import partial
+from itertools import groupby
 from typing import Any, Final, TypeVar
 
 from penstock.client.coalesce import Coalescer
+from penstock.client.declaring import declare
+from penstock.client.jobs import check_mode, new_job
 from penstock.client.persist import Persistence
-from penstock.client.waiting import Watch
+from penstock.client.plan import Plan, plan
+from penstock.client.relay import relay
+from penstock.client.upkeep import Upkeep
+from penstock.client.waiting import LOOK_LIMIT, Watch
 from penstock.core.errors import (
     DuplicateJobError,
+    FlowError,
     IdempotencyConflictError,
     JobNotFoundError,
+    OptionError,
     PenstockError,
     QueueFullError,
     StoreError,
     UnknownQueueError,
     WrongStateError,
 )
+from penstock.core.flows import Child, JobRef
 from penstock.core.ids import IdMaker
 from penstock.core.job import DEFAULT_TENANT, Job, NewJob, QueueRef
+from penstock.core.limits import Declaration
 from penstock.core.names import check_name
 from penstock.core.outcomes import Applied, Enqueued, Refusal, Refused
 from penstock.core.states import State
-from penstock.stores.protocol import CHUNK_BYTES, CHUNK_JOBS, Store
+from penstock.stores.protocol import CHUNK_BYTES, CHUNK_JOBS, RELAY_LIMIT, QueueInfo, Store
 from penstock.tasks.call import Call
+from penstock.tasks.flow import Flow, Node
+from penstock.tasks.flow_handle import FlowHandle
 from penstock.tasks.handle import JobHandle
 from penstock.tasks.middleware import EnqueueMiddleware, SendNext
 
@@ -39,8 +52,9 @@ JOB_OVERHEAD: Final = 300
 class Client:
     """Enqueues into one open store, on one event loop.
 
-    `declared` names queues that may be made when they are new; None allows any name. Calls that meet a store
-    which cannot be reached are repeated with the same job ids: none is enqueued twice.
+    `declared` names queues that may be made when they are new, with what is said of their mode and limits;
+    None allows any name. Calls that meet a store which cannot be reached are repeated with the same job ids:
+    none is enqueued twice.
     """
 
     def __init__(
@@ -48,7 +62,7 @@ class Client:
         store: Store,
         *,
         tenant: str = DEFAULT_TENANT,
-        declared: Collection[str] | None = None,
+        declared: Mapping[str, Declaration | None] | Collection[str] | None = None,
         middleware: Sequence[EnqueueMiddleware] = (),
         persistence: Persistence | None = None,
     ) -> None:
@@ -67,6 +81,69 @@ class Client:
         new = self._new_job(lane, call)
         return self._handle(call, await lane.send(new))
 
+    async def send_flow(self, flow: Flow, /) -> FlowHandle:
+        """The flow, taken in as a whole, or not at all: QueueFullError when its last job finds no room."""
+        for node in flow.nodes:
+            lane = self._lanes.get(node.call.queue) or await self._lane(node.call.queue)
+            check_mode(node.call, lane.info.mode)
+        planned = plan(flow, lambda queue: self._ids.make(self._lanes[queue].info.number))
+        jobs = await self._through_middleware(planned)
+        home, spawns = QueueRef(self._tenant, planned.home), planned.spawns(jobs)
+        # The anchor again with the same nonce: its spawns are not written twice either.
+        (answer,) = await self._persistence.call(
+            lambda: self._store.enqueue(home, [jobs[planned.anchor]], spawns)
+        )
+        handles: dict[Node[Any], JobHandle[Any]] = {
+            node: JobHandle(self, node.call.queue, jobs[node].id, node.call.decode, created=True)
+            for node in flow.nodes
+        }
+        handles[planned.anchor] = self._handle(planned.anchor.call, answer, flow.name)
+        with suppress(StoreError):
+            # All of it is in the store: whoever ticks for the queue carries on where this stops.
+            await self.carry(planned.home)
+        return FlowHandle(self, planned.home, handles, planned.refs)
+
+    async def carry(self, queue: str, /) -> None:
+        """Bring to other queues what this one has for them now."""
+        ref = QueueRef(self._tenant, queue)
+        while await relay(self._store, ref) >= RELAY_LIMIT:
+            continue
+
+    async def jobs(self, refs: Sequence[JobRef], /) -> list[Job | None]:
+        """The records, in their order; None where there is none."""
+        found: dict[JobRef, Job | None] = {}
+        for queue in dict.fromkeys(ref.queue for ref in refs):
+            here = [ref for ref in refs if ref.queue == queue]
+            for start in range(0, len(here), LOOK_LIMIT):
+                some = here[start : start + LOOK_LIMIT]
+                found |= zip(some, await self._records(queue, [ref.id for ref in some]), strict=True)
+        return [found[ref] for ref in refs]
+
+    async def children(self, ref: JobRef, /) -> list[Child]:
+        """What a job waited or waits for."""
+        queue = QueueRef(self._tenant, ref.queue)
+        return await self._persistence.call(lambda: self._store.children(queue, ref.id))
+
+    async def cancel_all(self, refs: Sequence[JobRef], /) -> int:
+        """Cancel what still lives of these, in their order; how many did."""
+        cancelled = 0
+        for queue, run in groupby(refs, key=lambda ref: ref.queue):
+            target, ids = QueueRef(self._tenant, queue), [ref.id for ref in run]
+            call = partial(self._store.cancel, target, ids)
+            cancelled += sum(isinstance(answer, Applied) for answer in await self._persistence.call(call))
+        return cancelled
+
+    async def prepare(self) -> None:
+        """Hold what the app says of its queues against what is stored; DeclarationError on a mismatch."""
+        for name in list(self._declared or ()):
+            if self._declaration(name) is not None:
+                await self._lane(name)
+
+    async def upkeep(self, queue: str) -> Upkeep:
+        """What an owner does to a queue as a whole."""
+        lane = await self._lane(queue)
+        return Upkeep(self._store, lane.info.queue, self._persistence)
+
     async def send_many(self, calls: Sequence[Call[R]], /) -> list[JobHandle[R] | PenstockError]:
         """The jobs for the calls in their order; an error stands in the place of a job that is not there."""
         lanes = {name: await self._lane(name) for name in dict.fromkeys(call.queue for call in calls)}
@@ -80,11 +157,15 @@ class Client:
 
     async def job(self, queue: str, job: str, /) -> Job:
         """The record; JobNotFoundError when there is none."""
-        ref = QueueRef(self._tenant, queue)
-        (record,) = await self._persistence.call(lambda: self._store.get(ref, [job]))
+        (record,) = await self._records(queue, [job])
         if record is None:
+            ref = QueueRef(self._tenant, queue)
             raise JobNotFoundError(f"no job {ref}/{job}: pruned, deleted or never there")
         return record
+
+    async def _records(self, queue: str, ids: Sequence[str]) -> list[Job | None]:
+        ref = QueueRef(self._tenant, queue)
+        return await self._persistence.call(lambda: self._store.get(ref, ids))
 
     async def ended(self, queue: str, job: str, timeout: float | None, /) -> Job:
         """The record once the job has ended; ResultTimeoutError after `timeout` seconds."""
@@ -116,37 +197,33 @@ class Client:
     async def _lane(self, name: str) -> "_Lane":
         lane = self._lanes.get(name)
         if lane is None:
-            queue = QueueRef(self._tenant, name)
-            number = await self._queue_number(queue)
-            lane = self._lanes.setdefault(
-                name, _Lane(self._store, queue, number, self._persistence, self._middleware)
-            )
+            info = await self._info(QueueRef(self._tenant, name))
+            lane = self._lanes.setdefault(name, _Lane(self._store, info, self._persistence, self._middleware))
         return lane
 
-    async def _queue_number(self, queue: QueueRef) -> int:
+    async def _info(self, queue: QueueRef) -> QueueInfo:
         check_name("queue", queue.name)
         if self._declared is None or queue.name in self._declared:
-            return (await self._persistence.call(lambda: self._store.open_queue(queue))).number
+            return await declare(self._store, queue, self._declaration(queue.name), self._persistence)
         info = await self._persistence.call(lambda: self._store.queue(queue))
         if info is None:
             stored = [each.queue.name for each in await self._store.queues(self._tenant)]
             raise unknown_queue(queue.name, [*self._declared, *stored])
-        return info.number
+        return info
+
+    def _declaration(self, name: str) -> Declaration | None:
+        return self._declared.get(name) if isinstance(self._declared, Mapping) else None
 
     def _new_job(self, lane: "_Lane", call: Call[Any]) -> NewJob:
-        options = call.options
-        return NewJob(
-            id=options.id or self._ids.make(lane.number),
-            nonce=secrets.token_hex(8),
-            task=call.task,
-            payload=call.payload,
-            priority=options.tier,
-            delay_ms=options.delay_ms or 0,
-            run_at=options.run_at,
-            idempotency_key=options.idempotency_key,
-            key=options.key,
-            options=options.policy,
-        )
+        check_mode(call, lane.info.mode)
+        return new_job(call, self._ids.make(lane.info.number))
+
+    async def _through_middleware(self, planned: Plan) -> dict[Node[Any], NewJob]:
+        """The flow's jobs as the middleware lets them through."""
+        jobs: dict[Node[Any], NewJob] = {}
+        for node, new in planned.jobs.items():
+            jobs[node] = await self._lanes[node.call.queue].shaped(new) if self._middleware else new
+        return jobs
 
     def _outcome(self, call: Call[R], answer: "_Answer") -> JobHandle[R] | PenstockError:
         if isinstance(answer, PenstockError):
@@ -156,14 +233,19 @@ class Client:
         except PenstockError as error:
             return error
 
-    def _handle(self, call: Call[R], answer: Enqueued | Refused) -> JobHandle[R]:
+    def _handle(self, call: Call[R], answer: Enqueued | Refused, chosen: str | None = None) -> JobHandle[R]:
         if isinstance(answer, Refused):
             if answer.why is Refusal.FULL:
                 raise QueueFullError(f"queue {call.queue!r} is full; nothing was enqueued")
+            if answer.why is Refusal.KEYLESS:
+                # It was declared anew since this client looked: the next call looks again.
+                self._lanes.pop(call.queue, None)
+                raise OptionError("key", None, f"a key: the jobs of queue {call.queue!r} need one")
             raise DuplicateJobError(
-                f"the id {call.options.id!r} is taken in queue {call.queue!r} by another job, {answer.state}"
+                f"the id {call.options.id or chosen!r} is taken in queue {call.queue!r} by another job, "
+                f"{answer.state}"
             )
-        if call.options.strict and not answer.same_payload:
+        if call.options.strict and call.options.kind is None and not answer.same_payload:
             raise IdempotencyConflictError(
                 f"the key {call.options.idempotency_key!r} is held in {call.queue!r} by job {answer.id}, "
                 "which has another payload"
@@ -175,6 +257,7 @@ class Client:
             call.decode,
             created=answer.created,
             same_payload=answer.same_payload,
+            replaced=answer.replaced,
         )
 
 
@@ -194,14 +277,13 @@ class _Lane:
     def __init__(
         self,
         store: Store,
-        queue: QueueRef,
-        number: int,
+        info: QueueInfo,
         persistence: Persistence,
         middleware: Sequence[EnqueueMiddleware],
     ) -> None:
-        self.number = number
+        self.info = info
         self._store = store
-        self._queue = queue
+        self._queue = info.queue
         self._persistence = persistence
         self._middleware = middleware
         self._coalescer: Coalescer[NewJob, Enqueued | Refused] = Coalescer(
@@ -211,10 +293,25 @@ class _Lane:
     async def send(self, new: NewJob) -> Enqueued | Refused:
         if not self._middleware:
             return await self._coalescer.do(new)
-        call: SendNext = self._coalescer.do
+        return await self._wrapped(self._coalescer.do)(new)
+
+    async def shaped(self, new: NewJob) -> NewJob:
+        """The job as the middleware lets it through; it is sent later, with the others of its flow."""
+        kept: list[NewJob] = []
+
+        async def keep(shaped: NewJob) -> Enqueued | Refused:
+            kept.append(shaped)
+            return Enqueued(shaped.id, True, State.BLOCKED if shaped.awaits else State.PENDING)
+
+        await self._wrapped(keep)(new)
+        if not kept or (kept[-1].id, kept[-1].awaits, kept[-1].parents) != (new.id, new.awaits, new.parents):
+            raise FlowError(f"middleware held back a job of {new.task!r}, or changed its place in the flow")
+        return kept[-1]
+
+    def _wrapped(self, call: SendNext) -> SendNext:
         for each in reversed(self._middleware):
             call = partial(_through, each, self._queue, call)
-        return await call(new)
+        return call
 
     async def send_many(self, jobs: list[NewJob]) -> Sequence[_Answer]:
         if self._middleware:

@@ -1,21 +1,25 @@
 """A call of a task that was not sent yet, and who sends it."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Generic, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 from penstock.core.errors import PenstockError
 from penstock.core.job import Job
 from penstock.core.states import State
+from penstock.tasks.flow_handle import FlowDesk, FlowHandle
 from penstock.tasks.handle import JobHandle
 from penstock.tasks.options import JobOptions
+
+if TYPE_CHECKING:
+    from penstock.tasks.flow import Flow
 
 R = TypeVar("R")
 
 
 class Call(Generic[R]):
-    """A task with its arguments and options, checked and encoded."""
+    """A task with its arguments and options, checked and encoded. `sender` is its app's, if it has one."""
 
-    __slots__ = ("decode", "options", "payload", "queue", "task")
+    __slots__ = ("decode", "options", "payload", "queue", "sender", "task")
 
     def __init__(
         self,
@@ -25,12 +29,14 @@ class Call(Generic[R]):
         payload: bytes,
         options: JobOptions,
         decode: Callable[[bytes | None], Any],
+        sender: "FlowSender | None" = None,
     ) -> None:
         self.task = task
         self.queue = queue
         self.payload = payload
         self.options = options
         self.decode = decode
+        self.sender = sender
 
     def __repr__(self) -> str:
         return f"<Call {self.task} in {self.queue}, {len(self.payload)} bytes>"
@@ -61,4 +67,12 @@ class Sender(Protocol):
 
     async def cancel(self, queue: str, job: str, /) -> State:
         """Cancelled, or active with the request noted."""
+        ...
+
+
+class FlowSender(Sender, FlowDesk, Protocol):
+    """Whoever also brings whole flows to the store."""
+
+    async def send_flow(self, flow: "Flow", /) -> FlowHandle:
+        """The flow, taken in as a whole."""
         ...

@@ -1,11 +1,17 @@
 """What a running handler can know and say about its job."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from contextvars import ContextVar
 from datetime import datetime
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from penstock.core.errors import PenstockError
+from penstock.core.job import Claimed
+from penstock.tasks.call import Call
+from penstock.tasks.family import ChildJob, Kin
+from penstock.tasks.handle import JobHandle
+
+T = TypeVar("T")
 
 
 class JobContext:
@@ -17,6 +23,8 @@ class JobContext:
 
     __slots__ = (
         "_cancelled",
+        "_kin",
+        "_lease",
         "_report",
         "attempt",
         "deadline",
@@ -53,6 +61,8 @@ class JobContext:
         deadline: datetime,
         report: Callable[[Any], None],
         cancelled: Callable[[], bool],
+        kin: Kin | None = None,
+        lease: Claimed | None = None,
     ) -> None:
         self.id = id
         self.task = task
@@ -70,10 +80,40 @@ class JobContext:
         self.deadline = deadline
         self._report = report
         self._cancelled = cancelled
+        self._kin = kin
+        self._lease = lease
 
     def progress(self, value: Any) -> None:
         """Tell how far the work is: any small JSON value. From any thread; the newest value counts."""
         self._report(value)
+
+    async def children(self) -> list[ChildJob]:
+        """The jobs that this one waited for, in the order it named them: how they ended, their results."""
+        kin, lease = self._family()
+        return await kin.children(lease)
+
+    async def spawn(self, *calls: Call[Any]) -> list[JobHandle[Any]]:
+        """Enqueue more jobs under the lease; whoever waits for this job waits for them too.
+
+        StaleLeaseError when the lease is gone: then nothing is spawned. A job that runs again spawns again,
+        unless the calls have ids: `task.options(id=f"{ctx.id}-1").call(…)` is the same job each time.
+        """
+        kin, lease = self._family()
+        return await kin.spawn(lease, calls)
+
+    @property
+    def blocking(self) -> "BlockingFamily":
+        """`children` and `spawn` for handlers that are plain functions."""
+        return BlockingFamily(self)
+
+    def wait(self, work: Coroutine[Any, Any, T]) -> T:
+        """The answer of a coroutine of this context, from a handler's thread."""
+        return self._family()[0].wait(work)
+
+    def _family(self) -> tuple[Kin, Claimed]:
+        if self._kin is None or self._lease is None:
+            raise PenstockError("this context is not of a running job: it has no children")
+        return self._kin, self._lease
 
     @property
     def is_cancelled(self) -> bool:
@@ -87,6 +127,23 @@ class JobContext:
 
     def __repr__(self) -> str:
         return f"<JobContext {self.queue}/{self.id} {self.task} attempt {self.attempt}>"
+
+
+class BlockingFamily:
+    """A running job's children, without await."""
+
+    __slots__ = ("_ctx",)
+
+    def __init__(self, ctx: JobContext) -> None:
+        self._ctx = ctx
+
+    def children(self) -> list[ChildJob]:
+        """As `ctx.children`."""
+        return self._ctx.wait(self._ctx.children())
+
+    def spawn(self, *calls: Call[Any]) -> list[JobHandle[Any]]:
+        """As `ctx.spawn`."""
+        return self._ctx.wait(self._ctx.spawn(*calls))
 
 
 CURRENT: Final[ContextVar[JobContext]] = ContextVar("penstock_job")

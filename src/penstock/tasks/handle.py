@@ -1,9 +1,10 @@
 """A job as its producer sees it."""
 
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar
 
-from penstock.core.errors import JobEndedError
+from penstock.core.errors import JobEndedError, ResultTimeoutError
 from penstock.core.job import Job
 from penstock.core.payload import decode_json
 from penstock.core.states import State
@@ -22,12 +23,13 @@ class Desk(Protocol):
 
 
 class JobHandle(Generic[R]):
-    """A job in the store. `created` is False when an idempotency key found an earlier job.
+    """A job in the store. `created` is False when an idempotency key, or a job of its kind, stood in its way.
 
-    `same_payload` then says whether that was the same work.
+    `same_payload` then says whether that is the same work, and `replaced` that it was debounced: the job that
+    waited now has the newer payload.
     """
 
-    __slots__ = ("_decode", "_desk", "created", "id", "queue", "same_payload")
+    __slots__ = ("_decode", "_desk", "created", "id", "queue", "replaced", "same_payload")
 
     def __init__(
         self,
@@ -38,6 +40,7 @@ class JobHandle(Generic[R]):
         *,
         created: bool = False,
         same_payload: bool = True,
+        replaced: bool = False,
     ) -> None:
         self._desk = desk
         self._decode = decode
@@ -45,11 +48,19 @@ class JobHandle(Generic[R]):
         self.id = id
         self.created = created
         self.same_payload = same_payload
+        self.replaced = replaced
 
     def through(self, desk: Desk) -> "JobHandle[R]":
         """The same job, asked about elsewhere."""
-        created, same = self.created, self.same_payload
-        return JobHandle(desk, self.queue, self.id, self._decode, created=created, same_payload=same)
+        return JobHandle(
+            desk,
+            self.queue,
+            self.id,
+            self._decode,
+            created=self.created,
+            same_payload=self.same_payload,
+            replaced=self.replaced,
+        )
 
     async def info(self) -> Job:
         """The whole record; JobNotFoundError when it is pruned or deleted."""
@@ -63,6 +74,22 @@ class JobHandle(Generic[R]):
         """The newest progress the handler told of; None if it told of none."""
         told = (await self.info()).progress
         return None if told is None else decode_json("progress", told)
+
+    async def watch_progress(self, every: float = 0.5) -> AsyncIterator[Any]:
+        """Each new progress value until the job has ended, looked for every so many seconds.
+
+        Values that followed each other faster are left out; the last one never is.
+        """
+        seen: bytes | None = None
+        while True:
+            job = await self.info()
+            if job.progress is not None and job.progress != seen:
+                seen = job.progress
+                yield decode_json("progress", seen)
+            if job.state.is_ended:
+                return
+            with suppress(ResultTimeoutError):
+                await self._desk.ended(self.queue, self.id, every)
 
     async def result(self, timeout: float | None = None) -> R:
         """What the handler returned, once it has: JobEndedError when the job ended without a result.

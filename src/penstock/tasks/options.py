@@ -3,7 +3,7 @@
 import math
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Final, TypedDict
+from typing import Any, Final, Literal, TypedDict
 
 import msgspec
 
@@ -11,6 +11,7 @@ from penstock.core.errors import OptionError
 from penstock.core.job import DEFAULT_PRIORITY, Options
 from penstock.core.names import check_key, check_name
 from penstock.core.retry import PRESETS, Backoff
+from penstock.core.unique import UniqueRule
 
 PRIORITIES: Final = {"critical": 9, "high": 7, "normal": 5, "low": 2}
 LONGEST: Final = timedelta(days=3653)
@@ -19,7 +20,14 @@ MOST_ATTEMPTS: Final = 1_000_000
 
 Seconds = float | timedelta
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
-_POLICY: Final = ("max_attempts", "backoff", "timeout_ms", "retention_ms", "key_retention_ms")
+_POLICY: Final = (
+    "max_attempts",
+    "backoff",
+    "timeout_ms",
+    "retention_ms",
+    "key_retention_ms",
+    "result_retention_ms",
+)
 
 
 class Defaults(TypedDict, total=False):
@@ -38,10 +46,20 @@ class Defaults(TypedDict, total=False):
     """How long the job is kept after it ended."""
     key_retention: Seconds
     """How long the idempotency key is held after that; as `retention` if not given."""
+    result_retention: Seconds
+    """How long the result is wanted after the job ended, where that is longer than `retention`."""
     strict: bool
     """Refuse a call whose idempotency key is held by a job with another payload."""
     key: str
     """The concurrency key."""
+    unique: Literal["waiting", "live"]
+    """One job of a kind: while it has not started, or until it ended."""
+    throttle: Seconds
+    """One job of a kind in so much time, whatever became of it."""
+    debounce: Seconds
+    """Run the newest of a kind once so much time went by without another; needs `unique_key`."""
+    unique_key: str
+    """Which kind, among the jobs of the task; the payload decides if not given."""
 
 
 class CallOptions(Defaults, total=False):
@@ -50,6 +68,18 @@ class CallOptions(Defaults, total=False):
     run_at: datetime
     idempotency_key: str
     id: str
+
+
+class Kind(msgspec.Struct, frozen=True):
+    """How long a job keeps others of its kind away."""
+
+    rule: UniqueRule
+    window_ms: int = 0
+
+    @property
+    def is_debounced(self) -> bool:
+        """True when the newest replaces the one that waits: the window is also its delay."""
+        return self.rule is UniqueRule.DEBOUNCE
 
 
 class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -63,10 +93,13 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     timeout_ms: int | None = None
     retention_ms: int | None = None
     key_retention_ms: int | None = None
+    result_retention_ms: int | None = None
     idempotency_key: str | None = None
     strict: bool | None = None
     key: str | None = None
     id: str | None = None
+    kind: Kind | None = None
+    unique_key: str | None = None
 
     @classmethod
     def of(cls, given: CallOptions | Defaults) -> "JobOptions":
@@ -80,6 +113,8 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
                 if field in fields or (field in _WHEN and _WHEN & fields.keys()):
                     raise OptionError(name, value, f"either {_RIVALS[name]}, not both")
                 fields[field] = read(name, value)
+        if _is_debounced(fields) and _WHEN & fields.keys():
+            raise OptionError("debounce", given.get("debounce"), "no delay or run_at beside it")
         return cls(**fields)
 
     def over(self, lower: "JobOptions") -> "JobOptions":
@@ -87,9 +122,33 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
         if self == _NOTHING:
             return lower
         said = {name: value for name in self.__struct_fields__ if (value := getattr(self, name)) is not None}
-        if said.keys() & _WHEN:
+        if said.keys() & _WHEN or _is_debounced(said):
             lower = msgspec.structs.replace(lower, delay_ms=None, run_at=None)
         return msgspec.structs.replace(lower, **said)
+
+    def checked(self) -> "JobOptions":
+        """The options themselves, once all layers are in; OptionError where they exclude each other."""
+        if self.kind is None:
+            if self.unique_key is not None:
+                raise OptionError("unique_key", self.unique_key, "unique, throttle or debounce beside it")
+            return self
+        if self.idempotency_key is not None:
+            wanted = "either an idempotency key or one of unique, throttle and debounce"
+            raise OptionError("idempotency_key", self.idempotency_key, wanted)
+        if self.kind.is_debounced:
+            if self.unique_key is None:
+                # The payload is what changes between the calls, so it cannot say which belong together.
+                raise OptionError("unique_key", None, "a key beside debounce: it says what replaces what")
+            if self.delay_ms is not None or self.run_at is not None:
+                raise OptionError("debounce", self.kind.window_ms / 1000, "no delay or run_at beside it")
+        return self
+
+    @property
+    def wait_ms(self) -> int:
+        """The delay before the job may run."""
+        if self.kind is not None and self.kind.is_debounced:
+            return self.kind.window_ms
+        return self.delay_ms or 0
 
     @property
     def policy(self) -> Options:
@@ -112,7 +171,8 @@ def _priority(field: str, value: object) -> int:
     return value
 
 
-def _milliseconds(field: str, value: object) -> int:
+def milliseconds(field: str, value: object) -> int:
+    """A time that a user gave, in whole milliseconds; OptionError when it is none."""
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     longest = LONGEST.total_seconds()
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0 <= seconds <= longest:
@@ -121,10 +181,10 @@ def _milliseconds(field: str, value: object) -> int:
 
 
 def _timeout(field: str, value: object) -> int:
-    milliseconds = _milliseconds(field, value)
-    if milliseconds == 0:
+    found = milliseconds(field, value)
+    if found == 0:
         raise OptionError(field, value, "more than 0 seconds")
-    return milliseconds
+    return found
 
 
 def _instant(field: str, value: object) -> int:
@@ -160,20 +220,44 @@ def _strict(field: str, value: object) -> bool:
     return value
 
 
+def _unique(field: str, value: object) -> Kind:
+    if value not in {"waiting", "live"}:
+        raise OptionError(field, value, "waiting or live")
+    return Kind(UniqueRule(str(value)))
+
+
+def _throttle(field: str, value: object) -> Kind:
+    return Kind(UniqueRule.THROTTLE, _timeout(field, value))
+
+
+def _debounce(field: str, value: object) -> Kind:
+    return Kind(UniqueRule.DEBOUNCE, _timeout(field, value))
+
+
+def _is_debounced(fields: dict[str, Any]) -> bool:
+    kind = fields.get("kind")
+    return isinstance(kind, Kind) and kind.is_debounced
+
+
 _READERS: Final[dict[str, tuple[str, Any]]] = {
     "priority": ("priority", _priority),
-    "delay": ("delay_ms", _milliseconds),
+    "delay": ("delay_ms", milliseconds),
     "run_at": ("run_at", _instant),
     "max_attempts": ("max_attempts", _attempts),
     "max_retries": ("max_attempts", _retries),
     "backoff": ("backoff", _backoff),
     "timeout": ("timeout_ms", _timeout),
-    "retention": ("retention_ms", _milliseconds),
-    "key_retention": ("key_retention_ms", _milliseconds),
+    "retention": ("retention_ms", milliseconds),
+    "key_retention": ("key_retention_ms", milliseconds),
     "idempotency_key": ("idempotency_key", check_key),
+    "result_retention": ("result_retention_ms", milliseconds),
     "strict": ("strict", _strict),
     "key": ("key", check_key),
     "id": ("id", check_name),
+    "unique": ("kind", _unique),
+    "throttle": ("kind", _throttle),
+    "debounce": ("kind", _debounce),
+    "unique_key": ("unique_key", check_key),
 }
 _WHEN: Final = frozenset({"delay_ms", "run_at"})
 _RIVALS: Final = {
@@ -181,6 +265,9 @@ _RIVALS: Final = {
     "run_at": "delay or run_at",
     "max_attempts": "max_attempts or max_retries",
     "max_retries": "max_attempts or max_retries",
+    "unique": "unique, throttle or debounce",
+    "throttle": "unique, throttle or debounce",
+    "debounce": "unique, throttle or debounce",
 }
 _NOTHING: Final = JobOptions()
 _POLICY_DEFAULT: Final = Options()

@@ -4,6 +4,7 @@ from difflib import get_close_matches
 from typing import Any
 
 from penstock.core.errors import ConfigError, UnknownTaskError
+from penstock.tasks.batch import BATCH_TASK, batch_task
 from penstock.tasks.task import Task
 
 
@@ -12,6 +13,7 @@ class Registry:
 
     def __init__(self) -> None:
         self._tasks: dict[str, Task[..., ..., Any]] = {}
+        self._batch = batch_task()
         self._is_frozen = False
 
     def add(self, task: Task[..., ..., Any]) -> None:
@@ -20,6 +22,8 @@ class Registry:
             raise ConfigError(
                 f"task {task.name!r} comes too late: a worker has started, and tasks are registered at import"
             )
+        if task.name == BATCH_TASK:
+            raise ConfigError(f"the name {BATCH_TASK!r} is taken: choose another one")
         known = self._tasks.get(task.name)
         if known is not None:
             raise ConfigError(
@@ -28,7 +32,9 @@ class Registry:
         self._tasks[task.name] = task
 
     def get(self, name: str) -> Task[..., ..., Any] | None:
-        """The task, if there is one."""
+        """The task, if there is one; the end of a batch is known to every app."""
+        if name == BATCH_TASK:
+            return self._batch
         return self._tasks.get(name)
 
     def require(self, name: str) -> Task[..., ..., Any]:

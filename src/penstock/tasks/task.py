@@ -8,7 +8,7 @@ from typing import Any, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
 from penstock.core.errors import ConfigError, PayloadError, PenstockError
 from penstock.core.names import check_name
 from penstock.core.payload import PAYLOAD_LIMIT
-from penstock.tasks.call import AnyCall, Call, Sender
+from penstock.tasks.call import AnyCall, Call, FlowSender
 from penstock.tasks.context import JobContext
 from penstock.tasks.handle import JobHandle
 from penstock.tasks.options import CallOptions, JobOptions
@@ -32,7 +32,7 @@ class Task(Generic[C, P, R]):
         *,
         name: str,
         queue: str,
-        sender: Sender,
+        sender: FlowSender,
         defaults: JobOptions | None = None,
         payload_limit: int = PAYLOAD_LIMIT,
     ) -> None:
@@ -90,7 +90,7 @@ class Task(Generic[C, P, R]):
         return Prepared(self, JobOptions.of(options))
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
-        """A call for `enqueue_many`, checked like that of `enqueue`."""
+        """A call for `enqueue_many`, flows and batches, checked like that of `enqueue`."""
         return self.prepare(self.defaults, args, kwargs)
 
     def calls(self, calls: Iterable[AnyCall[R]]) -> list[Call[R]]:
@@ -107,8 +107,9 @@ class Task(Generic[C, P, R]):
             task=self.name,
             queue=self.queue,
             payload=self._checked().encode(args, kwargs),
-            options=options,
+            options=options.checked(),
             decode=self.decode_result,
+            sender=self.sender,
         )
 
     def encode_call(self, *args: P.args, **kwargs: P.kwargs) -> bytes:

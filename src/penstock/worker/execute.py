@@ -7,10 +7,12 @@ from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
+from penstock.client.kin import StoreKin
 from penstock.core import decide
 from penstock.core.decide import Ending, Interrupted, Raised
 from penstock.core.errors import PayloadError
 from penstock.core.job import Claimed, QueueRef
+from penstock.stores.protocol import Store
 from penstock.tasks.context import CURRENT, JobContext
 from penstock.tasks.middleware import ExecutionMiddleware
 from penstock.tasks.registry import Registry
@@ -46,8 +48,10 @@ class Executions:
         reporter: Reporter,
         middleware: Sequence[ExecutionMiddleware],
         lease: float,
+        store: Store,
     ) -> None:
         self._queue = queue
+        self._kin = StoreKin(store, queue)
         self._registry = registry
         self._worker = worker
         self._held = held
@@ -184,6 +188,8 @@ class Executions:
             deadline=datetime.fromtimestamp(time.time() + timeout, UTC),
             report=partial(self._reporter.note, delivery),
             cancelled=delivery.is_stopped,
+            kin=self._kin,
+            lease=job,
         )
 
     def _ended(self, delivery: Delivery, ending: Ending | Withdrawn) -> None:

@@ -1,0 +1,148 @@
+"""Carries over what one queue has for others: jobs, more children, endings of children.
+
+The order of a queue's entries is kept: an entry is applied only after all before it were applied, by this run
+or by one that removed them. Runs may overlap and may stop anywhere: applying an entry again changes nothing.
+
+One kind of entry can be refused for a while: a job for a queue that is full. It stays, and holds back what
+belongs to it (its children, and whatever is addressed to it) but nothing else, since the endings that make
+room may well stand behind it. A job that can never be taken in ends for its parents as if it was deleted.
+"""
+
+import logging
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Final
+
+from penstock.core.flows import ChildEnding, JobRef
+from penstock.core.job import NewJob, QueueRef
+from penstock.core.outcomes import Enqueued, Refusal, Refused
+from penstock.stores.protocol import CHUNK_BYTES, RELAY_LIMIT, Adoption, Relay, Store
+
+_LOGGER: Final = logging.getLogger("penstock.relay")
+MOST_HELD: Final = 10_000
+"""Entries that one run looks past when they cannot be carried over yet."""
+
+
+async def relay(store: Store, queue: QueueRef, *, limit: int = RELAY_LIMIT) -> int:
+    """Carry over the next entries of a queue, `limit` of them at most; how many were.
+
+    Fewer than `limit` means that nothing else can be carried over now.
+    """
+    run = _Run(store, queue)
+    carried = 0
+    while carried < limit and len(run.held) < MOST_HELD:
+        wanted = limit - carried + len(run.held)
+        entries = await store.relays(queue, wanted)
+        fresh = [entry for entry in entries if entry.number not in run.held]
+        done = await run.carry(fresh) if fresh else []
+        if done:
+            await store.relayed(queue, done)
+            carried += len(done)
+        if len(entries) < wanted or not fresh:
+            break
+    return carried
+
+
+class _Run:
+    """One pass over the entries of a queue."""
+
+    def __init__(self, store: Store, queue: QueueRef) -> None:
+        self._store = store
+        self._queue = queue
+        self.held: set[int] = set()
+        self._late: set[JobRef] = set()
+        """Jobs that are not in their queue yet."""
+
+    async def carry(self, entries: Sequence[Relay]) -> list[int]:
+        """Apply entries in their order; the numbers of those that are dealt with."""
+        done: list[int] = []
+        for queue, group in _groups(entries):
+            target = QueueRef(self._queue.tenant, queue)
+            free = [entry for entry in group if not self._waits(entry)]
+            match free:
+                case []:
+                    continue
+                case [Relay(what=NewJob()), *_]:
+                    done += await self._jobs(target, free)
+                case [Relay(what=Adoption()), *_]:
+                    await self._store.adopt(
+                        target, [entry.what for entry in free if isinstance(entry.what, Adoption)]
+                    )
+                    done += [entry.number for entry in free]
+                case _:
+                    # Refused where the parent is gone or waits no longer: then nobody wants to know.
+                    await self._store.child_ended(
+                        target, [entry.what for entry in free if isinstance(entry.what, ChildEnding)]
+                    )
+                    done += [entry.number for entry in free]
+        return done
+
+    def _waits(self, entry: Relay) -> bool:
+        """True when the entry belongs to a job that is not in its queue yet; it is held back, too."""
+        what = entry.what
+        needed = what.parents if isinstance(what, NewJob) else (JobRef(entry.queue, what.parent),)
+        is_early = not self._late.isdisjoint(needed)
+        if is_early:
+            self._hold(entry)
+        return is_early
+
+    def _hold(self, entry: Relay) -> None:
+        self.held.add(entry.number)
+        if isinstance(entry.what, NewJob):
+            self._late.add(JobRef(entry.queue, entry.what.id))
+
+    async def _jobs(self, target: QueueRef, entries: Sequence[Relay]) -> list[int]:
+        jobs = [entry.what for entry in entries if isinstance(entry.what, NewJob)]
+        answers = await self._store.enqueue(target, jobs)
+        done: list[int] = []
+        for entry, new, answer in zip(entries, jobs, answers, strict=True):
+            if isinstance(answer, Refused) and answer.why is Refusal.FULL:
+                self._hold(entry)
+                continue
+            if isinstance(answer, Refused) or answer.id != new.id:
+                await self._lost(target, new, answer)
+            done.append(entry.number)
+        return done
+
+    async def _lost(self, target: QueueRef, new: NewJob, answer: Enqueued | Refused) -> None:
+        """It will never be there: those who wait for it must know, before the entry is forgotten."""
+        why = answer.why if isinstance(answer, Refused) else f"job {answer.id} stands for it"
+        _LOGGER.warning(
+            "a job of a flow was not taken in: %s",
+            why,
+            extra={"tenant": target.tenant, "queue": target.name, "job": new.id, "task": new.task},
+        )
+        child = JobRef(target.name, new.id)
+        for parent in new.parents:
+            ending = ChildEnding(parent.id, child, None)
+            await self._store.child_ended(QueueRef(target.tenant, parent.queue), [ending])
+
+
+def _groups(entries: Sequence[Relay]) -> Iterator[tuple[str, list[Relay]]]:
+    """Runs of neighbours that are one call: the same queue, the same kind of entry, bounded in size."""
+    for (queue, _), run in groupby(entries, key=lambda entry: (entry.queue, type(entry.what))):
+        group: list[Relay] = []
+        known: set[JobRef] = set()
+        size = 0
+        for entry in run:
+            weight = _size(entry)
+            # Whether a child may go depends on what became of its parent: not in the same call.
+            follows = isinstance(entry.what, NewJob) and not known.isdisjoint(entry.what.parents)
+            if group and (follows or size + weight > CHUNK_BYTES):
+                yield queue, group
+                group, known, size = [], set(), 0
+            group.append(entry)
+            if isinstance(entry.what, NewJob):
+                known.add(JobRef(queue, entry.what.id))
+            size += weight
+        yield queue, group
+
+
+def _size(entry: Relay) -> int:
+    match entry.what:
+        case NewJob(payload=payload):
+            return len(payload)
+        case ChildEnding(result=result):
+            return len(result or b"")
+        case _:
+            return 0

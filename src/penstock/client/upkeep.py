@@ -1,0 +1,89 @@
+"""What an owner does to a queue as a whole: pause, purge, wait until it is empty, look at its numbers."""
+
+import asyncio
+from collections.abc import Iterable
+from typing import Final
+
+from msgspec.structs import replace
+
+from penstock.client.persist import Persistence
+from penstock.core.errors import OptionError, ResultTimeoutError
+from penstock.core.job import QueueRef
+from penstock.core.limits import KeyRule
+from penstock.core.outcomes import Applied
+from penstock.core.states import LIVE, WAITING, State
+from penstock.stores.protocol import KeyInfo, Pause, Query, Store, Topic
+
+PAGE: Final = 500
+LONGEST_POLL: Final = 2.0
+
+
+class Upkeep:
+    """Works on one queue of an open store."""
+
+    def __init__(self, store: Store, queue: QueueRef, persistence: Persistence) -> None:
+        self._store = store
+        self._queue = queue
+        self._persistence = persistence
+
+    async def counts(self) -> dict[State, int]:
+        """Jobs per state, zeros included."""
+        return await self._persistence.call(lambda: self._store.counts(self._queue))
+
+    async def keys(self) -> list[KeyInfo]:
+        """Keys with waiting or running jobs, or a rule of their own."""
+        return await self._persistence.call(lambda: self._store.keys(self._queue))
+
+    async def set_key(self, key: str, rule: KeyRule | None) -> None:
+        """Give a key a rule of its own; None takes it back."""
+        await self._persistence.call(lambda: self._store.set_key_rule(self._queue, key, rule))
+
+    async def pause(self, reason: str | None, by: str | None, for_ms: int | None) -> None:
+        """Stop claims; what runs goes on."""
+        pause = Pause(at=0, reason=reason, by=by)
+        await self._persistence.call(lambda: self._store.pause(self._queue, pause, for_ms))
+
+    async def resume(self) -> None:
+        """Allow claims again."""
+        await self._persistence.call(lambda: self._store.pause(self._queue, None))
+
+    async def purge(self, states: Iterable[State | str] | None) -> int:
+        """Delete what is not running and in one of these states; how many jobs that were."""
+        chosen = WAITING if states is None else frozenset(_state(each) for each in states)
+        if not chosen or State.ACTIVE in chosen:
+            raise OptionError("states", states, "some states, and not active: what runs cannot be deleted")
+        query, deleted = Query(states=chosen, limit=PAGE), 0
+        while True:
+            page = await self._store.find(self._queue, query)
+            if page.jobs:
+                answers = await self._store.delete(self._queue, [job.id for job in page.jobs])
+                deleted += sum(isinstance(answer, Applied) for answer in answers)
+            if page.next is None:
+                return deleted
+            query = replace(query, after=page.next)
+
+    async def drain(self, timeout: float | None) -> None:
+        """Wait until nothing is live; ResultTimeoutError when that takes longer."""
+        limit = asyncio.timeout(timeout)
+        live = 0
+        try:
+            async with limit, self._store.bell(self._queue, Topic.ENDED) as bell:
+                while True:
+                    counts = await self.counts()
+                    live = sum(counts[state] for state in LIVE)
+                    if not live:
+                        return
+                    await bell.wait(LONGEST_POLL)
+        except TimeoutError:
+            if not limit.expired():
+                raise
+            raise ResultTimeoutError(
+                f"queue {str(self._queue)!r} still has {live} live jobs after {timeout} s"
+            ) from None
+
+
+def _state(value: State | str) -> State:
+    try:
+        return State(value)
+    except ValueError:
+        raise OptionError("states", value, f"some of {', '.join(State)}") from None

@@ -1,0 +1,185 @@
+"""A flow as its producer sees it once it is in the store."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+
+import msgspec
+
+from penstock.core.flows import Child, JobRef, in_order
+from penstock.core.job import Job
+from penstock.core.states import State
+from penstock.tasks.handle import Desk, JobHandle
+
+if TYPE_CHECKING:
+    from penstock.tasks.flow import Node
+
+R = TypeVar("R")
+
+
+class FlowDesk(Desk, Protocol):
+    """Where a flow's handle asks about its jobs."""
+
+    async def jobs(self, refs: Sequence[JobRef], /) -> list[Job | None]:
+        """The records, in their order."""
+        ...
+
+    async def children(self, ref: JobRef, /) -> list[Child]:
+        """What a job waited or waits for, in the order it named them."""
+        ...
+
+    async def cancel_all(self, refs: Sequence[JobRef], /) -> int:
+        """Take back, or ask to stop, whatever of these still lives, in this order; how many did."""
+        ...
+
+    async def carry(self, queue: str, /) -> None:
+        """Bring to other queues what this one has for them."""
+        ...
+
+
+class Counts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How far many jobs are. `gone` were deleted, or pruned before anyone looked."""
+
+    waiting: int = 0
+    active: int = 0
+    completed: int = 0
+    failed: int = 0
+    dead: int = 0
+    cancelled: int = 0
+    gone: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.live + self.ended
+
+    @property
+    def live(self) -> int:
+        """Those that have not ended."""
+        return self.waiting + self.active
+
+    @property
+    def ended(self) -> int:
+        """Those that have, in whatever way."""
+        return self.completed + self.failed + self.dead + self.cancelled + self.gone
+
+
+class Tree(msgspec.Struct, frozen=True):
+    """A job with those it waits for. A job that several wait for stands below each of them.
+
+    `task` and `state` are None when its record is not there.
+    """
+
+    ref: JobRef
+    task: str | None
+    state: State | None
+    children: list["Tree"]
+
+
+class FlowHandle:
+    """A flow in the store: `handle[node]` is the handle of a node's job."""
+
+    def __init__(
+        self, desk: FlowDesk, home: str, jobs: Mapping["Node[Any]", JobHandle[Any]], ordered: Sequence[JobRef]
+    ) -> None:
+        self._desk = desk
+        self._home = home
+        self._jobs = dict(jobs)
+        self._ordered = list(ordered)
+        """Each after all that wait for it."""
+
+    def __getitem__(self, node: "Node[R]") -> JobHandle[R]:
+        return self._jobs[node]
+
+    @property
+    def jobs(self) -> list[JobHandle[Any]]:
+        """All jobs, in the order their nodes were added."""
+        return list(self._jobs.values())
+
+    @property
+    def sinks(self) -> list[JobHandle[Any]]:
+        """The jobs that nothing waits for."""
+        needed = {need for node in self._jobs for need in node.needs}
+        return [job for node, job in self._jobs.items() if node not in needed]
+
+    async def result(self, timeout: float | None = None) -> Any:
+        """The result of the last job, once there is one: a list of them where several are last.
+
+        JobEndedError when one ended without; ResultTimeoutError after `timeout` seconds for each.
+        """
+        results = [await job.result(timeout) for job in self.sinks]
+        return results[0] if len(results) == 1 else results
+
+    async def status(self) -> Counts:
+        """How many of its jobs are where; those that they spawned are not counted."""
+        handles = list(self._jobs.items())
+        refs = [_ref(handle) for _, handle in handles]
+        states: list[State | None] = []
+        known: dict[Node[Any], dict[JobRef, Child]] = {}
+        parents = {need: node for node in self._jobs for need in node.needs}
+        for (node, _), ref, job in zip(handles, refs, await self._desk.jobs(refs), strict=True):
+            if job is not None:
+                states.append(job.state)
+                continue
+            # Pruned, deleted, or on its way still: the one that waits for it knows.
+            parent = parents.get(node)
+            if parent is None:
+                states.append(None)
+                continue
+            if parent not in known:
+                known[parent] = {
+                    each.ref: each for each in await self._desk.children(_ref(self._jobs[parent]))
+                }
+            child = known[parent].get(ref)
+            is_coming = child is not None and not child.is_done and child.state is None
+            states.append(State.PENDING if is_coming else None if child is None else child.state)
+        return counted(states)
+
+    async def cancel(self) -> int:
+        """Cancel all that has not ended, what its jobs spawned included; how many jobs that were."""
+        await self._desk.carry(self._home)
+        # Whoever waits first: a job that ends cannot fail those above it any more.
+        cancelled = await self._desk.cancel_all(self._ordered)
+        known = set(self._ordered)
+        spawned = [child.ref for ref in self._waiting() for child in await self._desk.children(ref)]
+        more = [ref for ref in dict.fromkeys(spawned) if ref not in known]
+        return cancelled + (await self._desk.cancel_all(more) if more else 0)
+
+    async def tree(self) -> list[Tree]:
+        """The graph as it stands, from the last jobs down to the first, with what was spawned on the way."""
+        needs = {ref: [child.ref for child in await self._desk.children(ref)] for ref in self._waiting()}
+        refs = list(dict.fromkeys([*self._ordered, *(ref for below in needs.values() for ref in below)]))
+        records = dict(zip(refs, await self._desk.jobs(refs), strict=True))
+        named = {str(ref): ref for ref in refs}
+        trees: dict[JobRef, Tree] = {}
+        for name in in_order({str(ref): [str(each) for each in needs.get(ref, ())] for ref in refs}):
+            ref = named[name]
+            job = records[ref]
+            children = [trees[each] for each in needs.get(ref, ())]
+            task, state = (None, None) if job is None else (job.task, job.state)
+            trees[ref] = Tree(ref, task, state, children)
+        return [trees[_ref(handle)] for handle in self.sinks]
+
+    def _waiting(self) -> list[JobRef]:
+        """The jobs that were made to wait for others: only these have children."""
+        return [_ref(handle) for node, handle in self._jobs.items() if node.needs]
+
+    def __repr__(self) -> str:
+        return f"<FlowHandle of {len(self._jobs)} jobs from {self._home!r}>"
+
+
+def counted(states: Iterable[State | None]) -> Counts:
+    """Jobs by state; None is gone."""
+    found: Counter[str] = Counter()
+    for state in states:
+        if state is None:
+            found["gone"] += 1
+        elif state.is_live and state is not State.ACTIVE:
+            found["waiting"] += 1
+        else:
+            found[state.value] += 1
+    return Counts(**found)
+
+
+def _ref(handle: JobHandle[Any]) -> JobRef:
+    return JobRef(handle.queue, handle.id)
