@@ -64,7 +64,7 @@ def verdict(state: State | None, policy: ChildPolicy) -> Verdict:
 
 
 def in_order(children: Mapping[str, Sequence[str]]) -> list[str]:
-    """Names so that each comes after all it waits for; FlowError on a cycle. Takes time in proportion to the edges."""
+    """Names so that each comes after all it waits for; FlowError on a cycle. Takes time by the edges."""
     waiting = {name: len(set(needs)) for name, needs in children.items()}
     parents: dict[str, list[str]] = {}
     for name, needs in children.items():

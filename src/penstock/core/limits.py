@@ -137,7 +137,7 @@ def agreed(stored: Declaration | None, wanted: Declaration, *, is_live: bool) ->
         stored = Declaration(version=0)
     if wanted.mode is not stored.mode and is_live:
         raise DeclarationError(
-            f"the queue is {stored.mode} and still has live jobs; it can become {wanted.mode} once it is empty"
+            f"the queue is {stored.mode} and has live jobs; it can become {wanted.mode} once it is empty"
         )
     if wanted.version > stored.version:
         return wanted

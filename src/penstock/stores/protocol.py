@@ -77,7 +77,7 @@ class Adoption(msgspec.Struct, frozen=True):
 class Relay(msgspec.Struct, frozen=True):
     """Something for another queue to take in: a job, more children, or the ending of a child.
 
-    Entries of a queue are carried over in the order of their numbers; carrying one over twice changes nothing.
+    Entries of a queue are carried over in the order of their numbers; once more changes nothing.
     """
 
     number: int
@@ -100,7 +100,7 @@ class StoredSchedule(msgspec.Struct, frozen=True):
 
 
 class Firing(msgspec.Struct, frozen=True):
-    """A schedule's instant has come: its jobs, and when it fires next. Holds only while `at` is its next instant."""
+    """A schedule's instant has come: its jobs, and when it fires next. Holds while `at` is its next instant."""
 
     name: str
     at: int
@@ -190,8 +190,8 @@ class Moves(Protocol):
     ) -> list[Enqueued | Refused]:
         """Take jobs in; the queue is opened if it is new. Accepted means durable.
 
-        `spawns` become relay entries in the same operation, so that a flow over several queues is taken in whole;
-        a repeated call writes none again.
+        `spawns` become relay entries in the same operation, so that a flow over several queues is taken in
+        whole; a repeated call writes none again.
         """
         ...
 
@@ -331,7 +331,7 @@ class Queues(Protocol):
         ...
 
     async def declare(self, queue: QueueRef, declaration: Declaration) -> QueueInfo:
-        """Compare with what is stored, and write what `core.limits.agreed` says; DeclarationError on a mismatch."""
+        """Compare with what is stored, and write what was agreed; DeclarationError on a mismatch."""
         ...
 
     async def set_key_rule(self, queue: QueueRef, key: str, rule: KeyRule | None) -> None:
