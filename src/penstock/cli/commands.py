@@ -4,11 +4,12 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli import dlq, events, jobs, queues
+from penstock.cli import dlq, events, jobs, queues, schedules
 from penstock.cli.demo import demo
 from penstock.cli.desk import GLOBAL, command
 from penstock.cli.doctor import doctor
 from penstock.cli.enqueue import enqueue
+from penstock.cli.scheduler import scheduler
 from penstock.cli.worker import worker
 
 
@@ -24,9 +25,11 @@ def build() -> typer.Typer:
     )
     app.callback()(_everywhere())
     command(app, "worker", prefix="worker", fast=True)(worker)
+    command(app, "scheduler", prefix="worker")(scheduler)
     command(app, "enqueue")(enqueue)
     app.add_typer(jobs.group, name="jobs")
     app.add_typer(queues.group, name="queues")
+    app.add_typer(schedules.group, name="schedules")
     app.add_typer(dlq.group, name="dlq")
     app.add_typer(events.group, name="events")
     command(app, "doctor")(doctor)
