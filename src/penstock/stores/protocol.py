@@ -100,7 +100,7 @@ class StoredSchedule(msgspec.Struct, frozen=True):
 
 
 class Firing(msgspec.Struct, frozen=True):
-    """A schedule's instant has come: its jobs, and when it fires next. Holds while `at` is its next instant."""
+    """A schedule's instant has come: its jobs, and its next. Holds while `at` is the next one."""
 
     name: str
     at: int

@@ -129,7 +129,7 @@ class Turn:
         told = self.share("event", **flags).rowcount
         self.count(told, told)
         self.touch(move)
-        if self.has_flows:
+        if self.has_flows and move is not Move.DELETE:
             self.relay_endings(gone=False)
 
     def touch(self, move: Move) -> None:
