@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli import dlq, events, jobs, queues, schedules
+from penstock.cli import dlq, events, flows, jobs, limits, schedules
 from penstock.cli.demo import demo
 from penstock.cli.desk import GLOBAL, command
 from penstock.cli.doctor import doctor
@@ -28,7 +28,8 @@ def build() -> typer.Typer:
     command(app, "scheduler", prefix="worker")(scheduler)
     command(app, "enqueue")(enqueue)
     app.add_typer(jobs.group, name="jobs")
-    app.add_typer(queues.group, name="queues")
+    app.add_typer(limits.group, name="queues")
+    app.add_typer(flows.group, name="flows")
     app.add_typer(schedules.group, name="schedules")
     app.add_typer(dlq.group, name="dlq")
     app.add_typer(events.group, name="events")

@@ -40,6 +40,15 @@ async def enqueue(
     key: Annotated[str | None, typer.Option(help="The concurrency key")] = None,
     idempotency_key: Annotated[str | None, typer.Option(help="The same key again gives the same job")] = None,
     strict: Annotated[bool, typer.Option("--strict", help="Refuse a known key with another payload")] = False,
+    unique: Annotated[
+        str | None, typer.Option(metavar="RULE", help="One of its kind: while waiting, or while live")
+    ] = None,
+    throttle: Annotated[str | None, typer.Option(metavar="TIME", help="One of its kind in so long")] = None,
+    debounce: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Run the newest of its kind so long after it"),
+    ] = None,
+    unique_key: Annotated[str | None, typer.Option(help="Which kind; else its arguments decide")] = None,
     id: Annotated[str | None, typer.Option(help="An id of your own choice")] = None,  # noqa: A002
     max_attempts: Annotated[int | None, typer.Option(help="Executions at most")] = None,
     backoff: Annotated[str | None, typer.Option(help="A preset: default or spool")] = None,
@@ -57,6 +66,10 @@ async def enqueue(
         key=key,
         idempotency_key=idempotency_key,
         strict=strict or None,
+        unique=unique,
+        throttle=_seconds("throttle", throttle),
+        debounce=_seconds("debounce", debounce),
+        unique_key=unique_key,
         id=id,
         max_attempts=max_attempts,
         backoff=backoff,
@@ -104,11 +117,14 @@ async def _tell(desk: Desk, sent: JobHandle[Any], options: JobOptions) -> None:
             created=sent.created,
             state=state,
             same_payload=sent.same_payload,
+            replaced=sent.replaced or None,
             run_at=utc(options.run_at),
         )
     )
     if sent.created:
         desk.out.line(sent.id)
+    elif sent.replaced:
+        desk.out.line(f"{sent.id} (was waiting: it has the new arguments now, and its wait begins again)")
     else:
         other = "" if sent.same_payload else ", with another payload"
         desk.out.line(f"{sent.id} (already there: {state or 'ended and pruned'}{other})")

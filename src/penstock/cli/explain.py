@@ -2,34 +2,27 @@
 
 from typing import Final
 
-import msgspec
-
+from penstock.cli.facts import Facts
 from penstock.cli.output import local, span
-from penstock.core.decide import LEASE_EXPIRED
-from penstock.core.events import Event
-from penstock.core.job import Job
+from penstock.cli.reasons import blocked, held_back
+from penstock.core.decide import CHILD_FAILED, LEASE_EXPIRED
 from penstock.core.moves import Move
 from penstock.core.states import State
 from penstock.core.transitions import is_expired
-from penstock.stores.protocol import MAX_LEASE_MS, Pause
+from penstock.stores.protocol import MAX_LEASE_MS
+
+__all__ = ["Facts", "explain"]
 
 IDLE_MS: Final = 5_000
 """A pending job that waits for longer than this, with no lease held, has nobody to claim it."""
 
 
-class Facts(msgspec.Struct, frozen=True, kw_only=True):
-    """What is looked at. `last` is the job's newest event, where the log still has it."""
-
-    job: Job
-    now: int
-    pause: Pause | None = None
-    ahead: int = 0
-    leases: int = 0
-    last: Event | None = None
-
-
 def explain(facts: Facts) -> list[str]:
     """Sentences, the most important first."""
+    return _by_state(facts) + _schedule(facts)
+
+
+def _by_state(facts: Facts) -> list[str]:
     match facts.job.state:
         case State.PENDING:
             return _pending(facts)
@@ -38,7 +31,7 @@ def explain(facts: Facts) -> list[str]:
         case State.ACTIVE:
             return _active(facts)
         case State.BLOCKED:
-            return ["waiting: it is blocked until the jobs it depends on have ended", *_paused(facts)]
+            return blocked(facts) + _paused(facts)
         case _:
             return _ended(facts)
 
@@ -47,10 +40,14 @@ def _pending(facts: Facts) -> list[str]:
     since = facts.job.enqueued_at if facts.last is None else facts.last.at
     waited = facts.now - since
     ahead = f"{facts.ahead} {'job' if facts.ahead == 1 else 'jobs'} ahead" if facts.ahead else "next in line"
+    has_keys = facts.declaration is not None and facts.declaration.mode.has_keys
+    line = f"key {facts.job.key!r} of queue {facts.job.queue!r}" if has_keys else f"queue {facts.job.queue!r}"
     if paused := _paused(facts):
-        return [f"waiting: {paused[0]}, {ahead}"]
-    out = [f"waiting: pending for {span(waited)}, {ahead} in queue {facts.job.queue!r}"]
-    if facts.leases:
+        return [f"waiting: {paused[0]}, {ahead}", *held_back(facts)]
+    out = [f"waiting: pending for {span(waited)}, {ahead} in {line}"]
+    if reasons := held_back(facts):
+        out += reasons
+    elif facts.leases:
         held = "1 lease is" if facts.leases == 1 else f"{facts.leases} leases are"
         out.append(f"workers are busy: {held} held in this queue")
     elif waited >= IDLE_MS:
@@ -117,7 +114,12 @@ def _ended(facts: Facts) -> list[str]:
         case State.COMPLETED:
             return [f"ended: completed at {at}, on delivery {job.delivery}; it never runs again"]
         case State.FAILED:
-            out = [f"ended: failed at {at} ({job.reason}): its handler said not to try again"]
+            why = (
+                "a job it waited for ended without success, and it did not run"
+                if job.reason == CHILD_FAILED
+                else "its handler said not to try again"
+            )
+            out = [f"ended: failed at {at} ({job.reason}): {why}"]
         case State.DEAD:
             out = [f"ended: dead since {at} ({job.reason}) after {tries}"]
         case _:
@@ -126,6 +128,14 @@ def _ended(facts: Facts) -> list[str]:
         out.append(f"the last error was: {job.error.partition(chr(10))[0]}")
     out.append(f"to run it again: penstock jobs retry {job.queue}/{job.id}")
     return out
+
+
+def _schedule(facts: Facts) -> list[str]:
+    job = facts.job
+    if job.schedule is None:
+        return []
+    at = "" if job.instant is None else f" for {local(job.instant)}"
+    return [f"schedule {job.schedule!r} made it{at}"]
 
 
 def _failures(facts: Facts) -> list[str]:
@@ -142,7 +152,9 @@ def _paused(facts: Facts) -> list[str]:
         return []
     by = f" by {pause.by}" if pause.by else ""
     reason = f' ("{pause.reason}")' if pause.reason else ""
-    until = f" until {local(pause.until)}" if pause.until is not None else ""
+    until = ""
+    if pause.until is not None:
+        until = f" until {local(pause.until)} (for another {span(pause.until - facts.now)})"
     return [f"queue {facts.job.queue!r} is paused since {local(pause.at)}{by}{until}{reason}"]
 
 

@@ -6,14 +6,22 @@ import typer
 
 from penstock.cli.address import find_job
 from penstock.cli.desk import Desk, command, setting
-from penstock.cli.explain import Facts, explain
+from penstock.cli.explain import explain
+from penstock.cli.facts import gather
 from penstock.cli.output import local
-from penstock.cli.records import event_line, events_of, job_document, job_fields, states_of
+from penstock.cli.records import (
+    child_document,
+    child_fields,
+    event_line,
+    events_of,
+    job_document,
+    job_fields,
+    states_of,
+)
 from penstock.core.errors import WrongStateError
 from penstock.core.job import Job
 from penstock.core.outcomes import Applied, Refusal, Refused
-from penstock.core.states import State
-from penstock.stores.protocol import Query, Store
+from penstock.stores.protocol import Query
 
 group = typer.Typer(help="Look at jobs, cancel them, run them again.", no_args_is_help=True)
 
@@ -77,9 +85,12 @@ async def show(
     async with desk.store() as store:
         job = await find_job(desk, store, id)
         events, whole = await events_of(store, job.ref, job)
+        children = await store.children(job.ref, job.id)
         now = await store.now()
-    desk.out.document(job_document(job, payload=payload) | {"events": events, "events_complete": whole})
-    desk.out.fields(job_fields(job, now, payload=payload))
+    document = job_document(job, payload=payload) | {"events": events, "events_complete": whole}
+    kin = {"children": [child_document(child) for child in children]} if children else {}
+    desk.out.document(document | kin)
+    desk.out.fields(job_fields(job, now, payload=payload) + child_fields(children))
     desk.out.line()
     desk.out.line("events" if whole else "events (older ones are no longer in the log)")
     for event in events:
@@ -109,21 +120,6 @@ async def explain_job(desk: Desk, id: Id) -> None:  # noqa: A002 (the word for i
     )
     for sentence in sentences:
         desk.out.line(sentence)
-
-
-async def gather(store: Store, job: Job) -> Facts:
-    """What an explanation of this job needs to know."""
-    events, _ = await events_of(store, job.ref, job, newest_only=True)
-    info = await store.queue(job.ref)
-    waits = job.state in (State.PENDING, State.DELAYED)
-    return Facts(
-        job=job,
-        now=await store.now(),
-        pause=None if info is None else info.pause,
-        ahead=await store.ahead(job.ref, job.id) if job.state is State.PENDING else 0,
-        leases=len(await store.leases(job.ref)) if waits else 0,
-        last=events[-1] if events else None,
-    )
 
 
 async def _each(desk: Desk, ids: list[str], move: str) -> None:

@@ -1,17 +1,21 @@
 """A job and its events as they are shown."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
 
 from penstock.cli.output import local, span, utc, without_none
 from penstock.core.events import Event
+from penstock.core.flows import Child
 from penstock.core.job import Job, QueueRef
 from penstock.core.moves import Move
 from penstock.core.states import State
+from penstock.core.unique import Unique
 from penstock.stores.protocol import Store
 
 WINDOW: Final = 1_000
+CHILDREN_SHOWN: Final = 5
 SCAN_LIMIT: Final = 200_000
 """Events looked through for one job before giving up."""
 
@@ -42,6 +46,11 @@ def job_document(job: Job, *, payload: bool = False) -> dict[str, Any]:
         reason=job.reason,
         error=job.error,
         fingerprint=job.fingerprint,
+        unique=None if job.unique is None else _unique_document(job.unique),
+        parents=[str(parent) for parent in job.parents] or None,
+        child_policy=job.child_policy if job.state is State.BLOCKED else None,
+        schedule=job.schedule,
+        instant=utc(job.instant),
         progress=_raw(job.progress),
         result=_raw(job.result),
         payload=_raw(job.payload) if payload else None,
@@ -67,6 +76,9 @@ def job_fields(job: Job, now: int, *, payload: bool) -> list[tuple[str, object]]
         ("fence", job.fence or None),
         ("key", job.key),
         ("idempotency key", job.idempotency_key),
+        ("unique", None if job.unique is None else _unique_text(job.unique)),
+        ("schedule", None if job.schedule is None else f"{job.schedule}, for {local(job.instant)}"),
+        ("parents", ", ".join(map(str, job.parents)) or None),
         ("reason", job.reason),
         ("error", job.error),
         ("fingerprint", job.fingerprint),
@@ -74,6 +86,21 @@ def job_fields(job: Job, now: int, *, payload: bool) -> list[tuple[str, object]]
         ("result", _text(job.result)),
         ("payload", _text(job.payload) if payload else f"{len(job.payload)} bytes, shown with --payload"),
     ]
+
+
+def child_document(child: Child) -> dict[str, Any]:
+    """A child as its parent knows it: how it ended, and whether that counts."""
+    return without_none(queue=child.ref.queue, id=child.ref.id, done=child.is_done, ended_as=child.state)
+
+
+def child_fields(children: Sequence[Child]) -> list[tuple[str, object]]:
+    """The children for people; nothing for a job without any."""
+    if not children:
+        return []
+    left = sum(not child.is_done for child in children)
+    names = ", ".join(str(child.ref) for child in children[:CHILDREN_SHOWN])
+    more = f" and {len(children) - CHILDREN_SHOWN} more" if len(children) > CHILDREN_SHOWN else ""
+    return [("children", f"{len(children)}, {left} left: {names}{more}")]
 
 
 def event_line(event: Event, *, queue: bool = True) -> str:
@@ -134,6 +161,16 @@ def _moment(at: int | None, now: int) -> str | None:
     if at is None:
         return None
     return f"{local(at)} ({span(now - at)} ago)" if at <= now else f"{local(at)} (in {span(at - now)})"
+
+
+def _unique_document(unique: Unique) -> dict[str, Any]:
+    window = unique.window_ms / 1000 if unique.window_ms else None
+    return without_none(key=unique.key, rule=unique.rule, window_s=window)
+
+
+def _unique_text(unique: Unique) -> str:
+    window = f" for {span(unique.window_ms)}" if unique.window_ms else ""
+    return f"{unique.rule}{window}, as {unique.key}"
 
 
 def _raw(value: bytes | None) -> msgspec.Raw | None:

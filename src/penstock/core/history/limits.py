@@ -9,7 +9,7 @@ import msgspec
 from penstock.core.events import Event
 from penstock.core.history.life import Life, Tell
 from penstock.core.history.rules import Declared, Rule
-from penstock.core.limits import STRIDE, Declaration, KeyRule, Rate
+from penstock.core.limits import STRIDE, Declaration, KeyRule, Mode, Rate
 from penstock.core.moves import Move
 from penstock.core.states import State
 
@@ -119,7 +119,7 @@ class Limits:
 
     def _claim_of_key(self, job: str, key: str, event: Event, tell: Tell, *, is_sure: bool) -> None:
         lane, declared = self._lane(key), self._declared
-        limit = self._rule(key).limit or declared.key_limit
+        limit = self._limit(key)
         if is_sure and lane.active >= limit:
             tell(Rule.KEY_LIMIT, event, f"claimed while {lane.active} of {limit} of key {key!r} ran")
         if job in lane.line and (first := next(iter(lane.line))) != job:
@@ -176,7 +176,7 @@ class Limits:
         waits = bool(lane.line or lane.loose)
         if not waits and not lane.active:
             self._idle.add(key)
-        if not waits or lane.is_unsure or lane.active >= (self._rule(key).limit or self._declared.key_limit):
+        if not waits or lane.is_unsure or lane.active >= self._limit(key):
             self._wait(key, None)
             if self._idle and not any(self._waits.values()):
                 self._forget(at)
@@ -234,6 +234,10 @@ class Limits:
         if lane is None:
             lane = self._lanes[key] = Lane(OrderedDict(), set(), deque())
         return lane
+
+    def _limit(self, key: str) -> int:
+        own = self._rule(key).limit if self._declared.mode is Mode.DYNAMIC else None
+        return own or self._declared.key_limit
 
     def _rule(self, key: str) -> KeyRule:
         return self._rules.get(key, _PLAIN)

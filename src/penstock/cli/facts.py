@@ -1,0 +1,111 @@
+"""What an explanation of a job is made from, gathered without touching anything."""
+
+from typing import Final
+
+import msgspec
+
+from penstock.cli.bulk import each_page
+from penstock.cli.limits import MOST_KEYS
+from penstock.cli.records import WINDOW, events_of
+from penstock.core.events import Event
+from penstock.core.flows import Child
+from penstock.core.job import Job, QueueRef
+from penstock.core.limits import Declaration, Rate
+from penstock.core.moves import Move
+from penstock.core.states import State
+from penstock.stores.protocol import KeyInfo, Pause, Query, Store
+
+NAMED: Final = 5
+"""Children that are looked at one by one."""
+
+
+class Facts(msgspec.Struct, frozen=True, kw_only=True):
+    """What is looked at. `last` is the job's newest event, where the log still has it.
+
+    `key` is what its key is like where keys take turns, and `ahead` then counts its key only. `token_at` is
+    when the queue's rate lets the next job go, where it holds jobs back. `states` has those of some children
+    that the job still waits for; None is one that is not there.
+    """
+
+    job: Job
+    now: int
+    pause: Pause | None = None
+    ahead: int = 0
+    leases: int = 0
+    last: Event | None = None
+    declaration: Declaration | None = None
+    key: KeyInfo | None = None
+    token_at: int | None = None
+    children: list[Child] = []
+    states: list[State | None] = []
+
+    @property
+    def left(self) -> list[Child]:
+        """Children that it still waits for."""
+        return [child for child in self.children if not child.is_done]
+
+
+async def gather(store: Store, job: Job) -> Facts:
+    """What an explanation of this job needs to know."""
+    events, _ = await events_of(store, job.ref, job, newest_only=True)
+    info = await store.queue(job.ref)
+    declared = None if info is None else info.declaration
+    waits = job.state in (State.PENDING, State.DELAYED)
+    facts = Facts(
+        job=job,
+        now=await store.now(),
+        pause=None if info is None else info.pause,
+        leases=len(await store.leases(job.ref)) if waits else 0,
+        last=events[-1] if events else None,
+        declaration=declared,
+    )
+    if job.state is State.BLOCKED:
+        children = await store.children(job.ref, job.id)
+        facts = msgspec.structs.replace(facts, children=children)
+        return msgspec.structs.replace(facts, states=await _states(store, job, facts.left[:NAMED]))
+    if job.state is not State.PENDING:
+        return facts
+    token_at = None
+    if declared is not None and declared.rate is not None:
+        token_at = await _token_at(store, job.ref, declared.rate, facts.now)
+    if declared is None or not declared.mode.has_keys:
+        ahead = await store.ahead(job.ref, job.id)
+        return msgspec.structs.replace(facts, ahead=ahead, token_at=token_at)
+    keys = await store.keys(job.ref, MOST_KEYS)
+    return msgspec.structs.replace(
+        facts,
+        ahead=await _ahead_in_key(store, job),
+        key=next((each for each in keys if each.key == job.key), None),
+        token_at=token_at,
+    )
+
+
+async def _states(store: Store, job: Job, children: list[Child]) -> list[State | None]:
+    out: list[State | None] = []
+    for child in children:
+        (record,) = await store.get(QueueRef(job.tenant, child.ref.queue), [child.ref.id])
+        out.append(None if record is None else record.state)
+    return out
+
+
+async def _ahead_in_key(store: Store, job: Job) -> int:
+    """Jobs of its key that came before it. What was put back to the front since cannot be told from here."""
+    query = Query(states=frozenset({State.PENDING}), limit=1_000)
+    mine = (job.enqueued_at, job.id)
+    ahead = 0
+    async for page in each_page(store, job.ref, query):
+        ahead += sum(each.key == job.key and (each.enqueued_at, each.id) < mine for each in page)
+    return ahead
+
+
+async def _token_at(store: Store, queue: QueueRef, rate: Rate, now: int) -> int | None:
+    """When the rate lets the next job go, by the claims in the log; None when it does not hold any back."""
+    oldest, newest = await store.event_range(queue)
+    events = await store.events(queue, max(oldest - 1, newest - WINDOW), WINDOW)
+    arrival_us = 0
+    for event in events:
+        if event.move is Move.CLAIM:
+            arrival_us = rate.after(arrival_us, event.at * 1000, 1)
+    if rate.tokens(arrival_us, now * 1000):
+        return None
+    return -(-rate.opens_us(arrival_us) // 1000)
