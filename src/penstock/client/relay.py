@@ -5,7 +5,8 @@ or by one that removed them. Runs may overlap and may stop anywhere: applying an
 
 One kind of entry can be refused for a while: a job for a queue that is full. It stays, and holds back what
 belongs to it (its children, and whatever is addressed to it) but nothing else, since the endings that make
-room may well stand behind it. A job that can never be taken in ends for its parents as if it was deleted.
+room may well stand behind it. Within one call there is no room for a child where there was none for its
+parent. A job that can never be taken in ends for its parents as if it was deleted.
 """
 
 import logging
@@ -122,18 +123,13 @@ def _groups(entries: Sequence[Relay]) -> Iterator[tuple[str, list[Relay]]]:
     """Runs of neighbours that are one call: the same queue, the same kind of entry, bounded in size."""
     for (queue, _), run in groupby(entries, key=lambda entry: (entry.queue, type(entry.what))):
         group: list[Relay] = []
-        known: set[JobRef] = set()
         size = 0
         for entry in run:
             weight = _size(entry)
-            # Whether a child may go depends on what became of its parent: not in the same call.
-            follows = isinstance(entry.what, NewJob) and not known.isdisjoint(entry.what.parents)
-            if group and (follows or size + weight > CHUNK_BYTES):
+            if group and size + weight > CHUNK_BYTES:
                 yield queue, group
-                group, known, size = [], set(), 0
+                group, size = [], 0
             group.append(entry)
-            if isinstance(entry.what, NewJob):
-                known.add(JobRef(queue, entry.what.id))
             size += weight
         yield queue, group
 

@@ -191,7 +191,8 @@ class Moves(Protocol):
         """Take jobs in; the queue is opened if it is new. Accepted means durable.
 
         `spawns` become relay entries in the same operation, so that a flow over several queues is taken in
-        whole; a repeated call writes none again.
+        whole; a repeated call writes none again. The job they come with stands for all of them at the door:
+        later, without spawns, jobs with parents or children are let in also where the queue is full.
         """
         ...
 

@@ -14,7 +14,7 @@ from penstock.stores.memory.shelf import HeldKey, Holder, Shelf
 class MemoryEnqueue(Room):
     """Taking one job in."""
 
-    def _enqueue(self, shelf: Shelf, new: NewJob, now: int) -> Enqueued | Refused:
+    def _enqueue(self, shelf: Shelf, new: NewJob, now: int, *, at_door: bool = False) -> Enqueued | Refused:
         known = shelf.jobs.get(new.id)
         if known is not None:
             if known.nonce != new.nonce:
@@ -32,7 +32,9 @@ class MemoryEnqueue(Room):
                 return kept
         if shelf.declared.mode.has_keys and new.key is None:
             return Refused(Refusal.KEYLESS)
-        if shelf.room < 1:
+        # Others of its flow take up room while they wait: what was let in with them must not stay outside.
+        is_let_in = not at_door and bool(new.parents or new.awaits)
+        if shelf.room < 1 and not is_let_in:
             return Refused(Refusal.FULL)
         if new.idempotency_key is not None:
             shelf.keys[new.idempotency_key] = HeldKey(new.id, new.digest)

@@ -48,7 +48,7 @@ class MemoryStore(MemoryReads, MemoryFlows, MemorySchedules):
         with self._lock:
             shelf, now = self._shelf(queue), self._now()
             known = shelf.seq
-            out = [self._enqueue(shelf, new, now) for new in jobs]
+            out = [self._enqueue(shelf, new, now, at_door=bool(spawns)) for new in jobs]
             # A repeated call finds its jobs there, and its spawns were written with them.
             for each in spawns if shelf.seq > known else ():
                 shelf.relay(each.queue, each.job)

@@ -1,0 +1,1 @@
+"""Flows and batches: graphs of jobs over several queues."""

@@ -1,0 +1,73 @@
+"""Running several coroutines on one store step by step, in an order that a test chooses."""
+
+import random
+from collections.abc import Coroutine, Generator, Sequence
+from types import coroutine
+from typing import Any
+
+from penstock.core.flows import ChildEnding
+from penstock.core.job import NewJob, QueueRef
+from penstock.core.outcomes import Applied, Enqueued, Refused
+from penstock.stores.memory import MemoryStore
+from penstock.stores.protocol import RELAY_LIMIT, Adoption, Relay, Spawn
+
+
+@coroutine
+def _pause() -> Generator[None, None, None]:
+    yield
+
+
+class Stepping(MemoryStore):
+    """Gives way before and after every call that a relayer makes."""
+
+    async def relays(self, queue: QueueRef, limit: int = RELAY_LIMIT) -> list[Relay]:
+        await _pause()
+        found = await super().relays(queue, limit)
+        await _pause()
+        return found
+
+    async def enqueue(
+        self, queue: QueueRef, jobs: Sequence[NewJob], spawns: Sequence[Spawn] = ()
+    ) -> list[Enqueued | Refused]:
+        await _pause()
+        answers = await super().enqueue(queue, jobs, spawns)
+        await _pause()
+        return answers
+
+    async def adopt(self, queue: QueueRef, adoptions: Sequence[Adoption]) -> list[Applied | Refused]:
+        await _pause()
+        return await super().adopt(queue, adoptions)
+
+    async def child_ended(self, queue: QueueRef, endings: Sequence[ChildEnding]) -> list[Applied | Refused]:
+        await _pause()
+        return await super().child_ended(queue, endings)
+
+    async def relayed(self, queue: QueueRef, numbers: Sequence[int]) -> None:
+        await _pause()
+        await super().relayed(queue, numbers)
+
+
+def step(work: Coroutine[Any, Any, Any]) -> bool:
+    """Let it go on to its next call; False when it has ended."""
+    try:
+        work.send(None)
+    except StopIteration:
+        return False
+    return True
+
+
+def finish(work: Coroutine[Any, Any, Any]) -> Any:
+    """Let it go on to its end; what it came to."""
+    while True:
+        try:
+            work.send(None)
+        except StopIteration as stop:
+            return stop.value
+
+
+class Chance(random.Random):
+    """Choices of a test, repeated by its seed."""
+
+    def one_in(self, number: int) -> bool:
+        """True so often."""
+        return self.randrange(number) == 0
