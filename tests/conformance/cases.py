@@ -12,14 +12,17 @@ from penstock.core.transitions import TABLE, Guard
 
 
 class Lease(StrEnum):
-    """Whose token the move carries. For enqueue: whose id, nonce and idempotency key; for unblock: which child ended."""
+    """Whose token the move carries.
+
+    For enqueue: whose id, nonce and idempotency key. For unblock: which child ended.
+    """
 
     RIGHT = "right"
-    """The job's newest token. Enqueue: the same id and nonce. Unblock: the last child it waits for."""
+    """The job's newest token. Enqueue: the same id and nonce. Unblock: the last child it awaits."""
     STALE = "stale"
-    """The token of the job's delivery before. Enqueue: the same id, another nonce. Unblock: one that ended before."""
+    """The token of the delivery before. Enqueue: the same id, another nonce. Unblock: one that had ended."""
     OTHER = "other"
-    """The current token of another job. Enqueue: another id, the same idempotency key. Unblock: another's child."""
+    """The token of another job. Enqueue: another id, the same idempotency key. Unblock: another's child."""
 
 
 class Setting(msgspec.Struct, frozen=True):
@@ -39,8 +42,8 @@ class Setting(msgspec.Struct, frozen=True):
 class Case(msgspec.Struct, frozen=True):
     """One cell of the matrix.
 
-    `target` is what was decided for an expired lease; for unblock how the child ended, for replace how the newer
-    job would stand.
+    `target` is what was decided for an expired lease; for unblock how the child ended; for replace how the
+    newer job would stand.
     """
 
     move: Move

@@ -5,6 +5,7 @@ import importlib
 import inspect
 import secrets
 from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from functools import partial
 from importlib.resources import files
 from types import ModuleType
 from typing import Any, Final
@@ -16,19 +17,41 @@ from penstock.core.job import QueueRef
 from penstock.core.moves import Move
 from penstock.core.transitions import TABLE, Table
 from penstock.stores.protocol import Store
-from tests.conformance import test_batches, test_leases, test_order, test_removal
+from tests.conformance import (
+    readiness,
+    test_batches,
+    test_flows,
+    test_keys,
+    test_leases,
+    test_order,
+    test_removal,
+    test_unique,
+)
 from tests.conformance.cases import cases_of
 from tests.conformance.judge import run_cases
-from tests.conformance.stores import ALIVE, Kind, Place
+from tests.conformance.stores import Kind, Part, Place
 
 MARK: Final = "-- guard: "
 SECONDS: Final = 60
-CONTRACTS: Final = (test_order, test_leases, test_batches, test_removal)
+READIES: Final = "readies"
+CONTRACTS: Final[dict[ModuleType, frozenset[Part]]] = {
+    test_order: frozenset(),
+    test_leases: frozenset(),
+    test_batches: frozenset(),
+    test_removal: frozenset(),
+    test_keys: frozenset({Part.KEYS}),
+    test_flows: frozenset({Part.FLOWS}),
+    test_unique: frozenset({Part.UNIQUE}),
+}
+"""Modules whose tests hunt, and the parts that a store needs for them."""
 Contract = Callable[..., Awaitable[None]]
 
 
 class Mutant(msgspec.Struct, frozen=True):
-    """A guard that is dropped: of a row of the table, or at a line of a store's file."""
+    """A guard that is dropped: of a row of the table, or at a line of a store's file.
+
+    The guard `readies` is the row's own word that keys are looked at again.
+    """
 
     store: str
     move: str
@@ -42,8 +65,13 @@ class Mutant(msgspec.Struct, frozen=True):
 
 
 def memory_mutants() -> list[Mutant]:
-    """One for every guard of every row that is alive."""
-    return [Mutant("memory", move, guard) for move in Move if move in ALIVE for guard in _guards(move)]
+    """One for every guard of every row."""
+    return [Mutant("memory", move, guard) for move in Move for guard in sorted(TABLE[move].guards)]
+
+
+def readiness_mutants(store: str) -> list[Mutant]:
+    """One for every row after which keys are looked at again."""
+    return [Mutant(store, move, READIES) for move, row in TABLE.items() if row.readies]
 
 
 def mutants_of(store: str, sources: Mapping[str, str]) -> list[Mutant]:
@@ -80,6 +108,8 @@ def mutated(kind: Kind, where: Place, mutants: Sequence[Mutant]) -> Any:
     match kind.name:
         case "memory":
             return kind.open(where, table=_table_without(mutants))
+        case _ if all(mutant.guard == READIES for mutant in mutants):
+            return kind.open(where, table=_table_without(mutants))
         case "sqlite":
             loaded = importlib.import_module("penstock.stores.sqlite.sources").load_sources()
             return kind.open(where, sources=loaded | _sources_without(sql_sources(), mutants))
@@ -91,6 +121,9 @@ def _table_without(mutants: Sequence[Mutant]) -> Table:
     table = dict(TABLE)
     for mutant in mutants:
         row = table[Move(mutant.move)]
+        if mutant.guard == READIES:
+            table[row.move] = replace(row, readies=False)
+            continue
         table[row.move] = replace(row, guards=row.guards - {mutant.guard})
     return table
 
@@ -105,52 +138,64 @@ def _sources_without(sources: Mapping[str, str], mutants: Sequence[Mutant]) -> d
     }
 
 
-async def killer(store: Store, mutants: Sequence[Mutant]) -> str | None:
+async def killer(store: Store, kind: Kind, mutants: Sequence[Mutant]) -> str | None:
     """What notices that these guards are gone; None when nothing does."""
-    moves = {mutant.move for mutant in mutants}
     try:
         async with asyncio.timeout(SECONDS):
-            for move in [each for each in Move if each in moves]:
-                # A pause concerns claims alone.
-                some = [case for case in cases_of(move) if move is Move.CLAIM or not case.setting.paused]
-                wrong = await run_cases(store, some, to_the_end=False)
-                if wrong:
-                    return f"matrix: {wrong[0]}"
-            for name, contract in _contracts():
-                queue = QueueRef(f"t{secrets.token_hex(4)}", "q")
-                fault = await _fault_of(store, queue, contract)
-                if fault:
-                    return f"{name}: {fault}"
+            if all(mutant.guard == READIES for mutant in mutants):
+                return await _readiness_killer(store, mutants)
+            return await _guard_killer(store, kind, mutants)
     except TimeoutError:
         return f"it hangs: not through after {SECONDS} s"
     except Exception as error:  # noqa: BLE001 (a store that breaks is noticed, however it breaks)
         return f"{type(error).__name__}: {error}"
+
+
+async def _guard_killer(store: Store, kind: Kind, mutants: Sequence[Mutant]) -> str | None:
+    moves = {mutant.move for mutant in mutants}
+    for move in [each for each in Move if each in moves]:
+        # A pause concerns claims alone.
+        some = [case for case in cases_of(move, kind.moves) if move is Move.CLAIM or not case.setting.paused]
+        wrong = await run_cases(store, some, to_the_end=False)
+        if wrong:
+            return f"matrix: {wrong[0]}"
+    for name, contract in _contracts(kind):
+        fault = await _fault_of(store, contract)
+        if fault:
+            return f"{name}: {fault}"
     return None
 
 
-async def _fault_of(store: Store, queue: QueueRef, contract: Contract) -> str | None:
-    arguments = {"store": store, "queue": queue}
+async def _readiness_killer(store: Store, mutants: Sequence[Mutant]) -> str | None:
+    for move in [Move(mutant.move) for mutant in mutants]:
+        for path in readiness.PATHS[move]:
+            fault = await _fault_of(store, partial(readiness.judge, path=path))
+            if fault:
+                return f"{path.__name__}: {fault}"
+    return None
+
+
+async def _fault_of(store: Store, contract: Contract) -> str | None:
+    arguments = {"store": store, "queue": QueueRef(f"t{secrets.token_hex(4)}", "q")}
+    wanted = [name for name in inspect.signature(contract).parameters if name in arguments]
     try:
-        await contract(**{name: arguments[name] for name in inspect.signature(contract).parameters})
+        await contract(**{name: arguments[name] for name in wanted})
     except AssertionError as error:
         return str(error).partition("\n")[0] or "failed"
     return None
 
 
-def _contracts() -> Iterator[tuple[str, Contract]]:
+def _contracts(kind: Kind) -> Iterator[tuple[str, Contract]]:
     """The tests that need a store and a queue only."""
-    for module in CONTRACTS:
-        yield from _tests_in(module)
+    for module, parts in CONTRACTS.items():
+        if parts <= kind.parts:
+            yield from _tests_in(module)
 
 
 def _tests_in(module: ModuleType) -> Iterator[tuple[str, Contract]]:
     for name, value in vars(module).items():
         if name.startswith("test_") and set(inspect.signature(value).parameters) <= {"store", "queue"}:
             yield name, value
-
-
-def _guards(move: Move) -> list[str]:
-    return sorted(TABLE[move].guards)
 
 
 def _stem(name: str) -> str:

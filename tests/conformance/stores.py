@@ -16,6 +16,7 @@ from penstock.stores.memory import MemoryStore
 from penstock.stores.protocol import Store
 from tests.kit import valkey
 
+
 class Part(StrEnum):
     """A part of the contract that a store may come to have later than the rest."""
 

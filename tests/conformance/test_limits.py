@@ -35,7 +35,9 @@ async def fill(store: Store, queue: QueueRef, count: int, *, start: int = 0) -> 
 
 
 @pytest.mark.parametrize("mode", MODES, ids=str)
-async def test_no_more_than_max_active_run_over_all_workers(store: Store, queue: QueueRef, mode: Mode) -> None:
+async def test_no_more_than_max_active_run_over_all_workers(
+    store: Store, queue: QueueRef, mode: Mode
+) -> None:
     """Whoever claims, and however much."""
     await store.declare(queue, Declaration(mode=mode, max_active=5))
     await fill(store, queue, 12)

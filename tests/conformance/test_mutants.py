@@ -3,10 +3,12 @@
 A guard that nothing misses stands in `survivors.py` with the reason; `make mutants` prints the whole table.
 """
 
+from collections.abc import Sequence
+
 import pytest
 
-from penstock.core.moves import Move
 from penstock.core.transitions import TABLE
+from tests.conformance.having import having, kinds_having
 from tests.conformance.mutants import (
     Mutant,
     killer,
@@ -14,9 +16,10 @@ from tests.conformance.mutants import (
     memory_mutants,
     mutants_of,
     mutated,
+    readiness_mutants,
     sql_sources,
 )
-from tests.conformance.stores import ALIVE, STORES, Kind, Place
+from tests.conformance.stores import ON_REDIS, PARTS, STORES, Kind, Part, Place, moves_with
 from tests.conformance.survivors import SURVIVORS
 
 MUTANTS = {
@@ -24,34 +27,53 @@ MUTANTS = {
     "sqlite": mutants_of("sqlite", sql_sources()),
     "valkey": mutants_of("redis", lua_sources()),
 }
+READIES = {kind.name: readiness_mutants(kind.name) for kind in kinds_having(Part.KEYS)}
 KINDS = [each for each in STORES if each.name in MUTANTS]
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=[each.name for each in KINDS], indirect=True)
 async def test_every_dropped_guard_is_noticed(kind: Kind, where: Place) -> None:
     """Unless it is known why it changes nothing."""
-    wanted = [mutant for mutant in MUTANTS[kind.name] if mutant.key not in SURVIVORS]
-    survivors: list[str] = []
-    for mutant in wanted:
-        async with mutated(kind, where, [mutant]) as store:
-            found = await killer(store, [mutant])
-        print(_row(mutant, f"killed by {found}" if found else "SURVIVED"))
-        if found is None:
-            survivors.append(f"{mutant.store} {mutant.move} {mutant.guard}, line {mutant.line + 1}")
+    survivors = await _survivors(kind, where, MUTANTS[kind.name])
 
     assert not survivors, "nothing misses these guards:\n" + "\n".join(survivors)
+
+
+@having(Part.KEYS)
+async def test_every_move_that_no_longer_looks_at_its_key_is_noticed(kind: Kind, where: Place) -> None:
+    """A key that could be served and is not, or is served and could not be."""
+    survivors = await _survivors(kind, where, READIES[kind.name])
+
+    assert not survivors, "nothing misses it after these moves:\n" + "\n".join(survivors)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=[each.name for each in KINDS], indirect=True)
 async def test_a_guard_that_nothing_misses_is_still_not_missed(kind: Kind, where: Place) -> None:
     """All of them are dropped at once, which is quicker and no kinder to them."""
-    listed = [mutant for mutant in MUTANTS[kind.name] if mutant.key in SURVIVORS]
-    async with mutated(kind, where, listed) as store:
-        noticed = await killer(store, listed)
-    for mutant in listed:
-        print(_row(mutant, f"survived because {SURVIVORS[mutant.key]}"))
+    for mutants in (MUTANTS[kind.name], READIES.get(kind.name, [])):
+        listed = [mutant for mutant in mutants if mutant.key in SURVIVORS]
+        if not listed:
+            continue
+        async with mutated(kind, where, listed) as store:
+            noticed = await killer(store, kind, listed)
+        for mutant in listed:
+            print(_row(mutant, f"survived because {SURVIVORS[mutant.key]}"))
 
-    assert noticed is None, f"a listed survivor is noticed by now: {noticed}"
+        assert noticed is None, f"a listed survivor is noticed by now: {noticed}"
+
+
+async def _survivors(kind: Kind, where: Place, mutants: Sequence[Mutant]) -> list[str]:
+    """Which of these nothing notices and nobody explains."""
+    survivors: list[str] = []
+    for mutant in mutants:
+        if mutant.key in SURVIVORS:
+            continue
+        async with mutated(kind, where, [mutant]) as store:
+            found = await killer(store, kind, [mutant])
+        print(_row(mutant, f"killed by {found}" if found else "SURVIVED"))
+        if found is None:
+            survivors.append(f"{mutant.store} {mutant.move} {mutant.guard}, line {mutant.line + 1}")
+    return survivors
 
 
 @pytest.mark.parametrize("store", ["sqlite", "redis"])
@@ -63,14 +85,16 @@ def test_every_guard_of_the_table_is_marked_in_the_file_of_its_move(store: str) 
         for mutant in mutants
         if mutant.store == store
     }
-    wanted = {(move.value, guard.value) for move in Move if move in ALIVE for guard in TABLE[move].guards}
+    moves = moves_with(ON_REDIS if store == "redis" else PARTS)
+    wanted = {(move.value, guard.value) for move in moves for guard in TABLE[move].guards}
 
     assert wanted - found == set()
 
 
 def test_every_listed_survivor_is_a_guard_that_is_there() -> None:
     """A reason for something that is gone explains nothing."""
-    keys = {mutant.key for mutants in MUTANTS.values() for mutant in mutants}
+    mutants = [*MUTANTS.values(), *READIES.values()]
+    keys = {mutant.key for some in mutants for mutant in some}
 
     assert set(SURVIVORS) - keys == set()
 

@@ -115,8 +115,8 @@ def test_declarations_agree(
 @pytest.mark.parametrize(
     ("stored", "wanted", "is_live", "said"),
     [
-        (None, KEYED, True, "is global and still has live jobs; it can become keyed"),
-        (KEYED, Declaration(version=2), True, "is keyed and still has live jobs"),
+        (None, KEYED, True, "is global and .*has live jobs; it can become keyed"),
+        (KEYED, Declaration(version=2), True, "is keyed and .*has live jobs"),
         (KEYED, Declaration(mode=Mode.KEYED), False, '"key_limit":3'),
         (KEYED, Declaration(mode=Mode.DYNAMIC, key_limit=3), False, "Raise the version"),
         (Declaration(version=2), KEYED, False, "global by version 2"),
