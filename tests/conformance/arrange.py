@@ -76,7 +76,7 @@ def new_job(
 
 
 async def arrange(store: Store, setting: Setting, move: Move | None = None) -> Scene:
-    """A fresh queue with one job in that standing, for that move. For a late one the clock is left to turn."""
+    """A fresh queue with one job in that standing, for that move; if it is late the clock is left to turn."""
     queue = QueueRef(f"m{secrets.token_hex(5)}", "q")
     options = Options(max_attempts=7, timeout_ms=1_234, retention_ms=KEPT_MS)
     bystander = new_job(priority=9)
