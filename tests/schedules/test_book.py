@@ -1,0 +1,212 @@
+"""Schedules as people handle them, on every store that has them: put, pause, resume, run now, remove."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime
+
+import pytest
+from msgspec.structs import replace
+
+from penstock.core.cron.catch_up import CatchUp
+from penstock.core.cron.spec import Cron, Every
+from penstock.core.errors import OptionError, QueueFullError, StoreVersionError
+from penstock.core.job import QueueRef
+from penstock.core.limits import Declaration, Mode
+from penstock.core.states import State
+from penstock.scheduler.book import ScheduleBook
+from penstock.scheduler.ticker import Ticker
+from penstock.stores.memory import MemoryStore
+from penstock.stores.protocol import Query, Store, StoredSchedule
+from penstock.stores.sqlite import SqliteStore
+from tests.conformance.stores import Place, opened
+from tests.kit import aio
+from tests.schedules.kit import made, put
+
+HOUR = 3_600_000
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def kept(request: pytest.FixtureRequest, where: Place, queue: QueueRef) -> aio.InLoop:
+    """A store that has schedules; sound after the test."""
+    store: Store = MemoryStore() if request.param == "memory" else SqliteStore(where.new_file())
+    return aio.InLoop(_sound(store, queue))
+
+
+@asynccontextmanager
+async def _sound(store: Store, queue: QueueRef) -> AsyncIterator[Store]:
+    async with opened(store):
+        await store.open_queue(queue)
+        yield store
+        for info in await store.queues(queue.tenant):
+            assert await store.check(info.queue) == []
+
+
+async def test_a_schedule_waits_for_its_first_instant_from_now_on(kept: Store, queue: QueueRef) -> None:
+    book = ScheduleBook(kept, queue.tenant)
+
+    assert await book.put("q", made())
+
+    (stored,) = await kept.schedules(queue.tenant)
+    now = await kept.now()
+    assert stored.next_at is not None
+    assert now - 1_000 < stored.next_at <= now + 60_000
+    assert stored.next_at % 60_000 == 0
+    (info,) = await book.list()
+    assert (info.name, info.task, info.when, info.paused) == ("beat", "note", "every minute", False)
+
+
+async def test_the_same_again_changes_nothing_also_where_instants_are_missed(
+    kept: Store, queue: QueueRef
+) -> None:
+    book = ScheduleBook(kept, queue.tenant)
+    await book.put("q", made())
+    (before,) = await kept.schedules(queue.tenant)
+    await kept.turn(HOUR)
+
+    assert not await book.put("q", made())
+    assert await kept.schedules(queue.tenant) == [before]
+
+
+async def test_another_job_keeps_the_instant_and_another_time_begins_anew(
+    kept: Store, queue: QueueRef
+) -> None:
+    book = ScheduleBook(kept, queue.tenant)
+    await book.put("q", made())
+    (before,) = await kept.schedules(queue.tenant)
+    await kept.turn(HOUR)
+
+    assert await book.put("q", made(payload=b'{"n":2}', catch_up=CatchUp.ALL))
+    (after,) = await kept.schedules(queue.tenant)
+    assert after.next_at == before.next_at
+    assert await book.put("q", made(spec=Every.of(120)))
+    (anew,) = await kept.schedules(queue.tenant)
+    assert (anew.next_at or 0) > await kept.now()
+
+
+async def test_a_schedule_that_moves_to_another_queue_fires_in_one(kept: Store, queue: QueueRef) -> None:
+    book = ScheduleBook(kept, queue.tenant)
+    await book.put("q", made())
+    await book.pause("beat")
+    (before,) = await kept.schedules(queue.tenant)
+
+    assert await book.put("other", made())
+
+    (after,) = await kept.schedules(queue.tenant)
+    assert (after.queue.name, after.next_at, after.paused) == ("other", before.next_at, True)
+
+
+async def test_a_pause_outlives_a_change_and_is_not_caught_up(kept: Store, queue: QueueRef) -> None:
+    book, ticker = ScheduleBook(kept, queue.tenant), Ticker(kept, queue)
+    await book.put("q", made(catch_up=CatchUp.ALL))
+    assert (await book.pause("beat")).paused
+    await book.put("q", made(catch_up=CatchUp.ALL, payload=b"{}"))
+    await kept.turn(HOUR)
+    await ticker.attend()
+    assert sum((await kept.counts(queue)).values()) == 0
+
+    resumed = await book.resume("beat")
+    assert resumed.next_at is not None
+    assert resumed.next_at.timestamp() * 1000 > await kept.now() - 1_000
+    await kept.turn(60_000)
+    await ticker.attend()
+    assert (await kept.counts(queue))[State.PENDING] == 1
+
+
+async def test_resuming_what_is_not_paused_changes_nothing(kept: Store, queue: QueueRef) -> None:
+    book = ScheduleBook(kept, queue.tenant)
+    await book.put("q", made())
+    before = await book.show("beat")
+    await kept.turn(HOUR)
+
+    assert await book.resume("beat") == before
+
+
+async def test_run_now_makes_a_job_beside_the_instants(kept: Store, queue: QueueRef) -> None:
+    book = ScheduleBook(kept, queue.tenant)
+    await book.put("q", made(priority=7))
+    before = await book.show("beat")
+
+    name, job = await book.run_now("beat")
+
+    (found,) = await kept.get(QueueRef(queue.tenant, name), [job])
+    assert found is not None
+    assert (found.schedule, found.instant, found.payload, found.priority) == ("beat", None, b'{"n":1}', 7)
+    assert await book.show("beat") == before
+
+
+async def test_run_now_says_when_the_queue_is_full(kept: Store, queue: QueueRef) -> None:
+    book = ScheduleBook(kept, queue.tenant)
+    await kept.declare(queue, Declaration(max_length=1))
+    await book.put("q", made())
+    await book.run_now("beat")
+
+    with pytest.raises(QueueFullError, match="takes no job of schedule 'beat'"):
+        await book.run_now("beat")
+
+
+async def test_a_removed_schedule_is_gone_and_its_jobs_stay(kept: Store, queue: QueueRef) -> None:
+    book = ScheduleBook(kept, queue.tenant)
+    await book.put("q", made())
+    await book.run_now("beat")
+
+    assert (await book.remove("beat")).name == "beat"
+    assert await book.list() == []
+    assert len((await kept.find(queue, Query())).jobs) == 1
+
+
+async def test_an_unknown_name_is_told_with_those_near_it(kept: Store, queue: QueueRef) -> None:
+    book = ScheduleBook(kept, queue.tenant)
+    await book.put("q", made())
+
+    for work in (book.show, book.pause, book.resume, book.run_now, book.remove, book.next_runs):
+        with pytest.raises(OptionError, match="near it: beat"):
+            await work("baet")
+
+
+async def test_next_runs_are_told_in_the_zone_and_end_with_the_schedule(kept: Store, queue: QueueRef) -> None:
+    book = ScheduleBook(kept, queue.tenant)
+    start = int(datetime(2040, 3, 24, tzinfo=UTC).timestamp() * 1000)
+    spec = Cron.of("0 3 * * *", "Europe/Berlin")
+    await book.put("q", made(spec=spec, starts_at=start, ends_at=start + 48 * HOUR))
+
+    runs = await book.next_runs("beat", 5)
+
+    assert [each.isoformat() for each in runs] == ["2040-03-24T03:00:00+01:00", "2040-03-25T03:00:00+02:00"]
+    assert (await book.show("beat")).next_at == runs[0]
+
+
+async def test_a_schedule_whose_end_is_over_fires_never(kept: Store, queue: QueueRef) -> None:
+    book = ScheduleBook(kept, queue.tenant)
+    await book.put("q", made(ends_at=1_000))
+
+    assert (await book.show("beat")).next_at is None
+    assert await book.next_runs("beat") == []
+
+
+async def test_a_queue_of_keys_needs_one_for_its_schedules(kept: Store, queue: QueueRef) -> None:
+    book = ScheduleBook(kept, queue.tenant)
+    await kept.declare(queue, Declaration(mode=Mode.KEYED))
+
+    with pytest.raises(OptionError, match="queue 'q' is keyed"):
+        await book.put("q", made())
+    assert await book.put("q", made(key="ada"))
+
+
+async def test_what_a_newer_version_wrote_is_named_and_can_be_removed(kept: Store, queue: QueueRef) -> None:
+    book = ScheduleBook(kept, queue.tenant)
+    await kept.put_schedule(StoredSchedule(queue, "odd", b'{"v":9}', 1))
+
+    with pytest.raises(StoreVersionError, match="'odd'"):
+        await book.list()
+    await kept.remove_schedule(queue, "odd")
+    assert await book.list() == []
+
+
+async def test_put_replaces_one_that_cannot_be_read(kept: Store, queue: QueueRef) -> None:
+    book = ScheduleBook(kept, queue.tenant)
+    await put(kept, queue, made(), next_at=1)
+    (stored,) = await kept.schedules(queue.tenant)
+    await kept.put_schedule(replace(stored, body=b"?"))
+
+    assert await book.put("q", made())
+    assert (await book.show("beat")).task == "note"
