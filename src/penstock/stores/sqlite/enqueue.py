@@ -3,7 +3,6 @@
 import msgspec
 
 from penstock.core.job import NewJob
-from penstock.core.limits import MAX_COUNT
 from penstock.core.moves import Move
 from penstock.core.outcomes import Enqueued, Refusal, Refused
 from penstock.core.states import State
@@ -20,35 +19,51 @@ _ENQUEUED = msgspec.json.Decoder(
 def enqueue(turn: Turn, jobs: list[NewJob]) -> list[Enqueued | Refused]:
     """Take jobs in, in order; plain ones in a few statements for all, the others one by one."""
     turn.rings.add(Topic.READY)
-    bounded = turn.declared.max_length is not None
+    room = turn.room()
     keyed = turn.declared.mode.has_keys
-    if bounded or any(new.unique or new.awaits or (keyed and new.key is None) for new in jobs):
-        return [_enqueue_one(turn, new) for new in jobs]
+    if room < len(jobs) or any(new.unique or new.awaits or (keyed and new.key is None) for new in jobs):
+        return _one_by_one(turn, jobs, room)
     out: list[Enqueued | Refused] = []
     for indexes in rounds([new.id for new in jobs]):
         out += _enqueue(turn, [jobs[index] for index in indexes])
     return out
 
 
-def _enqueue_one(turn: Turn, new: NewJob) -> Enqueued | Refused:
-    if not _is_known(turn, new):
-        kept = None if new.unique is None else _kept_away(turn, new, new.unique)
-        if kept is not None:
-            return kept
-        if turn.declared.mode.has_keys and new.key is None:
-            return Refused(Refusal.KEYLESS)
-        if turn.room() < 1:
-            return Refused(Refusal.FULL)
-        if new.unique is not None:
-            turn.connection.execute(
-                "INSERT OR REPLACE INTO kind (queue, key, job, since, until) VALUES (?, ?, ?, ?, ?)",
-                (turn.number, stored(new.unique.key), new.id, turn.now, turn.now + new.unique.window_ms),
-            )
-        turn.connection.executemany(
-            "INSERT OR IGNORE INTO child (queue, parent, child_queue, child, i) VALUES (?, ?, ?, ?, ?)",
-            [(turn.number, new.id, ref.queue, ref.id, i) for i, ref in enumerate(new.awaits)],
+def _one_by_one(turn: Turn, jobs: list[NewJob], room: int) -> list[Enqueued | Refused]:
+    out: list[Enqueued | Refused] = []
+    for new in jobs:
+        is_known = _is_known(turn, new)
+        answer = None if is_known else _refused(turn, new, room)
+        if answer is None:
+            if not is_known:
+                room -= 1
+                _take_along(turn, new)
+            [answer] = _enqueue(turn, [new])
+        out.append(answer)
+    return out
+
+
+def _refused(turn: Turn, new: NewJob, room: int) -> Enqueued | Refused | None:
+    """What stands instead of a new job that is not taken in; None when it is."""
+    kept = None if new.unique is None else _kept_away(turn, new, new.unique)
+    if kept is not None:
+        return kept
+    if turn.declared.mode.has_keys and new.key is None:
+        return Refused(Refusal.KEYLESS)
+    return Refused(Refusal.FULL) if room < 1 else None
+
+
+def _take_along(turn: Turn, new: NewJob) -> None:
+    """Keep what belongs to a job beside its record: its kind and its children."""
+    if new.unique is not None:
+        turn.connection.execute(
+            "INSERT OR REPLACE INTO kind (queue, key, job, since, until) VALUES (?, ?, ?, ?, ?)",
+            (turn.number, stored(new.unique.key), new.id, turn.now, turn.now + new.unique.window_ms),
         )
-    return _enqueue(turn, [new])[0]
+    turn.connection.executemany(
+        "INSERT OR IGNORE INTO child (queue, parent, child_queue, child, i) VALUES (?, ?, ?, ?, ?)",
+        [(turn.number, new.id, ref.queue, ref.id, i) for i, ref in enumerate(new.awaits)],
+    )
 
 
 def _is_known(turn: Turn, new: NewJob) -> bool:
@@ -123,8 +138,3 @@ def _enqueued(
     if same_nonce is not None:
         return Enqueued(job, True, state) if same_nonce else Refused(Refusal.DUPLICATE, state)
     return Enqueued(holder or job, False, holder_state, bool(same_digest))
-
-
-def fits(turn: Turn, count: int) -> bool:
-    """True when so many more jobs may wait."""
-    return turn.room() >= min(count, MAX_COUNT)

@@ -6,7 +6,7 @@ from typing import Any, Final
 from penstock.core.job import QueueRef
 from penstock.stores.protocol import SCHEDULE_LIMIT, Firing, StoredSchedule, Topic
 from penstock.stores.sqlite.clock import read_now
-from penstock.stores.sqlite.enqueue import enqueue, fits
+from penstock.stores.sqlite.enqueue import enqueue
 from penstock.stores.sqlite.turn import Turn
 from penstock.stores.sqlite.turns import Turns
 
@@ -79,7 +79,7 @@ class SqliteSchedules(Turns):
         """Take in the jobs of an instant and move the schedule on, if that is still its next instant."""
 
         def move(turn: Turn) -> bool:
-            if not fits(turn, len(firing.jobs)):
+            if turn.room() < len(firing.jobs):
                 return False
             moved = turn.connection.execute(
                 "UPDATE schedule SET next_at = ?, last_at = ? "

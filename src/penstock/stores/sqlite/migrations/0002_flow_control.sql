@@ -14,6 +14,7 @@ ALTER TABLE event ADD COLUMN parent TEXT;
 ALTER TABLE event ADD COLUMN schedule TEXT;
 ALTER TABLE event ADD COLUMN instant INTEGER;
 
+CREATE INDEX job_blocked ON job (queue) WHERE state = 'blocked';
 CREATE INDEX job_key_pending ON job (queue, key, place) WHERE state = 'pending' AND key IS NOT NULL;
 CREATE INDEX job_key_active ON job (queue, key) WHERE state = 'active' AND key IS NOT NULL;
 
