@@ -1,0 +1,146 @@
+"""`schedules` and `scheduler`: what runs when, in words and for programs."""
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from penstock.core.states import State
+from penstock.stores.protocol import Query
+from tests.cli.conftest import MAIL, Shell
+
+APP = """
+from penstock import Penstock
+
+app = Penstock("sqlite:///jobs.db")
+mail = app.queue("mail")
+
+@app.cron("30 3 * * MON", zone="Europe/Berlin", kwargs={"to": "ada"})
+@mail.task
+async def send(to: str) -> str:
+    return f"sent to {to}"
+"""
+
+
+@pytest.fixture
+def mail(shell: Shell) -> Shell:
+    """A shell with a queue."""
+    shell.store(lambda store: store.open_queue(MAIL))
+    return shell
+
+
+def add(shell: Shell, *more: str) -> int:
+    return shell("schedules", "add", "digest", "send", "to=ada", "--queue", "mail", *more)
+
+
+def test_a_schedule_is_added_listed_and_shown_in_words(mail: Shell) -> None:
+    assert add(mail, "--cron", "30 3 * * *", "--zone", "Europe/Berlin", "--catch-up", "all") == 0
+    assert mail.out.startswith("schedule 'digest' runs every day at 03:30 (Europe/Berlin); next: 20")
+
+    (listed,) = mail.json("schedules", "list")["schedules"]
+    shown = mail.json("schedules", "show", "digest", "--runs", "3")
+    assert (listed["schedule"], listed["queue"], listed["task"]) == ("digest", "mail", "send")
+    assert (listed["cron"], listed["zone"], listed["catch_up_limit"]) == ("30 3 * * *", "Europe/Berlin", 100)
+    assert (listed["payload"], listed["paused"]) == ({"to": "ada"}, False)
+    assert shown["next_runs"][0] == shown["next_at"]
+    assert [each[11:16] for each in shown["next_runs"]] == ["03:30"] * 3
+    assert mail("schedules", "show", "digest") == 0
+    assert "catch up  all, 100 at most" in mail.out
+    assert mail("schedules", "list") == 0
+    assert mail.out.split()[:2] == ["schedule", "queue"]
+
+
+def test_an_interval_can_be_paused_resumed_run_and_removed(mail: Shell) -> None:
+    assert add(mail, "--every", "10m", "--priority", "high") == 0
+
+    assert mail.json("schedules", "pause", "digest")["paused"]
+    assert mail("schedules", "list") == 0
+    assert "paused" in mail.out
+    assert not mail.json("schedules", "resume", "digest")["paused"]
+    job = mail.json("schedules", "run", "digest")["id"]
+    (found,) = mail.store(lambda store: store.get(MAIL, [job]))
+    assert found is not None
+    assert (found.schedule, found.priority, found.payload) == ("digest", 7, b'{"to":"ada"}')
+    assert mail.json("schedules", "remove", "digest")["removed"]
+    assert mail.json("schedules", "list") == {"schedules": []}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        ([], "either --cron or --every"),
+        (["--cron", "@daily", "--every", "5m"], "either --cron or --every"),
+        (["--cron", "99 * * * *"], "cron minute: found '99'"),
+        (["--cron", "@daily", "--zone", "Europe/Berlni"], "near it: Europe/Berlin"),
+        (["--every", "100ms"], "every: found 0.1"),
+        (["--cron", "@daily", "--catch-up", "some"], "one of none, last, all"),
+        (["--cron", "@daily", "--starts-at", "soon"], "--starts-at: found 'soon'"),
+        (["--cron", "@daily", "--queue", "mial"], "did you mean 'mail'?"),
+    ],
+)
+def test_what_cannot_be_a_schedule_is_one_line(mail: Shell, arguments: list[str], said: str) -> None:
+    assert add(mail, *arguments) in (1, 2)
+    assert said in mail.err
+    assert mail.err.count("\n") == 1
+
+
+def test_an_unknown_schedule_is_told_with_those_near_it(mail: Shell) -> None:
+    add(mail, "--every", "10m")
+
+    for command in ("show", "pause", "resume", "run", "remove"):
+        assert mail("schedules", command, "digets") == 2
+        assert "near it: digest" in mail.err
+
+
+def test_with_an_app_its_task_says_queue_and_arguments(mail: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    Path("shop.py").write_text(APP)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    sys.modules.pop("shop", None)
+
+    add_it = ("schedules", "add", "again", "send", "--every", "1h", "--app", "shop:app")
+    assert mail(*add_it, "tp=ada") == 2
+    assert mail.json(*add_it, "to=ada")["queue"] == "mail"
+
+
+def test_a_scheduler_puts_the_apps_schedules_and_fires_without_workers(mail: Shell) -> None:
+    Path("shop.py").write_text(APP)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "penstock.cli", "scheduler", "shop:app", "--tick", "100ms", "--log-json"],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ,
+    )
+    with process:
+        assert process.stderr is not None
+        assert json.loads(process.stderr.readline())["message"] == "scheduler started"
+        mail.store(lambda store: store.turn(8 * 24 * 3600 * 1000))
+        while mail.store(lambda store: store.counts(MAIL))[State.PENDING] == 0:
+            assert process.poll() is None
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=30)
+
+    assert process.returncode == 0, err
+    assert "Traceback" not in err
+    (job,) = mail.store(lambda store: store.find(MAIL, Query())).jobs
+    assert (job.schedule, job.payload) == ("send", b'{"to":"ada"}')
+
+
+def test_a_scheduler_needs_no_code(mail: Shell) -> None:
+    add(mail, "--every", "1s")
+    process = subprocess.Popen(
+        [sys.executable, "-m", "penstock.cli", "scheduler", "--queue", "mail", "--tick", "60s"],
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ,
+    )
+    with process:
+        while mail.store(lambda store: store.counts(MAIL))[State.PENDING] < 2:
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=30)
+
+    assert process.returncode == 0, err
