@@ -127,11 +127,18 @@ class MemoryReads(Room):
     async def check(self, queue: QueueRef) -> list[Finding]:
         with self._lock:
             shelf = self._shelves.get(queue)
-            return [
+            if shelf is None:
+                return []
+            found = [
                 Finding("an active job without a lease", job.id)
-                for job in (shelf.jobs.values() if shelf else ())
+                for job in shelf.jobs.values()
                 if job.state is State.ACTIVE and (job.token is None or job.deadline is None)
             ]
+            for state in State:
+                count = sum(job.state is state for job in shelf.jobs.values())
+                if count != shelf.counts[state]:
+                    found.append(Finding(f"{count} jobs are {state}, and {shelf.counts[state]} are counted"))
+            return found
 
     async def keys(self, queue: QueueRef, limit: int = 1_000) -> list[KeyInfo]:
         with self._lock:
@@ -160,9 +167,7 @@ class MemoryReads(Room):
 
 def expired_leases(shelf: Shelf, now: int, limit: int) -> list[ExpiredLease]:
     """Leases that ran out, oldest first."""
-    out = [
-        job for job in shelf.jobs.values() if job.state is State.ACTIVE and is_expired(job, now, MAX_LEASE_MS)
-    ]
+    out = [job for job in shelf.leased() if is_expired(job, now, MAX_LEASE_MS)]
     out.sort(key=lambda job: (job.deadline or 0, job.id))
     return [
         ExpiredLease(

@@ -37,6 +37,8 @@ class Shelf:
         self.info = info
         self.jobs: dict[str, Job] = {}
         self.places: dict[str, int] = {}
+        self.counts = dict.fromkeys(State, 0)
+        self.active: set[str] = set()
         self.keys: dict[str, HeldKey] = {}
         self.log: list[Event] = []
         self.seq = 0
@@ -65,10 +67,15 @@ class Shelf:
         before = self.jobs.get(job.id)
         self.jobs[job.id] = job
         place = self.places[job.id] = -self.seq if front else self.seq
+        if before is not None:
+            self.counts[before.state] -= 1
+        self.counts[job.state] += 1
         if before is not None and before.state is State.ACTIVE:
             self.lanes.end(before)
+            self.active.discard(job.id)
         if job.state is State.ACTIVE:
             self.lanes.start(job)
+            self.active.add(job.id)
         if job.state.is_ended:
             self.tell_parents(job, job.state, job.result)
         if job.state is State.PENDING and self.declared.mode.has_keys:
@@ -102,6 +109,7 @@ class Shelf:
             self.log.append(event)
         for job in gone:
             del self.jobs[job.id], self.places[job.id]
+            self.counts[job.state] -= 1
             self.children.pop(job.id, None)
             if job.state.is_live:
                 self.tell_parents(job, None, None)
@@ -115,11 +123,11 @@ class Shelf:
         """How many more jobs may wait."""
         if self.declared.max_length is None:
             return MAX_COUNT
-        return self.declared.max_length - sum(self.count(state) for state in WAITING)
+        return self.declared.max_length - sum(self.counts[state] for state in WAITING)
 
-    def count(self, state: State) -> int:
-        """Jobs in this state."""
-        return sum(job.state is state for job in self.jobs.values())
+    def leased(self) -> list[Job]:
+        """Active jobs."""
+        return [self.jobs[job] for job in self.active]
 
     def is_current(self, job: str, place: int) -> bool:
         """True while the job waits at this place."""

@@ -128,7 +128,7 @@ class MemoryStore(MemoryReads, MemoryFlows, MemorySchedules):
         """How many may be claimed now by the queue's own limits."""
         declared, allowed = shelf.declared, MAX_COUNT
         if declared.max_active is not None:
-            allowed = min(allowed, declared.max_active - shelf.count(State.ACTIVE))
+            allowed = min(allowed, declared.max_active - shelf.counts[State.ACTIVE])
         if declared.rate is not None:
             allowed = min(allowed, declared.rate.tokens(shelf.arrival_us, now_us))
         return max(0, allowed)
@@ -141,10 +141,10 @@ class MemoryStore(MemoryReads, MemoryFlows, MemorySchedules):
         now = now_us // 1000
         first = shelf.first_delayed()
         due = [] if first is None else [first.visible_at or 0]
-        due += [job.deadline or 0 for job in shelf.jobs.values() if job.state is State.ACTIVE]
+        due += [job.deadline or 0 for job in shelf.leased()]
         due += shelf.lanes.held_until()
         rate = shelf.declared.rate
-        if rate is not None and shelf.count(State.PENDING) and not rate.tokens(shelf.arrival_us, now_us):
+        if rate is not None and shelf.counts[State.PENDING] and not rate.tokens(shelf.arrival_us, now_us):
             due.append(-(-rate.opens_us(shelf.arrival_us) // 1000))
         pause = shelf.info.pause
         if pause is not None and pause.until is not None and pause.until > now:
