@@ -241,6 +241,38 @@ async def test_an_id_can_be_used_again_while_its_old_key_is_held(store: Store, q
     assert other == [Enqueued("a", True, State.PENDING), Enqueued("a", False, State.PENDING)]
 
 
+async def test_an_id_named_twice_in_a_batch_keeps_the_order_of_the_batch(
+    store: Store, queue: QueueRef
+) -> None:
+    """The first is answered by a held key, so that the second makes the job: before those after it."""
+    await store.enqueue(queue, [new_job("holder", idempotency_key="k")])
+    jobs = [new_job("a", idempotency_key="k"), new_job("a"), new_job("b")]
+    outcomes = await store.enqueue(queue, jobs)
+    claimed = [job.id for job in await claim(store, queue)]
+
+    assert outcomes == [
+        Enqueued("holder", False, State.PENDING),
+        Enqueued("a", True, State.PENDING),
+        Enqueued("b", True, State.PENDING),
+    ]
+    assert claimed == ["holder", "a", "b"]
+
+
+async def test_a_repeated_enqueue_takes_no_key_from_anyone(store: Store, queue: QueueRef) -> None:
+    """Even one whose time is over: its job may be redriven."""
+    again = new_job("b", idempotency_key="k")
+    await store.enqueue(queue, [new_job("a", idempotency_key="k", options=Options(retention_ms=1_000))])
+    await store.enqueue(queue, [replace(again, idempotency_key=None)])
+    await store.cancel(queue, ["a"])
+    await store.turn(1_000)
+    await store.enqueue(queue, [again])
+    await store.redrive(queue, ["a"])
+
+    assert await store.enqueue(queue, [new_job("c", idempotency_key="k")]) == [
+        Enqueued("a", False, State.PENDING)
+    ]
+
+
 async def test_keys_are_free_text(store: Store, queue: QueueRef) -> None:
     """No key is mistaken for another, nor for anything else."""
     jobs = [new_job(f"j{n}", idempotency_key=key, key=key) for n, key in enumerate(KEYS)]
