@@ -11,7 +11,7 @@ from penstock.core.job import Claimed, QueueRef
 from penstock.core.moves import Release
 from penstock.core.outcomes import Claims
 from penstock.scheduler.reclaimer import Reclaimer
-from penstock.stores.protocol import Bell, Store, Topic
+from penstock.stores.protocol import CHUNK_JOBS, Bell, Store, Topic
 from penstock.worker.clock import boottime
 from penstock.worker.execute import Executions
 from penstock.worker.lease import LeaseKeeper
@@ -22,6 +22,9 @@ from penstock.worker.slots import Slots
 _LOGGER: Final = logging.getLogger("penstock.worker")
 SHORTEST_REST: Final = 0.01
 """Seconds to rest at least after an empty claim, whatever the store says is due."""
+
+LARGE_CLAIM: Final = 100
+"""Jobs in one claim if half of the slots are fewer: while one half runs, the store can work on the other."""
 
 
 class ClaimLoop:
@@ -54,6 +57,7 @@ class ClaimLoop:
         self._settler = settler
         self._keeper = keeper
         self._about = about
+        self._limit = min(CHUNK_JOBS, max(LARGE_CLAIM, slots.count // 2))
         self._reclaimer = Reclaimer(store, queue)
         self._outage = Outage(_LOGGER, "claiming", about)
         self._task: asyncio.Task[None] | None = None
@@ -108,7 +112,7 @@ class ClaimLoop:
             is_quiet = self._burst and not self._slots.taken
             if is_quiet:
                 await self._settler.flush()
-            limit = 0 if self._must_stop() else self._slots.spare
+            limit = 0 if self._must_stop() else min(self._slots.spare, self._limit)
             if not limit:
                 continue
             claims = await self._claim(limit)

@@ -196,7 +196,7 @@ class _Run:
             self._executions.close()
             await self._reporter.close()
             await self._keeper.stop()
-            await asyncio.wait([claiming, ticking])
+            await asyncio.wait([claiming, ticking], timeout=STOP_GRACE)
             _LOGGER.info("worker stopped", extra=self._about)
         for error in errors:
             if error is not None:
