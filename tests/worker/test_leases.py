@@ -6,6 +6,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
 from penstock.core import decide
 from penstock.core.job import QueueRef
 from penstock.core.moves import Beat, Move
@@ -215,6 +217,24 @@ async def test_a_handler_that_outlived_its_lease_in_a_blocked_loop_settles_nothi
         found = await desk.ended(job)
 
     assert (found.state, found.reason, found.result) == (State.DEAD, "LEASE_EXPIRED", None)
+
+
+async def test_a_worker_whose_keeper_fails_gives_its_jobs_back_and_raises(desk: Desk) -> None:
+    class Unsuited(MemoryStore):
+        def twin(self) -> MemoryStore:
+            raise RuntimeError("no twin")
+
+    desk.store = Unsuited()
+
+    async def work() -> None:
+        await asyncio.sleep(60)
+
+    job = await desk.enqueue("work")
+    with pytest.raises(RuntimeError, match="no twin"):
+        async with asyncio.timeout(10):
+            await desk.worker(work).run()
+
+    assert (await desk.job(job)).state is State.PENDING
 
 
 async def test_one_call_renews_every_lease(queue: QueueRef) -> None:

@@ -9,7 +9,7 @@ from penstock.worker.delivery import Delivery
 
 FINE: Final = 0.05
 COARSE: Final = 0.5
-"""Seconds that deadlines are rounded up to, so that jobs share timers: fine for timeouts under ten seconds."""
+"""Seconds that deadlines are rounded up to, so that jobs share timers; fine for timeouts under 10 s."""
 
 
 class Deadlines:
