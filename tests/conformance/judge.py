@@ -326,9 +326,7 @@ async def _judge_enqueue(
     wanted: Enqueued | Refused = Enqueued(new.id, True, State.PENDING)
     is_new = True
     if job is not None and case.lease is Lease.OTHER:
-        holds = job.ended_at is None or job.ended_at + job.options.key_held_ms > before.at
-        if holds:
-            wanted, is_new = Enqueued(job.id, False, job.state, same_payload=False), False
+        wanted, is_new = Enqueued(job.id, False, job.state, same_payload=False), False
     elif job is not None:
         same = case.lease is Lease.RIGHT
         wanted = Enqueued(job.id, True, job.state) if same else Refused(Refusal.DUPLICATE, job.state)

@@ -151,15 +151,8 @@ def _ended(job: Job, state: State, now: int, **changes: Any) -> Job:
 
 
 def _cancelled(job: Job, now: int, change: Settlement | Expire) -> Job:
-    counts = isinstance(change, Retry | Bury | Expire)
-    return _ended(
-        job,
-        State.CANCELLED,
-        now,
-        attempts=job.attempts + 1 if counts else job.attempts,
-        reason=CANCELLED,
-        error=change.fault.error if isinstance(change, Retry | Bury | Expire) else job.error,
-    )
+    failed = _failed_once(job, change.fault) if isinstance(change, Retry | Bury | Expire) else {}
+    return _ended(job, State.CANCELLED, now, **(failed | {"reason": CANCELLED}))
 
 
 def _failed_once(job: Job, fault: Fault) -> dict[str, Any]:

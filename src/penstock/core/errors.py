@@ -20,7 +20,7 @@ PenstockError
 ├── ConfigError               settings, urls and app references that cannot be used
 └── StoreError                the store failed; the message says what to do
     ├── StoreUnavailableError     it cannot be reached, or went away
-    ├── StoreTimeoutError         it did not answer in time: the call may have been applied
+    │   └── StoreTimeoutError     it did not answer in time: the call may have been applied
     ├── StoreFormatError          what is there is not a Penstock store
     ├── StoreVersionError         it was written by a newer Penstock
     ├── StoreReadOnlyError        it cannot be written

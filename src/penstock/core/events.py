@@ -12,6 +12,7 @@ from penstock.core.states import State
 
 EVENT_VERSION: Final = 1
 ERROR_CHARS: Final = 500
+DELETED: Final = "DELETED"
 
 
 class Event(
@@ -115,6 +116,8 @@ def event_of(job: Job, move: Move, source: State | None, *, seq: int, at: int) -
         fields["reason"] = job.reason
         fields["error"] = first_line(job.error)
         fields["fingerprint"] = job.fingerprint
+    if move is Move.DELETE:
+        fields["reason"] = DELETED
     return Event(
         v=EVENT_VERSION,
         tenant=job.tenant,

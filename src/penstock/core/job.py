@@ -34,7 +34,7 @@ class Options(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def key_held_ms(self) -> int:
-        """How long the idempotency key outlives the job's ending."""
+        """How long the idempotency key outlives the job's record."""
         return self.retention_ms if self.key_retention_ms is None else self.key_retention_ms
 
 

@@ -119,7 +119,7 @@ Settlement = Complete | Fail | Retry | Bury | Snooze | Release
 
 
 class Expire(msgspec.Struct, frozen=True):
-    """What follows for a job whose lease ran out; `target` is delayed or dead."""
+    """What follows for a job whose lease ran out; `target` is delayed or dead, or pending in keyed queues."""
 
     id: str
     token: str

@@ -37,7 +37,7 @@ class Defaults(TypedDict, total=False):
     retention: Seconds
     """How long the job is kept after it ended."""
     key_retention: Seconds
-    """How long the idempotency key is held after that; as `retention` if not given."""
+    """How long the idempotency key outlives the job's record; as `retention` if not given."""
     strict: bool
     """Refuse a call whose idempotency key is held by a job with another payload."""
     key: str

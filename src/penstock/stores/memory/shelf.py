@@ -4,7 +4,7 @@ import heapq
 
 import msgspec
 
-from penstock.core.events import EVENT_VERSION, Event, event_of
+from penstock.core.events import DELETED, EVENT_VERSION, Event, event_of
 from penstock.core.job import Job
 from penstock.core.moves import Move
 from penstock.core.states import State
@@ -55,7 +55,14 @@ class Shelf:
             ids = [job.id for job in gone]
             ref = self.info.queue
             event = Event(
-                v=EVENT_VERSION, tenant=ref.tenant, queue=ref.name, seq=self.seq, move=move, at=at, jobs=ids
+                v=EVENT_VERSION,
+                tenant=ref.tenant,
+                queue=ref.name,
+                seq=self.seq,
+                move=move,
+                at=at,
+                jobs=ids,
+                reason=DELETED if move is Move.DELETE else None,
             )
             self.log.append(event)
         for job in gone:
@@ -63,8 +70,7 @@ class Shelf:
             held = None if job.idempotency_key is None else self.keys.get(job.idempotency_key)
             # The key may be forgotten, or another job's, by the time the record goes.
             if held is not None and held.job == job.id:
-                since = at if job.ended_at is None else job.ended_at
-                held.until = since + job.options.key_held_ms
+                held.until = at + job.options.key_held_ms
 
     def pending(self, limit: int) -> list[Job]:
         """Up to `limit` jobs taken off the pending heap, in claim order."""
@@ -93,11 +99,7 @@ class Shelf:
         held = self.keys.get(key)
         if held is None:
             return None
-        until = held.until
-        if until is None:
-            job = self.jobs[held.job]
-            until = None if job.ended_at is None else job.ended_at + job.options.key_held_ms
-        if until is not None and until <= now:
+        if held.until is not None and held.until <= now:
             del self.keys[key]
             return None
         return held

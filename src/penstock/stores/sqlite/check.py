@@ -23,7 +23,7 @@ _RULES: Final = {
         "state NOT IN ('blocked', 'pending', 'delayed', 'active', 'completed', 'failed', 'dead', 'cancelled')"
     ),
     "a job whose idempotency key belongs to nobody": (
-        "idempotency_key IS NOT NULL AND ended_at IS NULL AND drive = 1 AND NOT EXISTS ("
+        "idempotency_key IS NOT NULL AND NOT EXISTS ("
         "SELECT 1 FROM idempotency WHERE idempotency.queue = job.queue "
         "AND idempotency.key = job.idempotency_key AND idempotency.job = job.id)"
     ),

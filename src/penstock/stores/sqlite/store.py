@@ -12,6 +12,7 @@ from typing import TypeVar
 
 import msgspec
 
+from penstock.core.errors import OptionError
 from penstock.core.job import NewJob, QueueRef
 from penstock.core.moves import Beat, Expire, Move, Report, Settlement
 from penstock.core.outcomes import Applied, Claims, Enqueued, Refusal, Refused
@@ -52,6 +53,8 @@ class SqliteStore(SqliteReads):
         patience: float = 60.0,
         sources: dict[str, str] | None = None,
     ) -> None:
+        if durability not in {Durability.POWER, Durability.SERVER}:
+            raise OptionError("durability", str(durability), "power or server")
         self._engine = Engine(Path(path), Durability(durability), patience)
         self._sql = cut(load_sources() if sources is None else sources)
         self._belfry = Belfry()
@@ -302,18 +305,18 @@ def _promote(turn: Turn, limit: int) -> int:
 
 def _delete(turn: Turn, ids: list[str]) -> list[Applied | Refused]:
     out: list[Applied | Refused] = [Refused(Refusal.MISSING)] * len(ids)
-    first, *again = rounds(ids) if ids else ([],)
-    gone = turn.pick(Move.DELETE, items=encode([ids[index] for index in first]))
+    named = list(dict.fromkeys(ids))
+    gone = turn.pick(Move.DELETE, items=encode(named))
     for item, source in turn.touched("item, source"):
-        out[first[item]] = Applied(State(source))
+        out[ids.index(named[item])] = Applied(State(source))
     if gone:
         turn.run(Move.DELETE, "keys")
         if gone == 1:
             turn.tell_deleted()
         else:
-            turn.tell_once(Move.DELETE, [ids[first[item]] for (item,) in turn.touched("item")])
+            turn.tell_once(Move.DELETE, [named[item] for (item,) in turn.touched("item")])
         turn.run(Move.DELETE, "change")
-    rest = [index for index in first if isinstance(out[index], Refused)] + [i for each in again for i in each]
+    rest = [index for index, each in enumerate(out) if isinstance(each, Refused)]
     for index, refused in zip(rest, turn.refuse(Move.DELETE, [ids[index] for index in rest]), strict=True):
         out[index] = refused
     return out

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from penstock.core.effects import PROGRESS_EVERY_MS
-from penstock.core.events import COUNTED_MOVES, ERROR_CHARS, FAULT_MOVES, LEASE_MOVES
+from penstock.core.events import COUNTED_MOVES, DELETED, ERROR_CHARS, FAULT_MOVES, LEASE_MOVES
 from penstock.core.job import QueueRef
 from penstock.core.moves import Move
 from penstock.core.outcomes import SETTLED_LIMIT, Applied, Refusal, Refused, repeated
@@ -97,8 +97,8 @@ class Turn:
     def tell_once(self, move: Move, jobs: Sequence[str]) -> None:
         """Write one event for many jobs that are gone."""
         self.connection.execute(
-            "INSERT INTO event (queue, seq, at, move, jobs) VALUES (?, ?, ?, ?, ?)",
-            (self._n, self._seq + 1, self.now, move, encode(jobs)),
+            "INSERT INTO event (queue, seq, at, move, jobs, reason) VALUES (?, ?, ?, ?, ?, ?)",
+            (self._n, self._seq + 1, self.now, move, encode(jobs), DELETED if move is Move.DELETE else None),
         )
         self.count(1, 0)
 
@@ -158,7 +158,8 @@ class Turn:
         )
         self.tell(Move.DELETE)
         self.connection.execute(
-            "UPDATE event SET target = NULL WHERE queue = ? AND seq = ?", (self._n, self._seq)
+            "UPDATE event SET target = NULL, reason = ? WHERE queue = ? AND seq = ?",
+            (DELETED, self._n, self._seq),
         )
 
     def last_job(self) -> int:
@@ -226,20 +227,16 @@ def open_queue(connection: sqlite3.Connection, queue: QueueRef) -> None:
 
 
 def rounds(ids: Sequence[str]) -> Iterator[list[int]]:
-    """Indexes in rounds that name each id once: what repeats an id has to see what came before."""
-    if len(set(ids)) == len(ids):
-        yield list(range(len(ids)))
-        return
-    waiting = list(range(len(ids)))
-    while waiting:
-        seen: set[str] = set()
-        now: list[int] = []
-        later: list[int] = []
-        for index in waiting:
-            (later if ids[index] in seen else now).append(index)
-            seen.add(ids[index])
-        yield now
-        waiting = later
+    """Indexes in consecutive rounds that name each id once: what repeats one has to see what came before."""
+    seen: set[str] = set()
+    now: list[int] = []
+    for index, each in enumerate(ids):
+        if each in seen:
+            yield now
+            seen, now = set(), []
+        seen.add(each)
+        now.append(index)
+    yield now
 
 
 def encode(value: Any) -> str:

@@ -14,11 +14,11 @@ local function bury(id, token, reason, line, rest, fingerprint)
   if job.token ~= token then return refuse_or_repeat(job, token, 'bury') end -- guard: token
   local changes = {
     attempts = job.attempts + 1, reason = reason, error = line or false, error_rest = rest or false,
+    fingerprint = fingerprint or false,
   }
   if job.cancel_requested then
     changes.reason = cancelled
     return settle('bury', id, job, 'cancelled', changes, note_limit)
   end
-  changes.fingerprint = fingerprint or false
   return settle('bury', id, job, 'dead', changes, note_limit)
 end

@@ -22,6 +22,6 @@ if #gone == 1 then
   last.version = last.version + 1
   append_of('delete', gone[1], last, last.state, last.state)
 elseif #gone > 1 then
-  append('delete', {jobs = gone})
+  append('delete', {jobs = gone, reason = DELETED})
 end
 return finish(out)

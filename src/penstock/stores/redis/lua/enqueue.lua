@@ -12,11 +12,9 @@ local function holder_of(key)
   if not held then return nil end
   local id, digest, till = string.match(held, '^(%S+) (%S+) ?(%S*)')
   till = tonumber(till)
-  -- Once its record is gone the id may be another job's.
-  local job = not till and load(id, {'state', 'ended_at', 'key_held_ms'}) or {}
-  if job.ended_at then till = job.ended_at + job.key_held_ms end
   if till and till <= now then return nil end
-  return id, digest, job.state
+  -- Once its record is gone the id may be another job's.
+  return id, digest, not till and redis.call('HGET', JOB .. id, 'state') or nil
 end
 
 local function enqueue(

@@ -16,12 +16,12 @@ local function expire(id, token, target, delay_ms, reason, line, rest, fingerpri
   if not has_expired(job.deadline, lease_limit_ms) then return refuse('lost', job.state) end -- guard: expired
   local changes = {
     attempts = job.attempts + 1, reason = reason, error = line or false, error_rest = rest or false,
+    fingerprint = fingerprint or false,
   }
   if job.cancel_requested then
     changes.reason = cancelled
     return end_lease('expire', id, job, 'cancelled', changes)
   end
-  changes.fingerprint = fingerprint or false
   if target == 'delayed' then changes.visible_at, changes.last_delay_ms = now + delay_ms, delay_ms end
   return end_lease('expire', id, job, target, changes, true)
 end

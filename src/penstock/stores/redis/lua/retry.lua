@@ -14,11 +14,12 @@ local function retry(id, token, delay_ms, reason, line, rest, fingerprint)
   if job.token ~= token then return refuse_or_repeat(job, token, 'retry') end -- guard: token
   local changes = {
     attempts = job.attempts + 1, reason = reason, error = line or false, error_rest = rest or false,
+    fingerprint = fingerprint or false,
   }
   if job.cancel_requested then
     changes.reason = cancelled
     return settle('retry', id, job, 'cancelled', changes, note_limit)
   end
-  changes.fingerprint, changes.visible_at, changes.last_delay_ms = fingerprint or false, now + delay_ms, delay_ms
+  changes.visible_at, changes.last_delay_ms = now + delay_ms, delay_ms
   return settle('retry', id, job, 'delayed', changes, note_limit)
 end

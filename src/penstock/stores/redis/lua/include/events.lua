@@ -7,6 +7,7 @@ local LEASE = {
   claim = true, progress = true, complete = true, fail = true, retry = true, bury = true, snooze = true,
   release = true, expire = true,
 }
+local DELETED = 'DELETED'
 local COUNTED = {retry = true, bury = true, expire = true}
 local FAULT = {fail = true, retry = true, bury = true, expire = true, cancel = true}
 
@@ -32,6 +33,6 @@ local function append_of(move, id, job, source, state)
   if FAULT[move] or state == 'cancelled' then
     event.reason, event.error, event.fingerprint = job.reason, job.error, job.fingerprint
   end
-  if move == 'delete' then event.to = nil end
+  if move == 'delete' then event.to, event.reason = nil, DELETED end
   append(move, event)
 end

@@ -14,7 +14,7 @@ local function remove(id, job)
   local held = key and redis.call('HGET', HOLDERS, key)
   local holder, digest = string.match(held or '', '^(%S+) (%S+)')
   if holder == id then
-    local till = (job.ended_at or now) + job.key_held_ms
+    local till = now + job.key_held_ms
     redis.call('HSET', HOLDERS, key, id .. ' ' .. digest .. ' ' .. int(till))
     redis.call('ZADD', FREED, till, key)
   end

@@ -17,7 +17,7 @@ UPDATE job SET
     attempts = attempts + 1,
     reason = iif(cancel_requested, 'CANCELLED', json_extract(touched.value, '$[2]')),
     error = json_extract(touched.value, '$[3]'),
-    fingerprint = iif(cancel_requested, fingerprint, json_extract(touched.value, '$[4]')),
+    fingerprint = json_extract(touched.value, '$[4]'),
     ended_at = :now,
     prune_at = :now + retention_ms,
     settled = substr(

@@ -11,7 +11,7 @@ ORDER BY item.key
 
 -- step: keys
 UPDATE idempotency
-SET until = coalesce(job.ended_at, :now) + job.key_held_ms
+SET until = :now + job.key_held_ms
 FROM temp.touched
 JOIN job ON job.n = touched.n
 WHERE idempotency.queue = :queue

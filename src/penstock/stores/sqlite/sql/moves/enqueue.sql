@@ -6,11 +6,7 @@
 DELETE FROM idempotency
 WHERE queue = :queue
     AND key IN (SELECT json_extract(value, '$[2]') FROM json_each(:items))
-    AND :now >= coalesce(
-        until,
-        (SELECT iif(ended_at IS NULL, :now + 1, ended_at + key_held_ms) FROM job
-         WHERE job.queue = :queue AND job.id = idempotency.job)
-    )
+    AND until <= :now
 
 -- step: take_keys
 INSERT OR IGNORE INTO idempotency (queue, key, job, digest)

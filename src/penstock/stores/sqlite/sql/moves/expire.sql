@@ -29,7 +29,7 @@ UPDATE job SET
     ),
     reason = iif(cancel_requested, 'CANCELLED', json_extract(touched.value, '$[3]')),
     error = json_extract(touched.value, '$[4]'),
-    fingerprint = iif(cancel_requested, fingerprint, json_extract(touched.value, '$[5]')),
+    fingerprint = json_extract(touched.value, '$[5]'),
     ended_at = iif(cancel_requested OR json_extract(touched.value, '$[2]') = 'dead', :now, NULL),
     prune_at = iif(
         cancel_requested OR json_extract(touched.value, '$[2]') = 'dead', :now + retention_ms, NULL

@@ -12,7 +12,7 @@ LIMIT :limit
 
 -- step: keys
 UPDATE idempotency
-SET until = coalesce(job.ended_at, :now) + job.key_held_ms
+SET until = :now + job.key_held_ms
 FROM temp.touched
 JOIN job ON job.n = touched.n
 WHERE idempotency.queue = :queue

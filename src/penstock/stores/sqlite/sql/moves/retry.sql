@@ -20,7 +20,7 @@ UPDATE job SET
     last_delay_ms = iif(cancel_requested, last_delay_ms, json_extract(touched.value, '$[5]')),
     reason = iif(cancel_requested, 'CANCELLED', json_extract(touched.value, '$[2]')),
     error = json_extract(touched.value, '$[3]'),
-    fingerprint = iif(cancel_requested, fingerprint, json_extract(touched.value, '$[4]')),
+    fingerprint = json_extract(touched.value, '$[4]'),
     ended_at = iif(cancel_requested, :now, NULL),
     prune_at = iif(cancel_requested, :now + retention_ms, NULL),
     settled = substr(
