@@ -23,9 +23,6 @@ _LOGGER: Final = logging.getLogger("penstock.worker")
 SHORTEST_REST: Final = 0.01
 """Seconds to rest at least after an empty claim, whatever the store says is due."""
 
-LARGE_CLAIM: Final = 100
-"""Jobs in one claim if half of the slots are fewer: while one half runs, the store can work on the other."""
-
 
 class ClaimLoop:
     """One per worker. A claim asks for all slots that are free, and all it brings is started."""
@@ -57,7 +54,6 @@ class ClaimLoop:
         self._settler = settler
         self._keeper = keeper
         self._about = about
-        self._limit = min(CHUNK_JOBS, max(LARGE_CLAIM, slots.count // 2))
         self._reclaimer = Reclaimer(store, queue)
         self._outage = Outage(_LOGGER, "claiming", about)
         self._task: asyncio.Task[None] | None = None
@@ -112,7 +108,7 @@ class ClaimLoop:
             is_quiet = self._burst and not self._slots.taken
             if is_quiet:
                 await self._settler.flush()
-            limit = 0 if self._must_stop() else min(self._slots.spare, self._limit)
+            limit = 0 if self._must_stop() else min(self._slots.spare, CHUNK_JOBS)
             if not limit:
                 continue
             claims = await self._claim(limit)
