@@ -51,7 +51,7 @@ class Place:
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self.folder = folder
         self._stack = stack
-        self._urls: dict[Path, str] = {}
+        self._servers: dict[Path, valkey.Server] = {}
         self._files = 0
 
     def new_file(self) -> Path:
@@ -60,11 +60,14 @@ class Place:
         return self.folder / f"{self._files}.db"
 
     def server(self, binary: Path) -> str:
-        """The url of a server of this kind, started at the first call."""
-        if binary not in self._urls:
-            server = valkey.running(binary, self.folder / binary.name)
-            self._urls[binary] = self._stack.enter_context(server).url
-        return self._urls[binary]
+        """The url of a server of this kind, started at the first call and emptied at every further one."""
+        server = self._servers.get(binary)
+        if server is None:
+            running = valkey.running(binary, self.folder / binary.name)
+            server = self._servers[binary] = self._stack.enter_context(running)
+        else:
+            server.flush()
+        return server.url
 
 
 @contextmanager
@@ -77,9 +80,9 @@ def place(folder: Path) -> Iterator[Place]:
 class Kind(msgspec.Struct, frozen=True):
     """A kind of store, and the parts of the contract that it has so far.
 
-    `address` names a store in a place: a new file, or a server shared by the whole run. `connect` makes an
-    unopened store of an address, with further arguments for its constructor. `missing` says why it cannot
-    be had.
+    `address` names an empty store in a place: a new file, or the one server of the run with nothing in it.
+    `connect` makes an unopened store of an address, with further arguments for its constructor. `missing`
+    says why it cannot be had.
     """
 
     name: str

@@ -19,10 +19,21 @@ _START_SECONDS: Final = 10.0
 
 
 class Server(msgspec.Struct, frozen=True):
-    """A running server. `pid` is None when it is not ours."""
+    """A server of our own."""
 
-    url: str
-    pid: int | None = None
+    port: int
+    pid: int
+
+    @property
+    def url(self) -> str:
+        """Where clients find it."""
+        return f"redis://127.0.0.1:{self.port}/0"
+
+    def flush(self) -> None:
+        """Forget everything."""
+        answer = _ask(self.port, b"FLUSHALL\r\n")
+        if not answer.startswith(b"+OK"):
+            raise RuntimeError(f"the server on port {self.port} would not forget: {answer!r}")
 
 
 def valkey_binary() -> Path | None:
@@ -57,7 +68,7 @@ def running(binary: Path, folder: Path, *, port: int = 0, appendonly: bool = Fal
     """A server on a loopback port with its data in the folder; stopped at the end of the block."""
     process, port = start(binary, folder, port=port, appendonly=appendonly)
     try:
-        yield Server(f"redis://127.0.0.1:{port}/0", process.pid)
+        yield Server(port, process.pid)
     finally:
         stop(process)
 
@@ -100,12 +111,17 @@ def _await_answer(process: subprocess.Popen[bytes], port: int) -> None:
     while time.monotonic() < end:
         if process.poll() is not None:
             raise RuntimeError(f"the server on port {port} ended with status {process.returncode}")
-        with suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=1) as connection:
-            connection.sendall(b"PING\r\n")
-            if connection.recv(64).startswith(b"+PONG"):
+        with suppress(OSError):
+            if _ask(port, b"PING\r\n").startswith(b"+PONG"):
                 return
         time.sleep(0.01)
     raise RuntimeError(f"the server on port {port} did not answer within {_START_SECONDS:.0f} s")
+
+
+def _ask(port: int, command: bytes) -> bytes:
+    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+        connection.sendall(command)
+        return connection.recv(64)
 
 
 def _free_port() -> int:

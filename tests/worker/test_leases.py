@@ -6,6 +6,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
+
 from penstock.core import decide
 from penstock.core.job import QueueRef
 from penstock.core.moves import Beat, Move
@@ -113,10 +115,11 @@ async def test_a_worker_whose_lease_was_taken_stops_the_handler_and_settles_noth
         return "second"
 
     job = await desk.enqueue("work")
-    async with desk.working(work, lease=LEASE):
+    async with desk.working(work, lease=3.0):
         first = await desk.reaches(job, State.ACTIVE)
         await _take_away(desk, job)
-        async with asyncio.timeout(5):
+        # By the refused heartbeat, and well before the worker would fence itself.
+        async with asyncio.timeout(2):
             await stopped.wait()
         found = await desk.ended(job)
 
@@ -198,6 +201,40 @@ async def test_a_worker_that_cannot_renew_fences_itself_before_the_lease_is_over
     assert stopped[0] - before <= 1.0
     assert (found.state, found.reason) == (State.DEAD, "LEASE_EXPIRED")
     assert (await desk.moves(job))[-1] is Move.EXPIRE
+
+
+async def test_a_handler_that_outlived_its_lease_in_a_blocked_loop_settles_nothing(queue: QueueRef) -> None:
+    store = Cut()
+    desk = Desk(queue, store)
+
+    async def block() -> str:
+        store.lose_before["heartbeat"] = 1_000
+        time.sleep(1.5 * LEASE)  # noqa: ASYNC251 (the point of the test)
+        return "too late"
+
+    job = await desk.enqueue("block", max_attempts=1)
+    async with desk.working(block, lease=LEASE):
+        found = await desk.ended(job)
+
+    assert (found.state, found.reason, found.result) == (State.DEAD, "LEASE_EXPIRED", None)
+
+
+async def test_a_worker_whose_keeper_fails_gives_its_jobs_back_and_raises(desk: Desk) -> None:
+    class Unsuited(MemoryStore):
+        def twin(self) -> MemoryStore:
+            raise RuntimeError("no twin")
+
+    desk.store = Unsuited()
+
+    async def work() -> None:
+        await asyncio.sleep(60)
+
+    job = await desk.enqueue("work")
+    with pytest.raises(RuntimeError, match="no twin"):
+        async with asyncio.timeout(10):
+            await desk.worker(work).run()
+
+    assert (await desk.job(job)).state is State.PENDING
 
 
 async def test_one_call_renews_every_lease(queue: QueueRef) -> None:

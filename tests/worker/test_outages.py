@@ -11,6 +11,7 @@ from penstock.core.job import QueueRef
 from penstock.core.moves import Move
 from penstock.core.states import State
 from penstock.stores.memory import MemoryStore
+from penstock.tasks.context import JobContext
 from penstock.tasks.signals import Cancel
 from penstock.worker.outage import CAP, Outage
 from tests.worker.kit import Cut, Desk, eventually
@@ -152,6 +153,48 @@ async def test_a_worker_stops_in_bounded_time_while_the_store_is_down(
     await run
 
     assert time.monotonic() - before < 5
+
+
+@pytest.mark.parametrize("hung", ["claim", "settle", "progress"])
+async def test_a_call_that_never_ends_does_not_hold_a_stopped_worker(
+    desk: Desk, store: Cut, hung: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.worker.worker.CLAIM_WAIT", 0.1)
+    monkeypatch.setattr("penstock.worker.worker.SETTLE_WAIT", 0.1)
+    called = asyncio.Event()
+
+    async def hang(*args: object, **kwargs: object) -> None:
+        called.set()
+        await asyncio.sleep(3600)
+
+    async def work(ctx: JobContext) -> None:
+        ctx.progress(1)
+
+    monkeypatch.setattr(store, hung, hang)
+    await desk.enqueue("work")
+    worker = desk.worker(work)
+    run = asyncio.create_task(worker.run())
+    await called.wait()
+    before = time.monotonic()
+    worker.stop()
+    await run
+
+    assert time.monotonic() - before < 5
+
+
+async def test_progress_that_hangs_does_not_hold_the_settlement_up(
+    desk: Desk, store: Cut, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def hang(*args: object, **kwargs: object) -> None:
+        await asyncio.sleep(3600)
+
+    async def work(ctx: JobContext) -> None:
+        ctx.progress(1)
+
+    monkeypatch.setattr(store, "progress", hang)
+    job = await desk.enqueue("work")
+    async with desk.working(work, lease=0.5):
+        assert (await desk.ended(job)).state is State.COMPLETED
 
 
 async def test_a_settlement_is_given_up_once_the_lease_is_surely_gone(

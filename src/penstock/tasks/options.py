@@ -45,7 +45,7 @@ class Defaults(TypedDict, total=False):
     retention: Seconds
     """How long the job is kept after it ended."""
     key_retention: Seconds
-    """How long the idempotency key is held after that; as `retention` if not given."""
+    """How long the idempotency key outlives the job's record; as `retention` if not given."""
     result_retention: Seconds
     """How long the result is wanted after the job ended, where that is longer than `retention`."""
     strict: bool

@@ -12,7 +12,7 @@ from penstock.core.moves import Release
 from penstock.core.outcomes import Claims
 from penstock.scheduler.reclaimer import Reclaimer
 from penstock.scheduler.scheduler import Scheduler
-from penstock.stores.protocol import Bell, Store, Topic
+from penstock.stores.protocol import CHUNK_JOBS, Bell, Store, Topic
 from penstock.worker.clock import boottime
 from penstock.worker.execute import Executions
 from penstock.worker.lease import LeaseKeeper
@@ -113,7 +113,7 @@ class ClaimLoop:
                 await self._settler.flush()
                 # The ending of the last job may let another one go.
                 await self._scheduler.relay()
-            limit = 0 if self._must_stop() else self._slots.spare
+            limit = 0 if self._must_stop() else min(self._slots.spare, CHUNK_JOBS)
             if not limit:
                 continue
             claims = await self._claim(limit)

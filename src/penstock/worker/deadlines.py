@@ -7,8 +7,9 @@ from typing import Final
 
 from penstock.worker.delivery import Delivery
 
-BUCKET: Final = 0.05
-"""Seconds that deadlines are rounded up to, so that jobs share timers."""
+FINE: Final = 0.05
+COARSE: Final = 0.5
+"""Seconds that deadlines are rounded up to, so that jobs share timers; fine for timeouts under 10 s."""
 
 
 class Deadlines:
@@ -17,15 +18,16 @@ class Deadlines:
     def __init__(self, late: Callable[[Delivery], None]) -> None:
         self._late = late
         self._loop = asyncio.get_running_loop()
-        self._buckets: dict[int, tuple[set[Delivery], asyncio.TimerHandle]] = {}
+        self._buckets: dict[float, tuple[set[Delivery], asyncio.TimerHandle]] = {}
 
-    def add(self, delivery: Delivery, at: float) -> None:
-        """Watch the delivery until `at` on the loop's clock."""
-        number = math.ceil(at / BUCKET)
-        found = self._buckets.get(number)
+    def add(self, delivery: Delivery, now: float, timeout: float) -> None:
+        """Watch the delivery for `timeout` seconds from `now` on the loop's clock."""
+        width = FINE if timeout < 10 else COARSE
+        at = math.ceil((now + timeout) / width) * width
+        found = self._buckets.get(at)
         if found is None:
-            timer = self._loop.call_at(number * BUCKET, self._fire, number)
-            found = self._buckets[number] = (set(), timer)
+            timer = self._loop.call_at(at, self._fire, at)
+            found = self._buckets[at] = (set(), timer)
         bucket = found[0]
         bucket.add(delivery)
         delivery.bucket = bucket
@@ -42,8 +44,8 @@ class Deadlines:
             timer.cancel()
         self._buckets.clear()
 
-    def _fire(self, number: int) -> None:
-        bucket, _ = self._buckets.pop(number)
+    def _fire(self, at: float) -> None:
+        bucket, _ = self._buckets.pop(at)
         for delivery in list(bucket):
             delivery.bucket = None
             self._late(delivery)

@@ -70,12 +70,11 @@ class Executions:
     def start(self, jobs: Sequence[Claimed], until: Sequence[float]) -> None:
         """Start all of them now. `until` is when each lease surely still holds."""
         self._slots.take(len(jobs))
-        now = boottime()
+        soon, now, wall = boottime() + self._margin, self._loop.time(), time.time()
         for job, end in zip(jobs, until, strict=True):
-            delivery = Delivery(job, end)
-            self._held[job.token] = delivery
+            delivery = self._held[job.token] = Delivery(job, end)
             task = self._registry.get(job.task)
-            if job.cancel_requested or end - self._margin <= now:
+            if job.cancel_requested or end <= soon:
                 # Too late to run it under this lease: the reply took too long to get here.
                 self._settler.settle(delivery, Interrupted())
             elif task is None:
@@ -84,7 +83,10 @@ class Executions:
                 delivery.running = True
                 delivery.in_thread = not task.is_async
                 self._running.add(delivery)
-                delivery.task = self._loop.create_task(self._run(delivery, task))
+                timeout = job.options.timeout_ms / 1000
+                self._deadlines.add(delivery, now, timeout)
+                ctx = self._context(delivery, wall + timeout)
+                delivery.task = self._loop.create_task(self._run(delivery, task, ctx))
 
     def release(self, jobs: Sequence[Claimed], until: Sequence[float]) -> None:
         """Give jobs back that were claimed and will not be started."""
@@ -132,23 +134,21 @@ class Executions:
         self._deadlines.close()
         self._threads.close()
 
-    async def _run(self, delivery: Delivery, task: Task[..., ..., Any]) -> None:
+    async def _run(self, delivery: Delivery, task: Task[..., ..., Any], ctx: JobContext) -> None:
         delivery.started = True
         ending: Ending | Withdrawn
         if delivery.stop is not None or delivery.lost:
             ending = Interrupted()
         else:
-            ending = await self._execute(delivery, task)
+            CURRENT.set(ctx)
+            ending = await self._execute(delivery, task, ctx)
         self._ended(delivery, ending)
 
-    async def _execute(self, delivery: Delivery, task: Task[..., ..., Any]) -> Ending | Withdrawn:
-        job = delivery.job
-        timeout = job.options.timeout_ms / 1000
-        self._deadlines.add(delivery, self._loop.time() + timeout)
-        ctx = self._context(delivery, timeout)
-        CURRENT.set(ctx)
+    async def _execute(
+        self, delivery: Delivery, task: Task[..., ..., Any], ctx: JobContext
+    ) -> Ending | Withdrawn:
         try:
-            args, kwargs = task.bind(job.payload, ctx)
+            args, kwargs = task.bind(delivery.job.payload, ctx)
         except PayloadError as error:
             return Raised(error_text(error), decide.INVALID_PAYLOAD)
         except Exception as error:  # noqa: BLE001 (validators are the user's code)
@@ -169,7 +169,7 @@ class Executions:
     async def _through(self, ctx: JobContext, call: "partial[Awaitable[Any]]") -> Any:
         return await wrapped(self._middleware, ctx, call)()
 
-    def _context(self, delivery: Delivery, timeout: float) -> JobContext:
+    def _context(self, delivery: Delivery, deadline: float) -> JobContext:
         job = delivery.job
         return JobContext(
             id=job.id,
@@ -185,7 +185,7 @@ class Executions:
             priority=job.priority,
             key=job.key,
             enqueued_at=datetime.fromtimestamp(job.enqueued_at / 1000, UTC),
-            deadline=datetime.fromtimestamp(time.time() + timeout, UTC),
+            deadline=datetime.fromtimestamp(deadline, UTC),
             report=partial(self._reporter.note, delivery),
             cancelled=delivery.is_stopped,
             kin=self._kin,

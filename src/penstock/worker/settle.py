@@ -4,6 +4,7 @@ import asyncio
 import logging
 import random
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
+from contextlib import suppress
 from typing import Any, Final
 
 from penstock.client.coalesce import Coalescer
@@ -97,13 +98,19 @@ class Settler:
         task.add_done_callback(self._slow.discard)
 
     async def _report_first(self, delivery: Delivery, ending: Ending) -> None:
-        await self._flush(delivery)
+        await self._report(delivery)
         self._submit(delivery, ending)
+
+    async def _report(self, delivery: Delivery) -> None:
+        # The last progress is worth a moment, and not the lease.
+        with suppress(TimeoutError):
+            async with asyncio.timeout(min(1.0, self._lease / 3)):
+                await self._flush(delivery)
 
     async def _withdraw(self, delivery: Delivery) -> None:
         """Ask for the cancel, then give the job back: the store makes that a cancelled job."""
         if delivery.reports:
-            await self._flush(delivery)
+            await self._report(delivery)
         outage = Outage(_LOGGER, "cancelling", self._about)
         while self._is_worth_repeating(delivery):
             try:

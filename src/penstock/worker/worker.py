@@ -178,10 +178,12 @@ class _Run:
             about=about,
         )
         self._now = asyncio.Event()
-        self._failure: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def stop(self, now: bool) -> None:
         """Claim no more; with `now`, do not wait for what runs."""
+        if not self._end.done():
+            self._end.set_result(None)
         self._claims.stop()
         if now:
             self._now.set()
@@ -192,11 +194,10 @@ class _Run:
         self._keeper.start()
         claiming = asyncio.create_task(self._claims.run())
         ticking = asyncio.create_task(self._scheduler.run())
-        ends = {claiming, ticking, self._failure}
+        ends: list[asyncio.Future[None]] = [self._end, claiming, ticking]
         try:
             await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            errors = [end.exception() for end in ends if end.done()]
-            if any(errors):
+            if any(_error(end) for end in ends):
                 self._now.set()
             await self._shut_down(claiming)
         finally:
@@ -205,9 +206,9 @@ class _Run:
             self._executions.close()
             await self._reporter.close()
             await self._keeper.stop()
-            await asyncio.wait([claiming, ticking])
+            await asyncio.wait([claiming, ticking], timeout=STOP_GRACE)
             _LOGGER.info("worker stopped", extra=self._about)
-        for error in errors:
+        for error in map(_error, ends):
             if error is not None:
                 raise error
 
@@ -243,8 +244,16 @@ class _Run:
         self._executions.asked(delivery)
 
     def _fail(self, error: BaseException) -> None:
-        if not self._failure.done():
-            self._failure.set_exception(error)
+        """The leases are no longer kept: what runs under them must end."""
+        self._now.set()
+        if self._end.done():
+            _LOGGER.error("leases are no longer renewed: %s", error, extra=self._about)
+        else:
+            self._end.set_exception(error)
+
+
+def _error(end: asyncio.Future[None]) -> BaseException | None:
+    return end.exception() if end.done() and not end.cancelled() else None
 
 
 async def _within(seconds: float, wait: Awaitable[object]) -> None:
