@@ -107,4 +107,4 @@ def _last_call(sender: FlowSender, calls: list[Call[Any]]) -> Call[Any]:
 
 
 async def _numbers(ctx: JobContext) -> dict[str, int]:
-    return dict(Counter(child.state or "gone" for child in await ctx.children()))
+    return dict(Counter(str(child.state or "gone") for child in await ctx.children()))
