@@ -3,6 +3,11 @@
 import sqlite3
 from contextlib import closing
 
+from penstock.core.flows import ChildEnding, JobRef
+from penstock.core.job import NewJob
+from penstock.core.limits import Declaration, KeyRule, Mode
+from penstock.stores.protocol import StoredSchedule
+from penstock.stores.sqlite import SqliteStore
 from tests.cli.conftest import MAIL, Shell
 
 
@@ -73,3 +78,111 @@ def test_a_trimmed_log_is_checked_from_where_it_begins(shell: Shell) -> None:
 
     (history,) = [check for check in document["checks"] if check["name"] == "history"]
     assert history["seen"].endswith("the log begins at 4")
+
+
+KEYED = Declaration(mode=Mode.DYNAMIC, key_limit=3, max_active=4, max_length=9)
+
+
+def findings(shell: Shell) -> list[str]:
+    """What is found apart from the clock, which tests turn."""
+    document = shell.json("doctor", code=1)
+    return [
+        finding
+        for check in document["checks"]
+        if "clock" not in check["name"]
+        for finding in check.get("findings", [])
+    ]
+
+
+def test_a_store_with_limits_flows_and_schedules_is_healthy(shell: Shell) -> None:
+    shell.store(lambda store: store.declare(MAIL, KEYED))
+    shell.enqueue("a", "b", "c", "d", key="ada")
+    shell.claim(3)
+    shell.enqueue("e", key="bob", parents=(JobRef("mail", "top"),))
+    shell.enqueue("top", key="bob", awaits=(JobRef("mail", "e"),))
+    shell.store(lambda store: store.put_schedule(StoredSchedule(MAIL, "nightly", b"{}", 2**42)))
+
+    assert shell.json("doctor")["healthy"] is True
+
+
+def test_more_running_than_allowed_is_a_finding(shell: Shell) -> None:
+    shell.store(lambda store: store.declare(MAIL, KEYED))
+    shell.enqueue("a", "b", "c", key="ada")
+    shell.enqueue("d", "e", key="bob")
+    shell.claim(5)
+    lowered = Declaration(version=2, mode=Mode.DYNAMIC, key_limit=3, max_active=2, max_length=9)
+    shell.store(lambda store: store.declare(MAIL, lowered))
+    shell.store(lambda store: store.set_key_rule(MAIL, "ada", KeyRule(limit=1)))
+
+    total, key = findings(shell)
+
+    assert total.startswith("4 jobs run and max_active is 2 (version 2 may have lowered it")
+    assert key.startswith("2 jobs of key 'ada' run and its limit is 1")
+
+
+def test_more_waiting_than_allowed_is_a_finding(shell: Shell) -> None:
+    shell.enqueue("a", "b", "c")
+    shell.store(lambda store: store.declare(MAIL, Declaration(max_length=2)))
+
+    (finding,) = findings(shell)
+
+    assert finding == "3 jobs wait and max_length is 2 (unless the limit was lowered while they ran)"
+
+
+def test_a_key_that_is_passed_over_is_a_finding(shell: Shell) -> None:
+    shell.store(lambda store: store.declare(MAIL, Declaration(mode=Mode.KEYED)))
+    shell.enqueue("a", key="ada")
+    shell.enqueue(*(f"b{number}" for number in range(5)), key="bob")
+    with closing(sqlite3.connect(shell.file, isolation_level=None)) as base:
+        base.execute("DELETE FROM lane WHERE key = 'ada'")
+    for _ in range(4):
+        shell.settle("complete")
+
+    assert any(
+        "key 'ada' has waiting jobs and a free slot, and was passed over" in each for each in findings(shell)
+    )
+
+
+def test_relays_that_nobody_carries_are_a_finding(shell: Shell) -> None:
+    shell.enqueue("a", parents=(JobRef("web", "top"),))
+    shell.settle("complete")
+    assert shell("doctor") == 0
+    shell.store(lambda store: store.turn(90_000))
+
+    (finding,) = findings(shell)
+
+    assert finding.startswith("1 wait to be carried over, the oldest for 1 min 30 s: no worker runs")
+
+
+def test_a_blocked_job_that_nothing_will_unblock_is_a_finding(shell: Shell) -> None:
+    async def flow(store: SqliteStore) -> None:
+        top, child = JobRef("mail", "top"), JobRef("mail", "a")
+        jobs = [
+            NewJob(id="top", nonce="n", task="send", payload=b"{}", awaits=(child,)),
+            NewJob(id="a", nonce="n", task="send", payload=b"{}", parents=(top,)),
+        ]
+        await store.enqueue(MAIL, jobs)
+
+    shell.store(flow)
+    shell.settle("complete")
+    assert shell("doctor") == 0
+    shell.store(lambda store: store.relayed(MAIL, [1]))
+
+    assert findings(shell) == ["job top would wait for ever: of mail/a there is no word to come"]
+    ending = ChildEnding("top", JobRef("mail", "a"), None)
+    shell.store(lambda store: store.child_ended(MAIL, [ending]))
+    assert shell("doctor") == 0
+
+
+def test_a_schedule_that_nobody_fires_is_a_finding(shell: Shell) -> None:
+    async def plan(store: SqliteStore) -> None:
+        now = await store.now()
+        for name, ago in (("late", 30_000), ("due", 1_000)):
+            await store.put_schedule(StoredSchedule(MAIL, name, b"{}", now - ago))
+        await store.put_schedule(StoredSchedule(MAIL, "paused", b"{}", now - 90_000, paused=True))
+
+    shell.store(plan)
+
+    (finding,) = findings(shell)
+
+    assert finding.startswith("schedule 'late' of queue 'mail' was due at ")

@@ -119,9 +119,41 @@ def test_the_same_key_gives_the_same_job_and_says_so(shell: Shell) -> None:
     assert "which has another payload" in shell.err
 
 
+def test_one_of_a_kind_is_enqueued_once(shell: Shell) -> None:
+    for rule in (["--unique", "waiting"], ["--unique", "live"], ["--throttle", "10m"]):
+        send = ["enqueue", "send", "--queue", "mail", "--declare", *rule, "--unique-key", rule[-1], "to=ada"]
+        assert shell(*send) == 0, shell.err
+        job = shell.out.strip()
+
+        assert shell(*send) == 0
+        assert shell.out == f"{job} (already there: pending)\n"
+
+
+def test_a_debounced_job_gets_the_newest_arguments(shell: Shell) -> None:
+    send = ["send", "--queue", "mail", "--declare", "--debounce", "10m", "--unique-key", "ada"]
+    first = enqueued(shell, *send, "n=1")
+    again = enqueued(shell, *send, "n=2")
+
+    assert (again.id, again.payload, again.state) == (first.id, b'{"n":2}', "delayed")
+    assert shell("enqueue", *send, "n=3") == 0
+    assert "it has the new arguments now" in shell.out
+
+
 @pytest.mark.parametrize(
     ("arguments", "code", "said"),
     [
+        (
+            ["send", "--queue", "mail", "--unique", "always"],
+            2,
+            "--unique: found 'always', wanted waiting or live",
+        ),
+        (
+            ["send", "--queue", "mail", "--unique", "live", "--throttle", "1"],
+            2,
+            "unique, throttle or debounce",
+        ),
+        (["send", "--queue", "mail", "--debounce", "1m"], 2, "a key beside debounce"),
+        (["send", "--queue", "mail", "--unique-key", "k"], 2, "unique, throttle or debounce beside it"),
         (["send"], 2, "--queue: found None, wanted the queue's name, or --app"),
         (["send", "--queue", "mial"], 1, "no queue is named 'mial': did you mean 'mail'?"),
         (["sen d", "--queue", "mail"], 2, "task: found 'sen d'"),

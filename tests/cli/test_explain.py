@@ -156,12 +156,6 @@ def test_a_cancelled_job_says_so_and_a_redriven_one_too(shell: Shell) -> None:
     assert "this is drive 2" in said(shell, "a")
 
 
-def test_a_blocked_job_waits_for_others() -> None:
-    assert (
-        "blocked until the jobs it depends on have ended" in explain(Facts(job=job(State.BLOCKED), now=1))[0]
-    )
-
-
 @pytest.mark.parametrize(
     ("fields", "text"),
     [

@@ -3,31 +3,28 @@
 import time
 from typing import Annotated, Final
 
-import msgspec
 import typer
 
 from penstock.cli.bulk import each_page
+from penstock.cli.checks import (
+    Check,
+    examine_blocked,
+    examine_limits,
+    examine_relays,
+    examine_schedules,
+)
 from penstock.cli.desk import Desk
 from penstock.cli.output import span
 from penstock.core.history import Checker
 from penstock.core.job import QueueRef
 from penstock.core.states import LIVE, State
-from penstock.stores.protocol import Query, Store, StoreInfo
+from penstock.stores.protocol import Query, QueueInfo, Store, StoreInfo
 
 CLOCK_TOLERANCE_MS: Final = 1_000
 RECOVERY_GRACE_MS: Final = 5_000
 """A lease that ran out is recovered within a tick of any worker; later than this there is none."""
 CHUNK: Final = 1_000
 SHOWN: Final = 20
-
-
-class Check(msgspec.Struct, omit_defaults=True):
-    """One thing looked at, what was seen, and what was found wrong with it."""
-
-    name: str
-    seen: str
-    queue: str | None = None
-    findings: list[str] = []
 
 
 async def doctor(
@@ -40,7 +37,8 @@ async def doctor(
         info = await store.info()
         checks = [_kind(info), _offset(info), await _clock(store)]
         for each in await desk.queues(store, queue):
-            checks += await _examine(store, each.queue, history=history)
+            checks += await _examine(store, each, history=history)
+        checks.append(await examine_schedules(store, desk.tenant, queue))
     findings = sum(len(check.findings) for check in checks)
     desk.out.document({"store": info, "healthy": not findings, "findings": findings, "checks": checks})
     desk.out.table(
@@ -86,8 +84,8 @@ async def _clock(store: Store) -> Check:
     return check
 
 
-async def _examine(store: Store, ref: QueueRef, *, history: bool) -> list[Check]:
-    name = ref.name
+async def _examine(store: Store, info: QueueInfo, *, history: bool) -> list[Check]:
+    ref, name = info.queue, info.queue.name
     found = await store.check(ref)
     records = Check("records and indexes", f"{len(found)} findings", name)
     records.findings = [f"{each.what} (job {each.job})" if each.job else each.what for each in found]
@@ -95,6 +93,8 @@ async def _examine(store: Store, ref: QueueRef, *, history: bool) -> list[Check]
     counts = await store.counts(ref)
     live = await _live(store, ref)
     checks = [records, await _leases(store, ref), await _counts(store, ref, counts, live, mark)]
+    checks += await examine_limits(store, info, counts)
+    checks += [await examine_relays(store, ref), await examine_blocked(store, ref)]
     return [*checks, await _history(store, ref, first, mark, live)] if history else checks
 
 

@@ -1,6 +1,7 @@
 """`penstock enqueue`: one job from the command line."""
 
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from datetime import datetime
 from typing import Annotated, Any
 
@@ -102,7 +103,9 @@ async def enqueue(
 
 
 def _call(task: str, queue: str, payload: bytes, options: JobOptions) -> Call[Any]:
-    return Call(task=task, queue=queue, payload=payload, options=options, decode=lambda _: None)
+    with _as_flags():
+        checked = options.checked()
+    return Call(task=task, queue=queue, payload=payload, options=checked, decode=lambda _: None)
 
 
 async def _tell(desk: Desk, sent: JobHandle[Any], options: JobOptions) -> None:
@@ -131,8 +134,15 @@ async def _tell(desk: Desk, sent: JobHandle[Any], options: JobOptions) -> None:
 
 
 def _options(**given: Any) -> JobOptions:
-    try:
+    with _as_flags():
         return JobOptions.of(without_none(**given))  # type: ignore[arg-type]
+
+
+@contextmanager
+def _as_flags() -> Iterator[None]:
+    """Name options as they are written on the command line."""
+    try:
+        yield
     except OptionError as error:
         raise OptionError(f"--{error.field.replace('_', '-')}", error.found, error.wanted) from None
 
