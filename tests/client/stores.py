@@ -9,7 +9,7 @@ from penstock.core.errors import StoreUnavailableError
 from penstock.core.job import NewJob, QueueRef
 from penstock.core.outcomes import Enqueued, Refusal, Refused
 from penstock.stores.memory import MemoryStore
-from penstock.stores.protocol import Bell, Topic
+from penstock.stores.protocol import Bell, Spawn, Topic
 
 
 class Recording(MemoryStore):
@@ -19,9 +19,11 @@ class Recording(MemoryStore):
         super().__init__()
         self.calls: list[int] = []
 
-    async def enqueue(self, queue: QueueRef, jobs: Sequence[NewJob]) -> list[Enqueued | Refused]:
+    async def enqueue(
+        self, queue: QueueRef, jobs: Sequence[NewJob], spawns: Sequence[Spawn] = ()
+    ) -> list[Enqueued | Refused]:
         self.calls.append(len(jobs))
-        return await super().enqueue(queue, jobs)
+        return await super().enqueue(queue, jobs, spawns)
 
 
 class LostReplies(Recording):
@@ -31,8 +33,10 @@ class LostReplies(Recording):
         super().__init__()
         self.lost = lost
 
-    async def enqueue(self, queue: QueueRef, jobs: Sequence[NewJob]) -> list[Enqueued | Refused]:
-        answers = await super().enqueue(queue, jobs)
+    async def enqueue(
+        self, queue: QueueRef, jobs: Sequence[NewJob], spawns: Sequence[Spawn] = ()
+    ) -> list[Enqueued | Refused]:
+        answers = await super().enqueue(queue, jobs, spawns)
         if len(self.calls) <= self.lost:
             raise StoreUnavailableError("the connection went away")
         return answers
@@ -45,18 +49,22 @@ class Unreachable(Recording):
         super().__init__()
         self.answered = answered
 
-    async def enqueue(self, queue: QueueRef, jobs: Sequence[NewJob]) -> list[Enqueued | Refused]:
+    async def enqueue(
+        self, queue: QueueRef, jobs: Sequence[NewJob], spawns: Sequence[Spawn] = ()
+    ) -> list[Enqueued | Refused]:
         if len(self.calls) >= self.answered:
             self.calls.append(len(jobs))
             raise StoreUnavailableError("nobody there")
-        return await super().enqueue(queue, jobs)
+        return await super().enqueue(queue, jobs, spawns)
 
 
 class Full(MemoryStore):
     """Takes in one job at most."""
 
-    async def enqueue(self, queue: QueueRef, jobs: Sequence[NewJob]) -> list[Enqueued | Refused]:
-        first = await super().enqueue(queue, jobs[:1])
+    async def enqueue(
+        self, queue: QueueRef, jobs: Sequence[NewJob], spawns: Sequence[Spawn] = ()
+    ) -> list[Enqueued | Refused]:
+        first = await super().enqueue(queue, jobs[:1], spawns)
         return [*first, *(Refused(Refusal.FULL) for _ in jobs[1:])]
 
 

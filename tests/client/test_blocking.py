@@ -9,6 +9,7 @@ import pytest
 from penstock import (
     BatchRefusedError,
     ConfigError,
+    FlowError,
     JobEndedError,
     PayloadError,
     Penstock,
@@ -16,6 +17,7 @@ from penstock import (
     State,
     StoreError,
     UnknownQueueError,
+    group,
 )
 from penstock.stores.memory import MemoryStore
 from tests.client.stores import Full, Recording
@@ -127,3 +129,20 @@ def test_it_works_on_a_store_with_a_driver(tmp_path: Path) -> None:
         handle = queue.enqueue(shop.by_name("send", queue="mail"), to="ada")
 
         assert queue.status(handle) is State.PENDING
+
+
+def test_flows_and_batches_are_enqueued_without_await() -> None:
+    with app.using(MemoryStore()), app.blocking as queue:
+        flow = app.flow()
+        first = flow.add(add.call(1, 2))
+        last = flow.add(add.call(3, 4), after=[first])
+        handle = queue.enqueue_flow(flow)
+        batch = queue.batch([add.call(1, 1), add.call(2, 2)])
+        assert queue.status(handle[last]) is State.BLOCKED
+
+        work_off(app)
+
+        assert (queue.result(handle[first], 10), queue.result(handle[last], 10)) == (3, 7)
+        assert queue.result(app.job(*batch.split("/")), 10) == {"completed": 2}
+        with pytest.raises(FlowError, match="another app"):
+            queue.enqueue_flow(group([add.call(1, 2), Penstock("memory://").by_name("x").call()]))

@@ -21,7 +21,7 @@ from penstock import (
 )
 from penstock.client.waiting import LONGEST_POLL
 from penstock.core.job import Job
-from penstock.core.moves import Complete
+from penstock.core.moves import Complete, Report
 from penstock.stores.memory import MemoryStore
 from tests.client.stores import Deaf
 
@@ -215,3 +215,36 @@ async def test_a_wait_begun_while_the_last_one_ends_is_not_forgotten() -> None:
             await finish(store, job.id, b"3")
 
             assert await waiting == 3
+
+
+async def test_progress_is_watched_until_the_job_has_ended() -> None:
+    store = MemoryStore()
+    app = make(store)
+    async with app:
+        handle = await app.task_named("later").enqueue(date.min)
+        (job,) = (await store.claim(Q, worker="w", limit=1, lease_ms=30_000)).jobs
+        await store.progress(Q, [Report(job.id, job.token, b"1")])
+        seen: list[object] = []
+
+        async for value in handle.watch_progress(every=0.01):
+            seen.append(value)
+            if value == 1:
+                await store.progress(Q, [Report(job.id, job.token, b"2")])
+            else:
+                await store.progress(Q, [Report(job.id, job.token, b'{"at":3}')])
+                await store.settle(Q, [Complete(job.id, job.token, b"null")])
+
+    assert seen == [1, 2, {"at": 3}]
+
+
+async def test_a_result_is_kept_for_longer_than_its_job_needs_to_be() -> None:
+    store = MemoryStore()
+    app = make(store)
+    async with app:
+        handle = await app.task_named("later").options(retention=0, result_retention=60).enqueue(date.min)
+        await finish(store, handle.id, b'"2026-02-01"')
+        await store.turn(59_000)
+        assert await store.prune(Q) == 0
+        assert await handle.result() == date(2026, 2, 1)
+        await store.turn(1_000)
+        assert await store.prune(Q) == 1

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from penstock import JobContext, Penstock, Retry, Snooze, State
+from penstock import JobContext, Penstock, Rate, Retry, Snooze, State
 from penstock.stores.protocol import Pause
 from penstock.testing import Kit, in_memory, job_context
 
@@ -159,3 +159,45 @@ def test_the_apps_own_store_is_back_afterwards_and_was_never_made() -> None:
 async def test_a_handler_is_called_directly_with_a_context() -> None:
     assert await send(job_context(attempt=2), letter("later")) == "later"
     assert ran == ["later 2"]
+
+
+async def test_drain_carries_flows_from_queue_to_queue(penstock_kit: MakeKit) -> None:
+    kit = penstock_kit(app)
+    async with app:
+        flow = app.flow()
+        first = flow.add(send.options(delay=60).call(letter("ada")))
+        flow.add(note.call("after ada"), after=[first])
+        handle = await flow.enqueue()
+        await kit.drain()
+
+        assert ran == ["ada 1", "after ada"]
+        assert (await handle.status()).completed == 2
+
+
+async def test_drain_says_which_jobs_wait_for_others(penstock_kit: MakeKit) -> None:
+    kit = penstock_kit(app)
+    async with app:
+        flow = app.flow()
+        lost = flow.add(send.call(letter("never")))
+        flow.add(note.call("for ever"), after=[lost], child_policy="wait")
+        await flow.enqueue()
+
+        with pytest.raises(AssertionError, match=r"not time: note .*blocked"):
+            await kit.drain()
+
+
+async def test_drain_waits_for_rates_by_turning_the_clock(penstock_kit: MakeKit) -> None:
+    slow = Penstock("memory://")
+
+    @slow.queue("slow", rate=Rate.per_second(0.1)).task
+    def tick(number: int) -> int:
+        return number
+
+    kit = penstock_kit(slow)
+    before = kit.now
+    async with slow:
+        await tick.enqueue_many([(number,) for number in range(4)])
+        await kit.drain()
+
+    assert len(kit.jobs(tick, state="completed")) == 4
+    assert kit.now - before >= timedelta(seconds=30)

@@ -11,7 +11,10 @@ from penstock.client.client import Client
 from penstock.core.errors import ConfigError, PenstockError
 from penstock.core.job import Job
 from penstock.core.states import State
+from penstock.tasks.batch import send_batch
 from penstock.tasks.call import AnyCall, Call
+from penstock.tasks.flow import Flow
+from penstock.tasks.flow_handle import FlowHandle
 from penstock.tasks.handle import JobHandle
 from penstock.tasks.sending import OnError, outcomes
 
@@ -56,6 +59,16 @@ class BlockingQueue:
         """Enqueue many calls in few round trips; as `task.enqueue_many`."""
         sendable = task.calls(calls)
         return outcomes(self._thread.call(lambda client: client.send_many(sendable)), on_error)
+
+    def enqueue_flow(self, flow: Flow) -> FlowHandle:
+        """Enqueue all of a flow in one operation; `handle[node]` is what this face is asked about."""
+        return self._thread.call(lambda client: client.send_flow(flow))
+
+    def batch(
+        self, calls: Iterable[Call[Any]], *, then: Call[Any] | None = None, name: str | None = None
+    ) -> str:
+        """Enqueue many jobs and one after all of them; as `app.batch`. The batch's id."""
+        return self._thread.call(lambda client: send_batch(client, calls, then, name)).id
 
     def result(self, handle: JobHandle[R], timeout: float | None = None) -> R:
         """What the handler returned, once it has; as `handle.result`."""

@@ -83,6 +83,7 @@ class Client:
 
     async def send_flow(self, flow: Flow, /) -> FlowHandle:
         """The flow, taken in as a whole, or not at all: QueueFullError when its last job finds no room."""
+        flow.check()
         for node in flow.nodes:
             lane = self._lanes.get(node.call.queue) or await self._lane(node.call.queue)
             check_mode(node.call, lane.info.mode)

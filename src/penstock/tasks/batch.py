@@ -73,13 +73,13 @@ async def send_batch(
     sender: FlowSender, calls: Iterable[Call[Any]], then: Call[Any] | None, name: str | None
 ) -> BatchHandle:
     """The batch, taken in as a whole."""
-    flow = Flow(sender, name)
+    flow = Flow(name=name)
     nodes = [flow.add(call) for call in calls]
     if not nodes:
         raise FlowError("the batch is empty")
-    last = then if then is not None else _last_call(sender, [node.call for node in nodes])
+    last = then if then is not None else _last_call([node.call for node in nodes])
     end = flow.add(last, after=nodes, child_policy=ChildPolicy.IGNORE)
-    handle = (await flow.enqueue())[end]
+    handle = (await sender.send_flow(flow))[end]
     return BatchHandle(sender, JobRef(handle.queue, handle.id))
 
 
@@ -97,13 +97,19 @@ def batch_task() -> Task[..., ..., Any]:
     return AsyncTask(_numbers, name=BATCH_TASK, queue="default", sender=cast(FlowSender, None))
 
 
-def _last_call(sender: FlowSender, calls: list[Call[Any]]) -> Call[Any]:
+def _last_call(calls: list[Call[Any]]) -> Call[Any]:
     queue, _ = Counter(call.queue for call in calls).most_common(1)[0]
     # Where jobs need a key, so does this one.
     key = next(call.options.key for call in calls if call.queue == queue)
     options = JobOptions(key=key)
-    decode = batch_task().decode_result
-    return Call(task=BATCH_TASK, queue=queue, payload=b"{}", options=options, decode=decode, sender=sender)
+    return Call(
+        task=BATCH_TASK,
+        queue=queue,
+        payload=b"{}",
+        options=options,
+        decode=batch_task().decode_result,
+        sender=calls[0].sender,
+    )
 
 
 async def _numbers(ctx: JobContext) -> dict[str, int]:

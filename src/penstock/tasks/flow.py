@@ -95,17 +95,19 @@ class Flow:
 
     async def enqueue(self) -> FlowHandle:
         """Enqueue all of it in one operation; FlowError on a cycle. Each call makes jobs of its own."""
-        return await self._found_sender().send_flow(self)
+        sender = self.check()
+        if sender is None:
+            raise FlowError("the flow belongs to no app: make it with app.flow()")
+        return await sender.send_flow(self)
 
-    def _found_sender(self) -> FlowSender:
+    def check(self) -> FlowSender | None:
+        """Whose it is; FlowError when it is empty, or of several apps."""
         if not self.nodes:
             raise FlowError("the flow is empty")
         sender = self._sender or self.nodes[0].call.sender
         for node in self.nodes:
             if node.call.sender is not sender:
                 raise FlowError(f"{node!r} is of another app")
-        if sender is None:
-            raise FlowError("the flow belongs to no app: make it with app.flow()")
         return sender
 
     def __repr__(self) -> str:
