@@ -4,18 +4,19 @@ from bisect import bisect_right
 
 import pytest
 
+from penstock.core.flows import JobRef
 from penstock.core.job import QueueRef
 from penstock.core.limits import Declaration, Mode, Rate
 from penstock.core.moves import Complete, Expire, Release, Retry
 from penstock.core.outcomes import Enqueued, Refusal, Refused
 from penstock.core.states import State
-from penstock.stores.protocol import Store
+from penstock.stores.protocol import Spawn, Store
 from tests.conformance.arrange import FAULT, LEASE_MS, claim, enqueue, new_job, settle, states_of
 from tests.conformance.having import having
 from tests.conformance.readiness import CHILD
 from tests.conformance.stores import Part
 
-pytestmark = having(Part.LIMITS, Part.KEYS)
+pytestmark = having(Part.LIMITS, Part.KEYS, Part.FLOWS)
 
 FULL = Refused(Refusal.FULL)
 MODES = [Mode.GLOBAL, Mode.KEYED]
@@ -277,6 +278,22 @@ async def test_jobs_that_come_back_are_never_refused(store: Store, queue: QueueR
 
     assert answers == [FULL]
     assert sorted(job.id for job in await claim(store, queue)) == jobs(4)
+
+
+async def test_a_flow_is_let_in_by_its_first_job_and_then_whole(store: Store, queue: QueueRef) -> None:
+    """Parents take room while they wait: children that found none would keep them waiting for ever."""
+    await store.declare(queue, Declaration(max_length=1))
+    root, child = new_job("root", awaits=[JobRef("q", "child")]), JobRef("q", "root")
+    spawns = [Spawn("q", new_job("child", parents=[child]))]
+    first = await store.enqueue(queue, [root], spawns)
+    second = await store.enqueue(queue, [new_job("other-root", awaits=[CHILD])], spawns)
+    carried = await store.enqueue(queue, [spawns[0].job, new_job("inner", awaits=[CHILD], parents=[child])])
+    plain = await store.enqueue(queue, [new_job("plain")])
+
+    assert first == [Enqueued("root", True, State.BLOCKED)]
+    assert second == plain == [FULL]
+    assert carried == [Enqueued("child", True, State.PENDING), Enqueued("inner", True, State.BLOCKED)]
+    assert len(await store.relays(queue)) == 1
 
 
 async def test_a_length_declared_later_holds_for_new_jobs_only(store: Store, queue: QueueRef) -> None:

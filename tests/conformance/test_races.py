@@ -9,15 +9,20 @@ from itertools import count
 
 import pytest
 
+from penstock.core.errors import DeclarationError
 from penstock.core.events import Event
+from penstock.core.flows import ChildEnding, JobRef
 from penstock.core.job import Claimed, QueueRef
+from penstock.core.limits import Declaration, KeyRule, Mode, Rate
 from penstock.core.moves import Complete, Expire, Move, Release, Retry, Settlement
 from penstock.core.outcomes import Applied, Enqueued
 from penstock.core.states import State
+from penstock.core.unique import Unique, UniqueRule
 from penstock.stores.protocol import Store
 from tests.conformance import process
 from tests.conformance.arrange import FAULT, LEASE_MS, claim, enqueue, new_job
-from tests.conformance.stores import STORES, Kind, Place, opened
+from tests.conformance.having import having
+from tests.conformance.stores import STORES, Kind, Part, Place, opened
 
 JOBS = 120
 WORKERS = 6
@@ -166,6 +171,153 @@ async def test_queues_opened_at_once_get_numbers_of_their_own(store: Store, queu
     assert len({number for _, number in numbers}) == 10
 
 
+@having(Part.KEYS)
+async def test_threads_never_run_more_of_a_key_than_it_has_slots(store: Store, queue: QueueRef) -> None:
+    """Every slot counted at every moment; jobs are given back, retried and completed meanwhile."""
+    limits = {"a": 1, "b": 2, "c": 3}
+    await store.declare(queue, Declaration(mode=Mode.DYNAMIC))
+    for key, limit in limits.items():
+        await store.set_key_rule(queue, key, KeyRule(limit=limit, weight=limit))
+    await enqueue(store, queue, [new_job(key=key) for key in limits for _ in range(JOBS // 3)])
+    taken: list[Claimed] = []
+
+    async def work(twin: Store, n: int) -> None:
+        taken.extend(await _work(twin, queue, random.Random(n), 0.3))
+
+    await _in_threads(store, work)
+
+    await _judge_work(store, queue, taken)
+    most = most_at_once(await all_events(store, queue))
+    assert {key: most[key] for key in limits if most[key] > limits[key]} == {}
+    assert [(info.key, info.active) for info in await store.keys(queue)] == [(key, 0) for key in limits]
+
+
+@having(Part.LIMITS)
+async def test_threads_never_run_more_than_max_active(store: Store, queue: QueueRef) -> None:
+    """Nor fewer, while jobs wait and workers ask for more."""
+    await store.declare(queue, Declaration(max_active=5))
+    await enqueue(store, queue, [new_job() for _ in range(JOBS)])
+    taken: list[Claimed] = []
+
+    async def work(twin: Store, n: int) -> None:
+        taken.extend(await _work(twin, queue, random.Random(n), 0.3))
+
+    await _in_threads(store, work)
+
+    await _judge_work(store, queue, taken)
+    assert sum(most_at_once(await all_events(store, queue)).values()) <= 5
+
+
+@having(Part.LIMITS)
+async def test_threads_together_keep_the_rate(store: Store, queue: QueueRef) -> None:
+    """It is the queue's, however many claim."""
+    await store.declare(queue, Declaration(rate=Rate(1, 60_000, burst=7)))
+    await enqueue(store, queue, [new_job() for _ in range(JOBS)])
+    taken: list[Claimed] = []
+
+    async def grab(twin: Store, n: int) -> None:
+        for _ in range(10):
+            taken.extend(await claim(twin, queue, 1 + n))
+
+    await _in_threads(store, grab)
+
+    assert len(taken) == 7
+
+
+@having(Part.LIMITS)
+async def test_threads_together_fill_a_queue_to_its_length(store: Store, queue: QueueRef) -> None:
+    """Not one job more, and not one less."""
+    await store.declare(queue, Declaration(max_length=50))
+    accepted: list[str] = []
+
+    async def fill(twin: Store, _: int) -> None:
+        for _ in range(8):
+            answers = await twin.enqueue(queue, [new_job() for _ in range(3)])
+            accepted.extend(answer.id for answer in answers if isinstance(answer, Enqueued))
+
+    await _in_threads(store, fill)
+
+    assert len(accepted) == 50
+    assert (await store.counts(queue))[State.PENDING] == 50
+
+
+@having(Part.UNIQUE)
+async def test_one_of_many_of_a_kind_is_there(store: Store, queue: QueueRef) -> None:
+    """The others get it, from whichever thread they come."""
+    unique = [Unique(f"kind-{n}", UniqueRule.LIVE) for n in range(20)]
+    answers: list[Enqueued] = []
+
+    async def ask(twin: Store, n: int) -> None:
+        for each in random.Random(n).sample(unique, len(unique)):
+            said = await twin.enqueue(queue, [new_job(unique=each)])
+            answers.extend(answer for answer in said if isinstance(answer, Enqueued))
+
+    await _in_threads(store, ask)
+
+    assert len(answers) == 20 * THREADS
+    assert sum(answer.created for answer in answers) == 20
+    assert (await store.counts(queue))[State.PENDING] == 20
+
+
+@having(Part.FLOWS)
+async def test_a_parent_is_unblocked_once_however_many_tell_it(store: Store, queue: QueueRef) -> None:
+    """Every ending counts once, in whatever order they come."""
+    children = [JobRef("other", f"c{n}") for n in range(30)]
+    await store.enqueue(queue, [new_job("p", awaits=children)])
+    answers: list[Applied] = []
+
+    async def tell(twin: Store, n: int) -> None:
+        for child in random.Random(n).sample(children, len(children)):
+            [answer] = await twin.child_ended(queue, [ChildEnding("p", child, State.COMPLETED)])
+            if isinstance(answer, Applied):
+                answers.append(answer)
+
+    await _in_threads(store, tell)
+
+    assert len(answers) == len(children)
+    assert [answer.state for answer in answers].count(State.PENDING) == 1
+    assert await store.event_range(queue) == (1, 2)
+
+
+@having(Part.KEYS)
+async def test_one_of_many_declarations_is_written(store: Store, queue: QueueRef) -> None:
+    """The others are told that theirs is another."""
+    outcomes: list[str] = []
+
+    async def declare(twin: Store, n: int) -> None:
+        try:
+            await twin.declare(queue, Declaration(mode=Mode.KEYED, key_limit=1 + n))
+            outcomes.append("written")
+        except DeclarationError:
+            outcomes.append("refused")
+
+    await _in_threads(store, declare)
+
+    assert sorted(outcomes) == ["refused"] * (THREADS - 1) + ["written"]
+
+
+def most_at_once(events: Sequence[Event]) -> Counter[str]:
+    """The most jobs of each key that ran at one time, by the events."""
+    now: Counter[str] = Counter()
+    most: Counter[str] = Counter()
+    for event in events:
+        key = event.key or ""
+        if event.move is Move.CLAIM:
+            now[key] += 1
+            most[key] = max(most[key], now[key])
+        elif event.source is State.ACTIVE and event.target is not State.ACTIVE:
+            now[key] -= 1
+    return most
+
+
+async def all_events(store: Store, queue: QueueRef) -> list[Event]:
+    """Every event of the queue."""
+    events: list[Event] = []
+    while page := await store.events(queue, after=len(events)):
+        events += page
+    return events
+
+
 async def _work(store: Store, queue: QueueRef, chance: random.Random, back: float) -> list[Claimed]:
     """Claim and settle until every job has ended; give back some part of them. All that was claimed."""
     taken: list[Claimed] = []
@@ -192,9 +344,7 @@ async def _work(store: Store, queue: QueueRef, chance: random.Random, back: floa
 
 async def _judge_work(store: Store, queue: QueueRef, taken: Sequence[Claimed]) -> None:
     counts = await store.counts(queue)
-    events: list[Event] = []
-    while page := await store.events(queue, after=len(events)):
-        events += page
+    events = await all_events(store, queue)
     claims = [(event.job, event.delivery) for event in events if event.move is Move.CLAIM]
     deliveries: Counter[str] = Counter(job.id for job in taken)
 

@@ -5,21 +5,42 @@ PENSTOCK_TEST_WALKS=<how many>.
 """
 
 import os
+from collections.abc import Sequence
 
 from penstock.core.job import QueueRef
 from penstock.stores.protocol import Store
-from tests.conformance.walking import Walk
+from tests.conformance.having import having
+from tests.conformance.stores import Part
+from tests.conformance.walking import Walk, World, walk_together
+from tests.conformance.walking_wide import wide_walks
 
 STEPS = 250
+WIDE_STEPS = 400
 WALKS = 10
 
 
 async def test_a_store_walks_beside_the_reference(store: Store, queue: QueueRef) -> None:
     """Every answer, record and event is the same, whatever is done in whatever order."""
-    one = os.environ.get("PENSTOCK_TEST_WALK")
-    seeds = [int(one)] if one else range(int(os.environ.get("PENSTOCK_TEST_WALKS", WALKS)))
-    for seed in seeds:
+    for seed in _seeds():
         try:
-            await Walk(store, QueueRef(queue.tenant, f"walk-{seed}"), seed).run(STEPS)
+            await Walk(World(store, seed), QueueRef(queue.tenant, f"walk-{seed}")).run(STEPS)
         except AssertionError as error:
             raise AssertionError(f"walk {seed}: {error}") from error
+
+
+@having(*Part)
+async def test_a_store_walks_beside_the_reference_with_all_there_is(store: Store, queue: QueueRef) -> None:
+    """Keys, limits, unique jobs, flows and schedules, over two queues."""
+    for seed in _seeds():
+        walks = wide_walks(World(store, seed), queue.tenant, seed)
+        try:
+            for walk in walks:
+                await walk.declare_first()
+            await walk_together(walks, WIDE_STEPS)
+        except AssertionError as error:
+            raise AssertionError(f"walk {seed}: {error}") from error
+
+
+def _seeds() -> Sequence[int]:
+    one = os.environ.get("PENSTOCK_TEST_WALK")
+    return [int(one)] if one else range(int(os.environ.get("PENSTOCK_TEST_WALKS", WALKS)))

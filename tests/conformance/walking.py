@@ -29,6 +29,7 @@ LOOK_EVERY: Final = 4
 """Answers are compared at every step, records at every so many."""
 SETTLING: Final = (Move.COMPLETE, Move.FAIL, Move.RETRY, Move.BURY, Move.SNOOZE, Move.RELEASE)
 Call = Callable[[Store, int], Awaitable[Any]]
+Act = Callable[[], Awaitable[None]]
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -38,34 +39,49 @@ class Held(msgspec.Struct, frozen=True):
     tokens: tuple[str, str]
 
 
-class Walk:
-    """One walk by one seed on one queue."""
+class World:
+    """A store and the reference beside it, at the same time, and what was done to both."""
 
-    def __init__(self, store: Store, queue: QueueRef, seed: int) -> None:
+    def __init__(self, store: Store, seed: int) -> None:
         self.store = store
-        self.queue = queue
         self.chance = random.Random(seed)
-        self._clock_us = 0
-        self.reference = MemoryStore(clock_us=lambda: self._clock_us)
+        self.clock_us = 0
+        self.reference = MemoryStore(clock_us=lambda: self.clock_us)
+        self.steps: list[str] = []
+
+
+class Walk:
+    """One walk on one queue."""
+
+    most = 4
+    """So many jobs are claimed at most."""
+    turn_extra_ms = 0
+    """By this much more than whole units the clock is turned."""
+
+    def __init__(self, world: World, queue: QueueRef) -> None:
+        self.world = world
+        self.store: Store = world.store
+        self.reference = world.reference
+        self.steps = world.steps
+        self.chance = world.chance
+        self.queue = queue
         self.held: list[Held] = []
         self.names = [f"job-{n}" for n in range(12)]
         self.seq = 0
-        self.steps: list[str] = []
 
     async def run(self, steps: int) -> None:
         """Walk so many steps, then compare all there is; AssertionError tells the way up to it."""
-        try:
-            for n in range(steps):
-                await self._step()
-                if n % LOOK_EVERY == 0:
-                    await self._compare_records()
-            await self._compare_records()
-            await self._compare_all()
-        except (AssertionError, PenstockError) as error:
-            raise AssertionError(f"{error}\nafter these steps:\n" + "\n".join(self.steps)) from error
+        await walk_together([self], steps)
 
-    async def _step(self) -> None:
-        acts = [
+    async def step(self) -> None:
+        """Do one thing at random."""
+        acts = self._acts()
+        act = self.chance.choices([each for each, _ in acts], [weight for _, weight in acts])[0]
+        await act()
+
+    def _acts(self) -> list[tuple[Act, int]]:
+        """What can be done, and how often."""
+        return [
             (self._enqueue, 6),
             (self._claim, 6),
             (self._settle, 8),
@@ -80,8 +96,6 @@ class Walk:
             (self._prune, 1),
             (self._pause, 1),
         ]
-        act = self.chance.choices([each for each, _ in acts], [weight for _, weight in acts])[0]
-        await act()
 
     async def _both(self, said: str, call: Call) -> tuple[Any, Any]:
         """The call on the store, then on the reference at the time that the store took it to be."""
@@ -92,7 +106,7 @@ class Walk:
         self.seq += len(events)
         at = events[0].at if events else before
         assert all(event.at == at for event in events), "one call wrote events of several times"
-        self._clock_us = at * 1000
+        self.world.clock_us = at * 1000
         return await call(self.reference, 0), answer
 
     async def _same(self, said: str, call: Call) -> None:
@@ -124,7 +138,7 @@ class Walk:
         )
 
     async def _claim(self) -> None:
-        limit, lease = self.chance.randint(0, 4), self.chance.choice([1, 2, 6]) * UNIT_MS
+        limit, lease = self.chance.randint(0, self.most), self.chance.choice([1, 2, 6]) * UNIT_MS
         said = f"claim {limit} for {lease} ms"
         wanted, found = await self._both(
             said, lambda store, _: store.claim(self.queue, worker="w", limit=limit, lease_ms=lease)
@@ -212,7 +226,7 @@ class Walk:
         await self._same(f"pause {pause}", lambda store, _: store.pause(self.queue, pause, for_ms))
 
     async def _turn(self) -> None:
-        by = self.chance.choice([1, 1, 2, 5]) * UNIT_MS
+        by = self.chance.choice([1, 1, 2, 5]) * UNIT_MS + self.turn_extra_ms
         self.steps.append(f"  turn {by}")
         await self.store.turn(by)
 
@@ -228,7 +242,8 @@ class Walk:
 
     # Comparing
 
-    async def _compare_records(self) -> None:
+    async def compare_records(self) -> None:
+        """The records are the same."""
         wanted = await self.reference.get(self.queue, self.names)
         found = await self.store.get(self.queue, self.names)
         for ours, theirs in zip(wanted, found, strict=True):
@@ -240,7 +255,8 @@ class Walk:
             left, right = self._plain_record(theirs, 1), self._plain_record(ours, 0)
             assert left == right, f"{ours.id} was left with {differences(left, right)}"
 
-    async def _compare_all(self) -> None:
+    async def compare_all(self) -> None:
+        """All there is to see is the same, and the queue is sound."""
         ours = await self.reference.events(self.queue, limit=100_000)
         theirs = await self.store.events(self.queue, limit=100_000)
         fences: dict[str, list[int]] = {}
@@ -275,6 +291,22 @@ class Walk:
         settled = " ".join(f"{labels.get(token, '?')}:{rest}" for token, _, rest in notes)
         token = None if job.token is None else labels[job.token]
         return replace(job, token=token, settled=settled, fence=0, deadline=None)
+
+
+async def walk_together(walks: Sequence[Walk], steps: int) -> None:
+    """Walk on several queues of one world by turns; AssertionError tells the way up to it."""
+    world = walks[0].world
+    try:
+        for n in range(steps):
+            await world.chance.choice(walks).step()
+            if n % LOOK_EVERY == 0:
+                for walk in walks:
+                    await walk.compare_records()
+        for walk in walks:
+            await walk.compare_records()
+            await walk.compare_all()
+    except (AssertionError, PenstockError) as error:
+        raise AssertionError(f"{error}\nafter these steps:\n" + "\n".join(world.steps)) from error
 
 
 def _plain(value: msgspec.Struct) -> Sequence[tuple[str, object]]:
