@@ -45,6 +45,8 @@ from penstock.tasks.handle import JobHandle
 from penstock.tasks.middleware import EnqueueMiddleware, SendNext
 
 R = TypeVar("R")
+CARRY_ROUNDS: Final = 100
+"""Batches of relay entries that a producer carries itself: more than the largest flow has."""
 JOB_OVERHEAD: Final = 300
 """Bytes that a job takes on its way beside its payload."""
 
@@ -107,8 +109,9 @@ class Client:
     async def carry(self, queue: str, /) -> None:
         """Bring to other queues what this one has for them now."""
         ref = QueueRef(self._tenant, queue)
-        while await relay(self._store, ref) >= RELAY_LIMIT:
-            continue
+        for _ in range(CARRY_ROUNDS):
+            if await relay(self._store, ref) < RELAY_LIMIT:
+                return
 
     async def jobs(self, refs: Sequence[JobRef], /) -> list[Job | None]:
         """The records, in their order; None where there is none."""
@@ -130,8 +133,10 @@ class Client:
         cancelled = 0
         for queue, run in groupby(refs, key=lambda ref: ref.queue):
             target, ids = QueueRef(self._tenant, queue), [ref.id for ref in run]
-            call = partial(self._store.cancel, target, ids)
-            cancelled += sum(isinstance(answer, Applied) for answer in await self._persistence.call(call))
+            for start in range(0, len(ids), CHUNK_JOBS):
+                call = partial(self._store.cancel, target, ids[start : start + CHUNK_JOBS])
+                answers = await self._persistence.call(call)
+                cancelled += sum(isinstance(answer, Applied) for answer in answers)
         return cancelled
 
     async def prepare(self) -> None:

@@ -1,17 +1,15 @@
 """What a running handler can know and say about its job."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from contextvars import ContextVar
 from datetime import datetime
-from typing import Any, Final, TypeVar
+from typing import Any, Final
 
 from penstock.core.errors import PenstockError
 from penstock.core.job import Claimed
 from penstock.tasks.call import Call
 from penstock.tasks.family import ChildJob, Kin
 from penstock.tasks.handle import JobHandle
-
-T = TypeVar("T")
 
 
 class JobContext:
@@ -104,11 +102,7 @@ class JobContext:
     @property
     def blocking(self) -> "BlockingFamily":
         """`children` and `spawn` for handlers that are plain functions."""
-        return BlockingFamily(self)
-
-    def wait(self, work: Coroutine[Any, Any, T]) -> T:
-        """The answer of a coroutine of this context, from a handler's thread."""
-        return self._family()[0].wait(work)
+        return BlockingFamily(*self._family())
 
     def _family(self) -> tuple[Kin, Claimed]:
         if self._kin is None or self._lease is None:
@@ -132,18 +126,19 @@ class JobContext:
 class BlockingFamily:
     """A running job's children, without await."""
 
-    __slots__ = ("_ctx",)
+    __slots__ = ("_kin", "_lease")
 
-    def __init__(self, ctx: JobContext) -> None:
-        self._ctx = ctx
+    def __init__(self, kin: Kin, lease: Claimed) -> None:
+        self._kin = kin
+        self._lease = lease
 
     def children(self) -> list[ChildJob]:
         """As `ctx.children`."""
-        return self._ctx.wait(self._ctx.children())
+        return self._kin.wait(self._kin.children(self._lease))
 
     def spawn(self, *calls: Call[Any]) -> list[JobHandle[Any]]:
         """As `ctx.spawn`."""
-        return self._ctx.wait(self._ctx.spawn(*calls))
+        return self._kin.wait(self._kin.spawn(self._lease, calls))
 
 
 CURRENT: Final[ContextVar[JobContext]] = ContextVar("penstock_job")

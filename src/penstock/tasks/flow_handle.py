@@ -1,5 +1,6 @@
 """A flow as its producer sees it once it is in the store."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -105,9 +106,11 @@ class FlowHandle:
     async def result(self, timeout: float | None = None) -> Any:
         """The result of the last job, once there is one: a list of them where several are last.
 
-        JobEndedError when one ended without; ResultTimeoutError after `timeout` seconds for each.
+        JobEndedError when one ended without; ResultTimeoutError after `timeout` seconds.
         """
-        results = [await job.result(timeout) for job in self.sinks]
+        clock = asyncio.get_running_loop().time
+        end = None if timeout is None else clock() + timeout
+        results = [await job.result(None if end is None else max(0.0, end - clock())) for job in self.sinks]
         return results[0] if len(results) == 1 else results
 
     async def status(self) -> Counts:

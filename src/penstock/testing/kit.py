@@ -72,7 +72,8 @@ class Kit:
         """Run jobs until none is live, turning the clock past every delay and retry; all jobs as they ended.
 
         Flows are carried from queue to queue. Schedules fire when their time has come; the clock is not
-        turned for them alone. AssertionError when jobs are live after so many rounds, or nothing can make them run.
+        turned for them alone. AssertionError when jobs are live after so many rounds, or nothing can make
+        them run.
         """
         if not self.app.queues:
             return []
