@@ -6,7 +6,7 @@ import multiprocessing
 import os
 import random
 import signal
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -16,18 +16,22 @@ from penstock.core.history import Executed
 from penstock.core.job import QueueRef
 
 QUEUE = QueueRef("default", "torture")
+FAR = QueueRef("default", "torture-far")
 LEASE = 1.5
 
 
 def make_app(url: str, witness: Path, pause: float) -> Penstock:
     """An app whose handlers write down each execution before they do anything else."""
     app = Penstock(url)
-    queue = app.queue(QUEUE.name, max_attempts=20, backoff=Backoff.fixed(0.05))
+    near, far = (app.queue(ref.name, max_attempts=20, backoff=Backoff.fixed(0.05)) for ref in (QUEUE, FAR))
     out = os.open(witness, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
-    @queue.task(name="step")
+    def write_down(ref: QueueRef, ctx: JobContext) -> None:
+        os.write(out, f"{ref.name} {ctx.id} {ctx.delivery} {ctx.fence}\n".encode())
+
+    @near.task(name="step")
     async def step(ctx: JobContext, number: int) -> int:
-        os.write(out, f"{ctx.id} {ctx.delivery} {ctx.fence}\n".encode())
+        write_down(QUEUE, ctx)
         await asyncio.sleep(random.uniform(0, 2 * pause))
         if number % 7 == 0 and ctx.attempt == 1:
             raise RuntimeError(f"job {number} stumbles once")
@@ -35,9 +39,21 @@ def make_app(url: str, witness: Path, pause: float) -> Penstock:
             raise Fail("not this one")
         return number
 
-    @queue.task(name="doomed", max_attempts=2)
+    @far.task(name="far-step")
+    async def far_step(ctx: JobContext, number: int) -> int:
+        write_down(FAR, ctx)
+        await asyncio.sleep(random.uniform(0, 2 * pause))
+        if number % 7 == 0 and ctx.attempt == 1:
+            raise RuntimeError(f"job {number} stumbles once")
+        return number
+
+    @near.task(name="last")
+    async def last(ctx: JobContext) -> None:
+        write_down(QUEUE, ctx)
+
+    @near.task(name="doomed", max_attempts=2)
     async def doomed(ctx: JobContext, number: int) -> None:
-        os.write(out, f"{ctx.id} {ctx.delivery} {ctx.fence}\n".encode())
+        write_down(QUEUE, ctx)
         raise RuntimeError(f"job {number} never works")
 
     return app
@@ -46,18 +62,18 @@ def make_app(url: str, witness: Path, pause: float) -> Penstock:
 def executions(witness: Path) -> Iterator[Executed]:
     """What the handlers wrote down; a line cut short by a kill counts as not written."""
     for line in witness.read_text().splitlines():
-        job, delivery, fence = line.split(" ")
-        yield Executed(QUEUE, job, int(delivery), int(fence))
+        queue, job, delivery, fence = line.split(" ")
+        yield Executed(QueueRef(QUEUE.tenant, queue), job, int(delivery), int(fence))
 
 
-def _work(url: str, witness: Path, pause: float, concurrency: int) -> None:
+def _work(url: str, witness: Path, pause: float, slots: dict[str, int]) -> None:
     app = make_app(url, witness, pause)
     # Failures are part of the plan here.
     logging.getLogger("penstock").setLevel(logging.CRITICAL)
 
     async def run() -> None:
         async with app:
-            pool = app.worker({QUEUE.name: concurrency}, lease=LEASE, poll=0.5, shutdown_timeout=5)
+            pool = app.worker(slots, lease=LEASE, poll=0.5, shutdown_timeout=5)
             await pool.run(handle_signals=True)
 
     asyncio.run(run())
@@ -66,11 +82,20 @@ def _work(url: str, witness: Path, pause: float, concurrency: int) -> None:
 class Hands:
     """Worker processes that are killed without warning and replaced."""
 
-    def __init__(self, url: str, witness: Path, *, count: int, pause: float, concurrency: int) -> None:
+    def __init__(
+        self,
+        url: str,
+        witness: Path,
+        *,
+        count: int,
+        pause: float,
+        concurrency: int,
+        queues: Sequence[QueueRef] = (QUEUE,),
+    ) -> None:
         # A fork server keeps the imports, so that a worker is at work within milliseconds of its start.
         self._context = multiprocessing.get_context("forkserver")
         self._context.set_forkserver_preload(["tests.reliability.hands", "penstock.stores.sqlite"])
-        self._args = (url, witness, pause, concurrency)
+        self._args = (url, witness, pause, {queue.name: concurrency for queue in queues})
         self._count = count
         self._processes: list[BaseProcess] = []
 

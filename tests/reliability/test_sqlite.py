@@ -10,13 +10,12 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from penstock.core.history import Checker, Produced, Verdict
+from penstock.core.history import Produced
 from penstock.core.job import NewJob
 from penstock.core.moves import Beat, Complete
-from penstock.core.states import LIVE, State
-from penstock.stores.protocol import Durability, Query, Store, Topic
-from penstock.stores.sqlite import SqliteStore
-from tests.reliability.hands import QUEUE, Hands, executions, make_app
+from penstock.core.states import State
+from tests.reliability.hands import QUEUE, Hands, make_app
+from tests.reliability.stage import OpenSqlite, ended, verdict_on
 
 pytestmark = pytest.mark.torture
 
@@ -46,9 +45,9 @@ async def test_nothing_is_lost_while_workers_are_killed(
                     done += 1
             print(f"{done} kills, {len(produced)} jobs", flush=True)
             async with OpenSqlite(path) as store:
-                await _ended(store)
+                await ended(store, QUEUE)
                 codes = hands.dismiss()
-                verdict = await _verdict(store, produced, witness)
+                verdict = await verdict_on(store, produced, witness)
                 findings = await store.check(QUEUE)
         print(msgspec.json.encode(msgspec.structs.replace(verdict, breaches=())).decode(), flush=True)
 
@@ -97,37 +96,3 @@ def _share(path: str, name: str, seconds: float) -> None:
                 await store.counts(QUEUE)
 
     asyncio.run(run())
-
-
-class OpenSqlite:
-    """The store, open for the time of the block."""
-
-    def __init__(self, path: str | Path) -> None:
-        self._store = SqliteStore(path, durability=Durability.SERVER)
-
-    async def __aenter__(self) -> Store:
-        await self._store.open()
-        return self._store
-
-    async def __aexit__(self, *_: object) -> None:
-        await self._store.close()
-
-
-async def _ended(store: Store, patience: float = 300) -> None:
-    async with asyncio.timeout(patience), store.bell(QUEUE, Topic.ENDED) as bell:
-        while True:
-            counts = await store.counts(QUEUE)
-            if not any(counts[state] for state in LIVE):
-                return
-            await bell.wait(1)
-
-
-async def _verdict(store: Store, produced: list[Produced], witness: Path) -> Verdict:
-    checker = Checker(produced=produced, executed=executions(witness))
-    cursor = 0
-    while events := await store.events(QUEUE, cursor, 5_000):
-        for event in events:
-            checker.feed(event)
-        cursor = events[-1].seq
-    page = await store.find(QUEUE, Query(states=LIVE, limit=10_000))
-    return checker.finish({(job.tenant, job.queue, job.id): job.state for job in page.jobs})
