@@ -8,7 +8,8 @@ import pytest
 from penstock.core.errors import InvalidError, InvalidNameError, OptionError
 from penstock.core.job import Options
 from penstock.core.retry import Backoff
-from penstock.tasks.options import JobOptions
+from penstock.core.unique import UniqueRule
+from penstock.tasks.options import JobOptions, Kind
 
 
 def options(**given: Any) -> JobOptions:
@@ -37,7 +38,12 @@ def options(**given: Any) -> JobOptions:
         ({"retention": 0}, "retention_ms", 0),
         ({"key_retention": timedelta(days=7)}, "key_retention_ms", 7 * 86_400_000),
         ({"idempotency_key": "any: text {}\n\0"}, "idempotency_key", "any: text {}\n\0"),
+        ({"result_retention": 1}, "result_retention_ms", 1_000),
         ({"strict": True}, "strict", True),
+        ({"unique": "live"}, "kind", Kind(UniqueRule.LIVE)),
+        ({"throttle": 1.5}, "kind", Kind(UniqueRule.THROTTLE, 1_500)),
+        ({"debounce": 2}, "kind", Kind(UniqueRule.DEBOUNCE, 2_000)),
+        ({"unique_key": "any text"}, "unique_key", "any text"),
         ({"id": "order-7"}, "id", "order-7"),
         ({"delay": None}, "delay_ms", None),
     ],
@@ -74,6 +80,11 @@ def test_an_option_is_kept_in_the_units_of_the_store(given: dict[str, Any], fiel
         ({"id": "a}b"}, "id"),
         ({"idempotency_key": ""}, "idempotency_key"),
         ({"key": "x" * 513}, "key"),
+        ({"unique": "always"}, "unique"),
+        ({"unique": "live", "debounce": 1}, "debounce"),
+        ({"debounce": 1, "run_at": datetime.now(UTC)}, "debounce"),
+        ({"throttle": 0}, "throttle"),
+        ({"unique_key": ""}, "unique_key"),
         ({"colour": "red"}, "colour"),
     ],
 )

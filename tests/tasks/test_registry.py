@@ -5,6 +5,7 @@ from typing import Any
 import pytest
 
 from penstock.core.errors import ConfigError, InvalidNameError, UnknownTaskError
+from penstock.tasks.batch import BATCH_TASK
 from penstock.tasks.registry import Registry
 from penstock.tasks.task import Task
 from tests.tasks import later
@@ -63,3 +64,12 @@ def test_freezing_finds_types_that_cannot_be_resolved() -> None:
 def test_a_name_that_cannot_be_one_is_refused(name: str) -> None:
     with pytest.raises(InvalidNameError):
         task(name)
+
+
+def test_the_end_of_a_batch_is_known_everywhere_and_its_name_is_taken() -> None:
+    registry = Registry()
+
+    assert registry.get(BATCH_TASK) is not None
+    assert registry.names() == []
+    with pytest.raises(ConfigError, match="is taken"):
+        registry.add(task(BATCH_TASK))
