@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from benchmarks import light, machine, pickup, report, throughput
+from benchmarks import keyed, light, machine, pickup, report, throughput
 from benchmarks.cases import Case, Section
 from benchmarks.plan import FULL, QUICK
 from benchmarks.progress import Steps, steps
@@ -19,6 +19,7 @@ SECTIONS: Final = (
     Section("bulk", "Bulk enqueue", throughput.bulk),
     Section("pickup", "Pick-up by an idle worker", pickup.pickup),
     Section("claim", "Claims of 100 jobs by depth of the queue", light.claim),
+    Section("keyed", "Keys, limits and delays", keyed.keyed),
     Section("idle", "An idle worker", pickup.idle),
     Section("import", "Time to import", light.imports),
 )

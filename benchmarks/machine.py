@@ -5,7 +5,7 @@ import platform
 import re
 import sqlite3
 from datetime import UTC, datetime
-from importlib.metadata import version
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
 
@@ -20,8 +20,15 @@ def facts() -> dict[str, str]:
         "Python": platform.python_version(),
         "SQLite": sqlite3.sqlite_version,
         "Penstock": version("penstock"),
-        "Huey": version("huey"),
+        "Huey": _version("huey"),
     }
+
+
+def _version(package: str) -> str:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return "not installed"
 
 
 def _processor() -> str:

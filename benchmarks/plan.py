@@ -27,6 +27,8 @@ class Plan:
     pause: float
     depths: tuple[int, int]
     claims: int
+    keys: tuple[int, int]
+    delayed: tuple[int, ...]
     idle_seconds: float
     imports: int
 
@@ -43,6 +45,8 @@ FULL: Final = Plan(
     pause=0.2,
     depths=(1_000, 1_000_000),
     claims=100,
+    keys=(100, 100_000),
+    delayed=(1_000, 100_000, 1_000_000),
     idle_seconds=5.0,
     imports=15,
 )
@@ -59,6 +63,8 @@ QUICK: Final = Plan(
     pause=0.1,
     depths=(1_000, 20_000),
     claims=10,
+    keys=(100, 5_000),
+    delayed=(1_000, 20_000),
     idle_seconds=1.0,
     imports=3,
 )

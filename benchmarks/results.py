@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from benchmarks.cases import OURS, PEER
+from benchmarks.keyed import FAR_LIMITS, GLOBAL, KEYED
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,6 +67,24 @@ def verdicts(rows: Sequence[Row]) -> list[Verdict]:
         ratios = _ratios(many, few)
         text = f"claim from {many.label} at most 1.5 × the claim from {few.label}"
         out.append(Verdict(text, few.label, ratios, statistics.median(ratios) <= 1.5))
+    return out + _keyed(server)
+
+
+def _keyed(rows: Sequence[Row]) -> list[Verdict]:
+    """What keys, limits and delays may cost."""
+    out: list[Verdict] = []
+    rates = {row.label: row for row in _all(rows, "keyed", OURS, "rate")}
+    for label, least in ((KEYED, 0.6), (FAR_LIMITS, 0.8)):
+        if label in rates and GLOBAL in rates:
+            ratios = _ratios(rates[label], rates[GLOBAL])
+            text = f"processing, {label}: at least {least:.0%} of global"
+            out.append(Verdict(text, GLOBAL, ratios, statistics.median(ratios) >= least))
+    for figure, what in (("claim_ms", "claim with"), ("promote_us", "promotion of a job with")):
+        found = _all(rows, "keyed", OURS, figure)
+        for row in found[1:]:
+            ratios = _ratios(row, found[0])
+            text = f"{what} {row.label}: at most 1.5 × that with {found[0].label}"
+            out.append(Verdict(text, found[0].label, ratios, statistics.median(ratios) <= 1.5))
     return out
 
 
