@@ -5,11 +5,16 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
+from penstock.core.flows import ChildEnding
 from penstock.core.job import QueueRef
+from penstock.core.limits import Declaration, KeyRule, Mode
 from penstock.core.moves import Bury, Complete, Expire, Fail, Release, Retry
 from penstock.core.states import State
-from penstock.stores.protocol import Pause, Store, Topic
-from tests.conformance.arrange import FAULT, LEASE_MS, claim_one, enqueue, new_job
+from penstock.stores.protocol import Firing, Pause, Store, StoredSchedule, Topic
+from tests.conformance.arrange import FAULT, KIND, LEASE_MS, claim_one, enqueue, new_job
+from tests.conformance.having import having
+from tests.conformance.readiness import CHILD
+from tests.conformance.stores import Part
 
 SECONDS = 10.0
 Act = Callable[[Store, QueueRef, str], Awaitable[object]]
@@ -32,6 +37,20 @@ ENDING: dict[str, Act] = {
     "expire": lambda store, queue, token: store.expire(queue, [Expire("a", token, State.DEAD, FAULT)]),
     "cancel": lambda store, queue, token: store.cancel(queue, ["waits"]),
 }
+
+
+LETTING_OTHERS_GO: dict[str, Act] = {
+    **{name: act for name, act in ENDING.items() if name != "cancel"},
+    "declare": lambda store, queue, token: store.declare(queue, Declaration(version=2, mode=Mode.DYNAMIC)),
+    "rule": lambda store, queue, token: store.set_key_rule(queue, "k", KeyRule(limit=2)),
+    "rule taken back": lambda store, queue, token: store.set_key_rule(queue, "k", None),
+    "unblock": lambda store, queue, token: store.child_ended(
+        queue, [ChildEnding("parent", CHILD, State.COMPLETED)]
+    ),
+    "replace": lambda store, queue, token: store.enqueue(queue, [new_job(key="k", unique=KIND)]),
+    "fire": lambda store, queue, token: store.fire(queue, Firing("s", 5, (new_job(key="k"),), None, 5)),
+}
+"""What lets jobs go where a key has one slot and no more than so many run at once."""
 
 
 async def _prepared(store: Store, queue: QueueRef) -> str:
@@ -64,6 +83,37 @@ async def test_the_ended_bell_rings_when_a_job_ends(store: Store, queue: QueueRe
     token = await _prepared(store, queue)
     async with store.bell(queue, Topic.ENDED) as bell:
         await ENDING[act](store, queue, token)
+        rang = await bell.wait(SECONDS)
+
+    assert rang
+
+
+@having(*Part)
+@pytest.mark.parametrize("act", LETTING_OTHERS_GO)
+async def test_the_ready_bell_rings_when_a_limit_lets_the_next_go(
+    store: Store, queue: QueueRef, act: str
+) -> None:
+    """Jobs that wait for a slot are claimable when one is free."""
+    await store.declare(queue, Declaration(mode=Mode.DYNAMIC, max_active=1))
+    await enqueue(store, queue, [new_job("a", key="k"), new_job("b", key="k")])
+    held = await claim_one(store, queue)
+    later = [new_job("parent", key="k", awaits=[CHILD]), new_job(key="k", unique=KIND, delay_ms=5_000)]
+    await enqueue(store, queue, later)
+    await store.put_schedule(StoredSchedule(queue, "s", b"{}", 5))
+    await store.turn(LEASE_MS)
+    async with store.bell(queue, Topic.READY) as bell:
+        await LETTING_OTHERS_GO[act](store, queue, held.token)
+        rang = await bell.wait(SECONDS)
+
+    assert rang
+
+
+@having(Part.FLOWS)
+async def test_the_ended_bell_rings_when_a_parent_fails_with_its_child(store: Store, queue: QueueRef) -> None:
+    """Someone may wait for its result."""
+    await enqueue(store, queue, [new_job("p", awaits=[CHILD])])
+    async with store.bell(queue, Topic.ENDED) as bell:
+        await store.child_ended(queue, [ChildEnding("p", CHILD, State.DEAD)])
         rang = await bell.wait(SECONDS)
 
     assert rang
