@@ -100,7 +100,7 @@ class SqliteStore(SqliteReads, SqliteFlows, SqliteSchedules):
 
         def move(turn: Turn) -> list[Enqueued | Refused]:
             before = turn.events
-            out = enqueue(turn, list(jobs))
+            out = enqueue(turn, list(jobs), at_door=bool(spawns))
             # A repeated call finds its jobs there, and its spawns were written with them.
             for each in spawns if turn.events > before else ():
                 turn.relay(each.queue, "spawn", encode(each.job))
