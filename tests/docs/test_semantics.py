@@ -4,16 +4,24 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Final
 
+import msgspec
 import pytest
 
-from penstock.core import decide, effects, events, job, payload, retry
+from penstock.client import plan
+from penstock.core import decide, effects, events, job, limits, payload, retry
+from penstock.core.cron import catch_up, spec
+from penstock.core.errors import StoreError
+from penstock.core.flows import JobRef
+from penstock.core.moves import Beat
 from penstock.core.states import State
 from penstock.core.transitions import TABLE, Row
-from penstock.scheduler import pruner
+from penstock.core.unique import Unique, UniqueRule
+from penstock.scheduler import keeper, pruner
 from penstock.stores import protocol
+from penstock.stores.redis.later import Later, check_plain
+from penstock.tasks import flow
 from penstock.worker import options, progress
 from penstock.worker.worker import Worker
-from tests.conformance.stores import ALIVE
 from tests.docs.pages import ROOT, faults, rules, section
 
 PAGE: Final = ROOT / "docs" / "reference" / "semantics.md"
@@ -77,10 +85,31 @@ def test_the_numbers_on_the_page_are_those_of_the_code() -> None:
     assert section(TEXT, "numbers") == numbers_table()
 
 
+async def test_what_redis_does_not_have_yet_it_refuses_by_name() -> None:
+    queue, store = job.QueueRef("default", "mail"), Later()
+    new = job.NewJob(id="a", nonce="n", task="t", payload=b"{}")
+    child = msgspec.structs.replace(new, parents=(JobRef("mail", "p"),))
+    one = msgspec.structs.replace(new, unique=Unique("k", UniqueRule.LIVE))
+    schedule = protocol.StoredSchedule(queue, "nightly", b"{}", 0)
+
+    check_plain([new], [])
+    for what, refused in (("flows", child), ("unique jobs", one)):
+        with pytest.raises(StoreError, match=f"{what} are not available on Redis"):
+            check_plain([refused], [])
+    for what, call in (
+        ("modes and limits", store.declare(queue, limits.Declaration())),
+        ("limits per key", store.set_key_rule(queue, "ada", limits.KeyRule(weight=2))),
+        ("flows", store.spawn(queue, Beat("a", "t"), [])),
+        ("schedules", store.put_schedule(schedule)),
+    ):
+        with pytest.raises(StoreError, match=f"{what} are not available on Redis"):
+            await call
+
+
 def moves_table() -> str:
     """The table of moves as it stands on the page."""
     head = ["| move | from | to | rule | guards | cancels |", "| --- | --- | --- | --- | --- | --- |"]
-    return "\n".join([*head, *(_line(row) for move, row in TABLE.items() if move in ALIVE)])
+    return "\n".join([*head, *map(_line, TABLE.values())])
 
 
 def _line(row: Row) -> str:
@@ -96,7 +125,12 @@ def numbers_table() -> str:
     """The table of numbers as it stands on the page."""
     worker = _defaults(Worker.__init__)
     policy = job.Options()
-    (limit,) = {protocol.PROMOTE_LIMIT, protocol.RECOVER_LIMIT, protocol.PRUNE_LIMIT}
+    (limit,) = {
+        protocol.PROMOTE_LIMIT,
+        protocol.RECOVER_LIMIT,
+        protocol.PRUNE_LIMIT,
+        protocol.RELAY_LIMIT,
+    }
     rows = [
         ("executions per drive", policy.max_attempts),
         ("backoff base, cap", f"{policy.backoff.base_ms / 1000:g} s, {policy.backoff.cap_ms / 1000:g} s"),
@@ -110,8 +144,13 @@ def numbers_table() -> str:
         ("slots of a worker", worker["concurrency"]),
         ("poll", f"{worker['poll']:g} s"),
         ("drain on shutdown", f"{worker['shutdown_timeout']:g} s"),
-        ("tick", "1/2 of the lease"),
-        ("promoted, recovered, pruned per call", f"{limit} each"),
+        ("tick", f"1/2 of the lease; {keeper.TICK:g} s in `penstock scheduler`"),
+        ("promoted, recovered, pruned, carried over per call", f"{limit} each"),
+        ("weight of a key", f"1 to {limits.MAX_WEIGHT}"),
+        ("flow", f"{flow.MOST_JOBS} jobs, {plan.MOST_BYTES >> 20} MiB of arguments"),
+        ("interval of a schedule", f"1 s to {spec.MAX_EVERY_MS // job.DAY_MS} days"),
+        ("an instant is missed after", f"{catch_up.GRACE_MS // 1000} s, where nothing is caught up"),
+        ("instants caught up by `all`", f"{catch_up.DEFAULT_LIMIT}; {catch_up.MAX_LIMIT} at most"),
         ("one call to a store", f"{protocol.CHUNK_JOBS} jobs or {protocol.CHUNK_BYTES >> 20} MiB"),
         ("payload", f"{payload.PAYLOAD_LIMIT >> 20} MiB, {payload.MAX_DEPTH} levels"),
         ("progress value", f"{progress.VALUE_LIMIT >> 10} KiB"),
