@@ -45,6 +45,8 @@ class Limits:
     def __init__(self, declared: Iterable[Declared], *, is_whole: bool) -> None:
         self._ahead = deque(sorted(declared, key=lambda each: each.at))
         self._declared = Declaration()
+        self.has_keys = False
+        """True while jobs wait by key, and not by tier."""
         self._rules: dict[str, KeyRule] = {}
         self._changed_at = -1
         self._active = 0
@@ -57,36 +59,46 @@ class Limits:
         self._held: list[tuple[int, str]] = []
         self._judges_turns = is_whole
 
-    @property
-    def has_keys(self) -> bool:
-        """True while jobs wait by key, and not by tier."""
-        return self._declared.mode.has_keys
-
     def follow(self, job: str, life: Life, event: Event, tell: Tell) -> None:
         """Hold a claim against the limits, and take over what the event changes."""
         if self._ahead and self._ahead[0].at <= event.at:
             self._advance(event.at)
-        if event.move is Move.ENQUEUE and event.key is None and self.has_keys and self._is_sure(event):
-            tell(Rule.KEYLESS, event, f"enqueued without a key into a {self._declared.mode} queue")
         if event.move is Move.CLAIM:
             self._claim(job, life, event, tell)
-        else:
-            self.leave(job, life, stays=event.target is State.ACTIVE)
-            if event.target is State.PENDING and event.key is not None and self.has_keys:
-                self._join(job, life, event)
-        if self.has_keys and life.key is not None:
-            self._refresh(life.key, event.at)
+        elif life.is_leased and event.target is not State.ACTIVE:
+            self._free(life)
+        if self.has_keys:
+            self._stand(job, life, event, tell)
 
-    def leave(self, job: str, life: Life, *, stays: bool = False) -> None:
-        """It waits no longer; and runs no longer, unless it stays at that."""
+    def _stand(self, job: str, life: Life, event: Event, tell: Tell) -> None:
+        """Put the job where it waits by its key, and look at the key again."""
+        if event.key is None:
+            if event.move is Move.ENQUEUE and self._is_sure(event):
+                tell(Rule.KEYLESS, event, f"enqueued without a key into a {self._declared.mode} queue")
+            return
+        if event.move is not Move.CLAIM and event.move is not Move.ENQUEUE:
+            self._step_out(job, life)
+        if event.target is State.PENDING:
+            self._join(job, life, event)
+        self._refresh(event.key, event.at)
+
+    def leave(self, job: str, life: Life) -> None:
+        """It neither waits nor runs any longer."""
+        self._step_out(job, life)
+        if life.is_leased:
+            self._free(life)
+
+    def _step_out(self, job: str, life: Life) -> None:
         lane = None if life.key is None else self._lanes.get(life.key)
         if lane is not None and lane.line.pop(job, None) is None:
             lane.loose.discard(job)
-        if life.is_leased and not stays:
-            life.is_leased = False
-            self._active -= 1
-            if lane is not None:
-                lane.active -= 1
+
+    def _free(self, life: Life) -> None:
+        life.is_leased = False
+        self._active -= 1
+        lane = None if life.key is None else self._lanes.get(life.key)
+        if lane is not None and lane.active:
+            lane.active -= 1
 
     def removed(self, job: str, life: Life, at: int) -> None:
         """The job is gone."""
@@ -109,7 +121,7 @@ class Limits:
             self._arrival_us = self._arrival_us if taken is None else taken
         if self.has_keys and event.key is not None:
             self._claim_of_key(job, event.key, event, tell, is_sure=is_sure)
-        self.leave(job, life, stays=True)
+            self._step_out(job, life)
         if not life.is_leased:
             life.is_leased = True
             self._active += 1
@@ -225,6 +237,7 @@ class Limits:
                     lane.arrival_us = 0
             self._waits.clear()
             self._declared, self._rules, self._changed_at = new.declaration, new.rules, new.at
+            self.has_keys = new.declaration.mode.has_keys
 
     def _is_sure(self, event: Event) -> bool:
         return event.at > self._changed_at
