@@ -222,7 +222,7 @@ class Client:
 
     def _new_job(self, lane: "_Lane", call: Call[Any]) -> NewJob:
         check_mode(call, lane.info.mode)
-        return new_job(call, self._ids.make(lane.info.number))
+        return new_job(call, self._ids.make(lane.info.number), self._ids.nonce())
 
     async def _through_middleware(self, planned: Plan) -> dict[Node[Any], NewJob]:
         """The flow's jobs as the middleware lets them through."""

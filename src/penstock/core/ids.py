@@ -12,6 +12,7 @@ _VALUES: Final = {digit: value for value, digit in enumerate(_DIGITS)}
 LENGTH: Final = 26
 MAX_QUEUE_NUMBER: Final = 32**4 - 1
 _CHANCE_BITS: Final = 60
+_NONCES: Final = 256
 
 
 class IdMaker:
@@ -27,6 +28,7 @@ class IdMaker:
         self._last = 0
         self._head_of = (0, 0, 0)
         self._head = ""
+        self._nonces: list[str] = []
 
     def make(self, queue_number: int) -> str:
         """A new id for the queue with that number."""
@@ -43,6 +45,14 @@ class IdMaker:
             self._head_of = head_of
             self._head = _encode(self._last_at, 5) + _encode(queue_number, 2) + _encode(self._last >> 10, 5)
         return self._head + _PAIRS[self._last & 1023]
+
+    def nonce(self) -> str:
+        """Sixteen characters that nobody else has."""
+        if not self._nonces:
+            # Chance comes from the system and is dear: many at a time.
+            drawn = f"{self._chance(64 * _NONCES):0{16 * _NONCES}x}"
+            self._nonces = [drawn[at : at + 16] for at in range(0, len(drawn), 16)]
+        return self._nonces.pop()
 
 
 def queue_number(job: str) -> int | None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from contextvars import ContextVar
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import Any, Final
 
 from penstock.core.errors import PenstockError
@@ -15,20 +15,20 @@ from penstock.tasks.handle import JobHandle
 class JobContext:
     """The running job, handed to a handler that has a parameter of this type.
 
-    `deadline` is when the execution timeout ends it. `fence` increases with every lease of this job: pass
-    it along with writes elsewhere, so that they can refuse an older holder.
+    `fence` increases with every lease of this job: pass it along with writes elsewhere, so that they can
+    refuse an older holder.
     """
 
     __slots__ = (
         "_cancelled",
+        "_deadline",
+        "_enqueued_at",
         "_kin",
         "_lease",
         "_report",
         "attempt",
-        "deadline",
         "delivery",
         "drive",
-        "enqueued_at",
         "fence",
         "id",
         "key",
@@ -55,8 +55,8 @@ class JobContext:
         fence: int,
         priority: int,
         key: str | None,
-        enqueued_at: datetime,
-        deadline: datetime,
+        enqueued_at: float,
+        deadline: float,
         report: Callable[[Any], None],
         cancelled: Callable[[], bool],
         kin: Kin | None = None,
@@ -74,12 +74,22 @@ class JobContext:
         self.fence = fence
         self.priority = priority
         self.key = key
-        self.enqueued_at = enqueued_at
-        self.deadline = deadline
+        self._enqueued_at = enqueued_at
+        self._deadline = deadline
         self._report = report
         self._cancelled = cancelled
         self._kin = kin
         self._lease = lease
+
+    @property
+    def enqueued_at(self) -> datetime:
+        """When the job was enqueued, by the store's clock."""
+        return datetime.fromtimestamp(self._enqueued_at, UTC)
+
+    @property
+    def deadline(self) -> datetime:
+        """When the execution timeout ends this execution, by the worker's clock."""
+        return datetime.fromtimestamp(self._deadline, UTC)
 
     def progress(self, value: Any) -> None:
         """Tell how far the work is: any small JSON value. From any thread; the newest value counts."""

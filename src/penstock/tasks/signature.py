@@ -47,12 +47,17 @@ class Signature:
         kinds = {each.kind for each in self._passed}
         self._is_simple = kinds <= {inspect.Parameter.POSITIONAL_OR_KEYWORD}
         self._names = [each.name for each in self._passed]
+        self._declared = list(self._types.items())
+        self._is_plain = self._is_simple and not self._context
         self._required = {each.name for each in self._passed if each.default is inspect.Parameter.empty}
 
     def encode(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bytes:
         """The payload of a call; PayloadError names the argument that cannot be."""
         if not args and not kwargs and self._is_simple and not self._required:
             return b"{}"
+        if not kwargs and self._is_simple and len(args) == len(self._names):
+            named = zip(self._declared, args, strict=True)
+            return self._bytes({name: kind.raw(name, value, self._limit) for (name, kind), value in named})
         return self._encoded(self._by_name(args, kwargs))
 
     def partial(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
@@ -75,6 +80,8 @@ class Signature:
             decode_json("payload", payload)
             raise
         # The struct has its fields in the order of the parameters.
+        if self._is_plain:
+            return msgspec.structs.astuple(decoded), {}
         values = dict(zip(self._struct_names, msgspec.structs.astuple(decoded), strict=True))
         rest = {} if self._rest is None else self._decoded_rest(payload)
         return self._placed(values, rest, context)
@@ -150,6 +157,9 @@ class Signature:
             name: self._types.get(name, self._rest_type).raw(name, value, self._limit)
             for name, value in values.items()
         }
+        return self._bytes(raw)
+
+    def _bytes(self, raw: dict[str, Any]) -> bytes:
         try:
             return encode_json("payload", raw, self._limit)
         except PayloadError as error:

@@ -152,7 +152,10 @@ def job_context(**given: Any) -> JobContext:
         "report": lambda value: None,
         "cancelled": lambda: False,
     }
-    return JobContext(**(usual | given))
+    fields = usual | given
+    for name in ("enqueued_at", "deadline"):
+        fields[name] = fields[name].timestamp()
+    return JobContext(**fields)
 
 
 def _answer(work: Coroutine[Any, Any, T]) -> T:

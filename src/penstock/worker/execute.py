@@ -3,7 +3,6 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Sequence
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
 
@@ -184,8 +183,8 @@ class Executions:
             fence=job.fence,
             priority=job.priority,
             key=job.key,
-            enqueued_at=datetime.fromtimestamp(job.enqueued_at / 1000, UTC),
-            deadline=datetime.fromtimestamp(deadline, UTC),
+            enqueued_at=job.enqueued_at / 1000,
+            deadline=deadline,
             report=partial(self._reporter.note, delivery),
             cancelled=delivery.is_stopped,
             kin=self._kin,
