@@ -8,6 +8,7 @@ import random
 import signal
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -66,7 +67,7 @@ def executions(witness: Path) -> Iterator[Executed]:
         yield Executed(QueueRef(QUEUE.tenant, queue), job, int(delivery), int(fence))
 
 
-def _work(url: str, witness: Path, pause: float, slots: dict[str, int]) -> None:
+def _work(url: str, witness: Path, pause: float, slots: dict[str, int], up: Connection) -> None:
     app = make_app(url, witness, pause)
     # Failures are part of the plan here.
     logging.getLogger("penstock").setLevel(logging.CRITICAL)
@@ -74,7 +75,12 @@ def _work(url: str, witness: Path, pause: float, slots: dict[str, int]) -> None:
     async def run() -> None:
         async with app:
             pool = app.worker(slots, lease=LEASE, poll=0.5, shutdown_timeout=5)
-            await pool.run(handle_signals=True)
+            running = asyncio.create_task(pool.run(handle_signals=True))
+            # Nothing tells of the handler but the handler.
+            while signal.getsignal(signal.SIGTERM) is signal.SIG_DFL and not running.done():  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+            up.close()
+            await running
 
     asyncio.run(run())
 
@@ -97,7 +103,7 @@ class Hands:
         self._context.set_forkserver_preload(["tests.reliability.hands", "penstock.stores.sqlite"])
         self._args = (url, witness, pause, {queue.name: concurrency for queue in queues})
         self._count = count
-        self._processes: list[BaseProcess] = []
+        self._processes: dict[BaseProcess, Connection] = {}
 
     @contextmanager
     def at_work(self) -> Iterator["Hands"]:
@@ -110,24 +116,29 @@ class Hands:
             for process in self._processes:
                 process.kill()
                 process.join(10)
+                self._processes[process].close()
 
     def kill(self, chance: random.Random) -> None:
         """SIGKILL one of them, and put another in its place."""
-        victim = chance.choice(self._processes)
+        victim = chance.choice(list(self._processes))
         os.kill(victim.pid or 0, signal.SIGKILL)
         victim.join(10)
-        self._processes.remove(victim)
+        self._processes.pop(victim).close()
         self._hire()
 
     def dismiss(self) -> list[int | None]:
-        """Ask all to stop; their exit codes."""
-        for process in self._processes:
+        """Ask all to stop, once they can be asked; their exit codes."""
+        for process, up in self._processes.items():
+            up.poll(30)
             process.terminate()
         for process in self._processes:
             process.join(30)
         return [process.exitcode for process in self._processes]
 
     def _hire(self) -> None:
-        process = self._context.Process(target=_work, args=self._args)
+        up, theirs = self._context.Pipe(duplex=False)
+        process = self._context.Process(target=_work, args=(*self._args, theirs))
         process.start()
-        self._processes.append(process)
+        # The pipe ends when the worker closes it: then it handles signals, or is gone.
+        theirs.close()
+        self._processes[process] = up

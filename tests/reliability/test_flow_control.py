@@ -147,8 +147,6 @@ async def test_a_parent_runs_once_after_all_its_children(
                 flush=True,
             )
             await ended(store, QUEUE, FAR)
-            # Who was hired last may not have come as far as handling signals.
-            await asyncio.sleep(1)
             codes = hands.dismiss()
         verdict = await verdict_on(store, [Produced(QUEUE, "parent")], witness, (QUEUE, FAR))
         print(msgspec.json.encode(msgspec.structs.replace(verdict, breaches=())).decode(), flush=True)
