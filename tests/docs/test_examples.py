@@ -32,6 +32,20 @@ def test_the_mail_app_ends_every_job_as_it_should(folder: Path) -> None:
     ]
 
 
+def test_the_album_is_published_with_every_photo_that_is_one(folder: Path) -> None:
+    told = run([sys.executable, "album.py"], folder, "album.py")
+
+    assert told.splitlines() == [
+        "waiting: 5",
+        "published '# Summer' with 3 photos",
+        "# Summer",
+        "hills-1-small.jpg",
+        "hills-2-small.jpg",
+        "sea-small.jpg",
+        "completed: 4 failed: 1",
+    ]
+
+
 def test_the_producer_can_be_run_twice_and_a_worker_finds_its_jobs(folder: Path) -> None:
     produce = [sys.executable, "produce.py", "ada@mail.example", "nowhere"]
     first = run(produce, folder, "produce.py")
