@@ -225,9 +225,16 @@ async def test_a_parent_that_ignores_endings_counts_them_all(
     ]
 
 
-@pytest.mark.parametrize("state", WRONG_ENDINGS, ids=str)
+async def test_a_parent_does_not_wait_for_a_child_that_is_gone(store: Store, queue: QueueRef) -> None:
+    """Nobody can redrive it."""
+    await wait_for(store, queue, X, Y, child_policy=ChildPolicy.WAIT)
+
+    assert await end(store, queue, ending(X, None)) == [Applied(State.FAILED)]
+
+
+@pytest.mark.parametrize("state", [each for each in WRONG_ENDINGS if each is not None], ids=str)
 async def test_a_parent_may_wait_for_the_redrive_of_its_child(
-    store: Store, queue: QueueRef, state: State | None
+    store: Store, queue: QueueRef, state: State
 ) -> None:
     """It knows how the child ended, and goes on when it ended well."""
     await wait_for(store, queue, X, Y, child_policy=ChildPolicy.WAIT)

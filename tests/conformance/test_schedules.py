@@ -4,7 +4,7 @@ import asyncio
 import threading
 
 from penstock.core.job import NewJob, QueueRef
-from penstock.core.limits import Declaration
+from penstock.core.limits import Declaration, Mode
 from penstock.core.states import State
 from penstock.stores.protocol import Firing, Store, StoredSchedule
 from tests.conformance.arrange import claim, enqueue, new_job
@@ -198,6 +198,16 @@ async def test_a_queue_without_room_for_all_refuses_the_firing_whole(store: Stor
     assert newest == (1, 1)
     assert fired is True
     assert (await store.counts(queue))[State.PENDING] == 2
+
+
+async def test_a_firing_without_a_key_stays_due_where_keys_take_turns(store: Store, queue: QueueRef) -> None:
+    """Its job would be refused, and the instant lost."""
+    await store.declare(queue, Declaration(mode=Mode.KEYED))
+    await store.put_schedule(schedule(queue))
+    fired = await store.fire(queue, firing(1_000, 3_000, made_at(1_000)))
+
+    assert fired is False
+    assert await store.due_schedules(queue) == [schedule(queue)]
 
 
 async def test_due_schedules_come_oldest_first(store: Store, queue: QueueRef) -> None:

@@ -24,11 +24,20 @@ def test_success_counts_under_every_policy(policy: ChildPolicy) -> None:
         (ChildPolicy.WAIT, Verdict.WAITS),
     ],
 )
-@pytest.mark.parametrize("state", ENDINGS[1:], ids=str)
+@pytest.mark.parametrize("state", ENDINGS[1:-1], ids=str)
 def test_any_other_ending_means_what_the_policy_says(
     state: State | None, policy: ChildPolicy, expected: Verdict
 ) -> None:
     assert verdict(state, policy) is expected
+
+
+def test_a_child_that_is_gone_is_not_waited_for() -> None:
+    """It will never be redriven."""
+    assert [verdict(None, policy) for policy in ChildPolicy] == [
+        Verdict.FAILS,
+        Verdict.COUNTS,
+        Verdict.FAILS,
+    ]
 
 
 def test_a_job_is_referred_to_by_queue_and_id() -> None:

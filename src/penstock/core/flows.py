@@ -60,7 +60,9 @@ def verdict(state: State | None, policy: ChildPolicy) -> Verdict:
     """What a child that ended so means under the parent's policy."""
     if state is State.COMPLETED or policy is ChildPolicy.IGNORE:
         return Verdict.COUNTS
-    return Verdict.WAITS if policy is ChildPolicy.WAIT else Verdict.FAILS
+    # A child that is gone will never be redriven: there is nothing to wait for.
+    waits = policy is ChildPolicy.WAIT and state is not None
+    return Verdict.WAITS if waits else Verdict.FAILS
 
 
 def in_order(children: Mapping[str, Sequence[str]]) -> list[str]:

@@ -290,7 +290,10 @@ class Schedules(Protocol):
         ...
 
     async def fire(self, queue: QueueRef, firing: Firing) -> bool:
-        """Take in the jobs of an instant and move the schedule on; False when someone else did."""
+        """Take in the jobs of an instant and move the schedule on; False when someone else did.
+
+        Also False where the queue cannot take them all in: the schedule then stays due.
+        """
         ...
 
 

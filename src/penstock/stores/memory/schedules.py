@@ -59,6 +59,8 @@ class MemorySchedules(MemoryEnqueue):
                 return False
             if shelf.room < len(firing.jobs):
                 return False
+            if shelf.declared.mode.has_keys and any(new.key is None for new in firing.jobs):
+                return False
             for new in firing.jobs:
                 self._enqueue(shelf, new, now)
             self._refresh(shelf)

@@ -81,6 +81,8 @@ class SqliteSchedules(Turns):
         def move(turn: Turn) -> bool:
             if turn.room() < len(firing.jobs):
                 return False
+            if turn.declared.mode.has_keys and any(new.key is None for new in firing.jobs):
+                return False
             moved = turn.connection.execute(
                 "UPDATE schedule SET next_at = ?, last_at = ? "
                 "WHERE queue = ? AND name = ? AND next_at = ? AND NOT paused",
