@@ -402,6 +402,20 @@ async def test_an_ended_child_is_not_told_again_when_its_record_goes(store: Stor
     assert await states_of(store, queue, ["c", "d"]) == [None, None]
 
 
+@pytest.mark.parametrize("goes", ["deleted", "pruned"])
+async def test_word_is_left_when_a_child_that_failed_goes(store: Store, queue: QueueRef, goes: str) -> None:
+    """A parent may wait for its redrive, which can no longer come."""
+    await enqueue(store, queue, [new_job("c", parents=[PARENT])])
+    held = await claim_one(store, queue)
+    await settle(store, queue, Fail("c", held.token, FAULT))
+    await store.turn(100_000_000)
+    await (store.delete(queue, ["c"]) if goes == "deleted" else store.prune(queue))
+
+    child = JobRef(queue.name, "c")
+    told = [ChildEnding(PARENT.id, child, state) for state in (State.FAILED, None)]
+    assert await words(store, queue) == [(PARENT.queue, each) for each in told]
+
+
 async def test_a_redriven_child_leaves_word_again(store: Store, queue: QueueRef) -> None:
     """A parent that waits for it goes on; one that does not refuses the word."""
     await enqueue(store, queue, [new_job("c", parents=[PARENT])])

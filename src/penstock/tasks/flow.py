@@ -153,4 +153,4 @@ def _check_options(call: Call[Any]) -> None:
         if getattr(options, name) is not None:
             raise OptionError(name, getattr(options, name), "none in a flow: its jobs get their ids from it")
     if options.kind is not None:
-        raise OptionError(str(options.kind.rule), options.unique_key, "none in a flow")
+        raise OptionError("unique", str(options.kind.rule), "none in a flow: its jobs are its own")

@@ -111,7 +111,8 @@ class Shelf:
             del self.jobs[job.id], self.places[job.id]
             self.counts[job.state] -= 1
             self.children.pop(job.id, None)
-            if job.state.is_live:
+            # One that ended well was counted; any other might have been redriven, and now will not be.
+            if job.state is not State.COMPLETED:
                 self.tell_parents(job, None, None)
             held = None if job.idempotency_key is None else self.keys.get(job.idempotency_key)
             # The key may be forgotten, or another job's, by the time the record goes.

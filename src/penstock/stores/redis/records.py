@@ -64,7 +64,7 @@ def enqueue_arguments(new: NewJob) -> tuple[Any, ...]:
         new.key,
         _written_options(options),
         options.max_attempts,
-        options.retention_ms,
+        options.kept_ms,
         options.key_held_ms,
     )
 

@@ -183,6 +183,8 @@ class SqliteStore(SqliteReads, SqliteFlows, SqliteSchedules):
         def move(turn: Turn) -> int:
             gone = turn.pick(Move.PRUNE, limit=limit)
             if gone:
+                if turn.has_flows:
+                    turn.relay_endings(gone=True)
                 turn.tell_once(Move.PRUNE, [job for (job,) in turn.touched("value")])
                 turn.run(Move.PRUNE, "keys")
                 turn.run(Move.PRUNE, "children")

@@ -1,4 +1,4 @@
--- Word of endings for every job that waits for them; of jobs about to go only where they had not ended.
+-- Word of endings for every job that waits for them; of jobs about to go unless they had ended well.
 INSERT INTO relay (queue, number, target, what, body)
 SELECT
     :queue,
@@ -15,4 +15,4 @@ FROM temp.touched
 JOIN job ON job.n = touched.n
 JOIN json_each(job.more, '$.parents') AS parent
 WHERE job.more IS NOT NULL
-    AND (job.state IN ('completed', 'failed', 'dead', 'cancelled')) <> :gone
+    AND iif(:gone, job.state <> 'completed', job.state IN ('completed', 'failed', 'dead', 'cancelled'))
