@@ -133,6 +133,36 @@ async def test_a_full_disk_refuses_the_call_and_loses_nothing(tmp_path: Path) ->
     await store.close()
 
 
+@pytest.mark.parametrize("fate", ["moved", "deleted", "replaced"])
+async def test_a_file_that_is_no_longer_at_its_place_takes_nothing_in(tmp_path: Path, fate: str) -> None:
+    """Jobs would go where no worker looks; put back, it goes on."""
+    path, aside = tmp_path / "jobs.db", tmp_path / "aside.db"
+    store = SqliteStore(path)
+    await store.open()
+    await store.enqueue(QUEUE, [new("first")])
+    if fate == "deleted":
+        path.unlink()
+    else:
+        path.rename(aside)
+    if fate == "replaced":
+        path.write_bytes(b"")
+
+    with pytest.raises(StoreUnavailableError, match="was moved"):
+        await store.enqueue(QUEUE, [new("second")])
+    with pytest.raises(StoreUnavailableError, match="was moved"):
+        await store.counts(QUEUE)
+
+    if fate == "moved":
+        aside.rename(path)
+        await store.enqueue(QUEUE, [new("third")])
+        assert [job is not None for job in await store.get(QUEUE, ["first", "second", "third"])] == [
+            True,
+            False,
+            True,
+        ]
+    await store.close()
+
+
 async def test_a_call_at_fault_does_not_take_others_down(tmp_path: Path) -> None:
     """Calls that arrive together share a transaction; the one that fails is told so, the others stand."""
     store = SqliteStore(tmp_path / "jobs.db")

@@ -1,5 +1,6 @@
 """Connections and threads of one SQLite file: one writer that joins calls, one reader, one watcher."""
 
+import os
 import queue
 import sqlite3
 import threading
@@ -32,6 +33,7 @@ class Engine:
         self.durability = durability
         self.patience = patience
         self.schema_version = 0
+        self._identity: tuple[int, int] | None = None
         self._writer = _Lane("penstock-sqlite-writer", self._connect_writer, self._write)
         self._reader = _Lane("penstock-sqlite-reader", self._connect, self._read)
 
@@ -50,6 +52,7 @@ class Engine:
             raise translated(error, str(self.path)) from error
         finally:
             connection.close()
+        self._identity = self._seen()
         self._writer.start()
         self._reader.start()
 
@@ -128,6 +131,7 @@ class Engine:
     def _transaction(self, connection: sqlite3.Connection, calls: "list[_Call]") -> list[Any]:
         begin(connection, self.patience, str(self.path))
         try:
+            self._check_place()
             answers = [call.work(connection) for call in calls]
             connection.execute("COMMIT")
         except BaseException:
@@ -141,6 +145,7 @@ class Engine:
         for call in calls:
             for last_try in (False, False, False, True):
                 try:
+                    self._check_place()
                     call.answer(call.work(connection))
                 except sqlite3.OperationalError as error:
                     if is_busy(error) and not last_try:
@@ -149,6 +154,20 @@ class Engine:
                 except Exception as error:  # noqa: BLE001 (handed on to the caller)
                     call.fail(self._said(error))
                 break
+
+    def _check_place(self) -> None:
+        """What is open must still be what others find at the path: else jobs would go where nobody looks."""
+        if self._seen() != self._identity:
+            raise StoreUnavailableError(
+                f"{self.path}: was moved, deleted or replaced while open here; put it back or restart"
+            )
+
+    def _seen(self) -> tuple[int, int] | None:
+        try:
+            found = os.stat(self.path)  # noqa: PTH116 (on every transaction: a path object costs more than the call)
+        except FileNotFoundError:
+            return None
+        return found.st_dev, found.st_ino
 
     def _said(self, error: Exception) -> Exception:
         return translated(error, str(self.path)) if isinstance(error, sqlite3.Error) else error
