@@ -62,8 +62,9 @@ def test_a_missing_driver_names_what_to_install(monkeypatch: pytest.MonkeyPatch)
         ("sqlite:///", "wanted a file"),
         ("sqlite:///dir/", "wanted a file"),
         ("sqlite:///:memory:", "memory://"),
-        ("sqlite:///jobs.db?durability=eternal", "found durability=eternal"),
-        ("sqlite:///jobs.db?timeout=3", "found the setting 'timeout'"),
+        ("sqlite:///jobs.db?durability=eternal", "found 'durability=eternal'"),
+        ("sqlite:///jobs.db?durability=replicated", "found 'durability=replicated'"),
+        ("sqlite:///jobs.db?timeout=3", "found 'timeout=3'"),
     ],
 )
 def test_a_url_that_names_no_store_is_refused(url: str, said: str) -> None:

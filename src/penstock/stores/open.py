@@ -65,16 +65,10 @@ def _sqlite(url: str) -> tuple[str, dict[str, Any]]:
         raise ConfigError(f"{url}: a store in memory is memory://")
     said: dict[str, Any] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
-        if name != "durability":
-            raise ConfigError(
-                f"{url}: found the setting {name!r}, wanted durability=power or durability=server"
-            )
-        try:
-            said[name] = Durability(value)
-        except ValueError:
-            raise ConfigError(
-                f"{url}: found durability={value}, wanted one of {', '.join(Durability)}"
-            ) from None
+        if name != "durability" or value not in {Durability.POWER, Durability.SERVER}:
+            found = f"{name}={value}"
+            raise ConfigError(f"{url}: found {found!r}, wanted durability=power or durability=server")
+        said[name] = Durability(value)
     return path, said
 
 
