@@ -99,7 +99,11 @@ def test_a_misspelt_variable_is_refused_and_a_strange_one_is_not_ours(tmp_path: 
         ("worker.lease", "soon", "a duration such as"),
         ("worker.lease", "-1", "a duration such as"),
         ("worker.queues", "mail=many", "mail=50,reports=5"),
-        ("worker.queues", "", "mail=50,reports=5"),
+        ("worker.queues", ",", "mail=50,reports=5"),
+        ("worker.queues", "mail=0", "one slot or more"),
+        ("worker.queues", "mail=5,mail=6", "each queue once"),
+        ("worker.queues", "mail,mail=6", "each queue once"),
+        ("list.limit", "99999999999999999999", "a whole number from 1 to 1000000000"),
         ("worker.concurrency", "0", "a whole number from 1"),
         ("worker.burst", "maybe", "true or false"),
         ("worker.log_level", "loud", "one of debug"),
@@ -118,6 +122,27 @@ def test_a_bad_value_names_the_setting_its_place_and_what_is_wanted(
     assert str(by_variable.value).startswith(f"{name} (from {variable}): found {text!r}, wanted")
     assert str(by_flag.value).startswith(f"{settings.flag_of(name)}: found {text!r}, wanted")
     assert wanted in str(by_flag.value)
+
+
+@pytest.mark.parametrize("queues", ["{ mail = 0 }", '["mail", "mail"]', '"mail=0"', "{ mail = true }"])
+def test_a_queue_without_slots_or_named_twice_is_refused_in_the_file_too(tmp_path: Path, queues: str) -> None:
+    write(tmp_path, f"[worker]\nqueues = {queues}")
+
+    with pytest.raises(OptionError, match="each queue once, with one slot or more"):
+        settings.load(environ={}, directory=tmp_path)
+
+
+def test_a_queue_without_a_number_has_the_general_one(tmp_path: Path) -> None:
+    by_flag = settings.load({"worker.queues": "mail,web=5"}, environ={}, directory=tmp_path)
+
+    assert by_flag.worker.queues == {"mail": 0, "web": 5}
+
+
+def test_an_empty_variable_is_not_set(tmp_path: Path) -> None:
+    write(tmp_path, 'url = "sqlite:///a.db"')
+    environ = dict.fromkeys(["PENSTOCK_CONFIG", *map(settings.variable_of, settings.names())], "")
+
+    assert settings.load(environ=environ, directory=tmp_path) == settings.Settings(url="sqlite:///a.db")
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ class Seconds(float):
 class Slots(dict[str, int]):
     """Slots per queue: text such as a=50,b=5, or a TOML table; a bare queue has 0, the general number."""
 
-    wanted = "queues with their slots, such as mail=50,reports=5"
+    wanted = "each queue once, with one slot or more, such as mail=50,reports=5"
 
 
 class LogLevel(str):
@@ -41,7 +41,8 @@ class LogLevel(str):
     __slots__ = ()
 
 
-Count = Annotated[int, msgspec.Meta(ge=1)]
+MOST: Final = 1_000_000_000
+Count = Annotated[int, msgspec.Meta(ge=1, le=MOST)]
 
 
 class _Group(msgspec.Struct, frozen=True, kw_only=True):
@@ -98,12 +99,13 @@ def load(
 ) -> Settings:
     """The settings for these flags (by name, as in `worker.lease`; None is "not given").
 
-    `environ` and `directory` stand for the process's own when they are not given.
+    `environ` and `directory` stand for the process's own when they are not given. A variable that is empty is
+    not set.
 
     >>> load({"worker.lease": "2m"}, environ={"PENSTOCK_URL": "memory://"}, directory=Path("/")).worker.lease
     120.0
     """
-    environ = os.environ if environ is None else environ
+    environ = {name: text for name, text in (os.environ if environ is None else environ).items() if text}
     _refuse_misspelt(environ)
     table = _toml(config or environ.get(CONFIG_VARIABLE), directory or Path())
     given = {name: value for name, value in (flags or {}).items() if value is not None}
@@ -253,7 +255,9 @@ def _wanted(kind: Any) -> str:
     for each in get_args(kind) or (kind,):
         if hasattr(each, "wanted"):
             return str(each.wanted)
-    return "true or false" if kind is bool else "a whole number from 1" if "int" in str(kind) else "text"
+    if "int" in str(kind):
+        return f"a whole number from 1 to {MOST}"
+    return "true or false" if kind is bool else "text"
 
 
 T = TypeVar("T")
@@ -274,19 +278,23 @@ def _custom(field: str) -> Any:
 
 def _slots(field: str, found: object) -> dict[str, int]:
     if isinstance(found, str):
-        pairs = (part.partition("=") for part in found.split(",") if part.strip())
-        slots: dict[str, object] = {
-            name.strip(): int(number) if number.strip().isdecimal() else (number if equals else 0)
-            for name, equals, number in pairs
-        }
+        parts = (part.partition("=") for part in found.split(",") if part.strip())
+        said: list[tuple[str, object]] = [
+            (name.strip(), int(number) if number.strip().isdecimal() else (number if equals else None))
+            for name, equals, number in parts
+        ]
     elif isinstance(found, list):
-        slots = {str(name): 0 for name in found}
+        said = [(str(name), None) for name in found]
     else:
-        slots = found if isinstance(found, dict) else {}
-    out = {name: number for name, number in slots.items() if type(number) is int and number >= 0}
-    if not out or len(out) < len(slots):
+        said = list(found.items()) if isinstance(found, dict) else []
+    slots = {
+        name: number or 0
+        for name, number in said
+        if number is None or (type(number) is int and 1 <= number <= MOST)
+    }
+    if not slots or len(slots) < len(said):
         raise OptionError(field, found, Slots.wanted)
-    return out
+    return slots
 
 
 def _built(values: dict[str, object]) -> Settings:
