@@ -1,10 +1,12 @@
 """The app itself."""
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Unpack, cast
+from weakref import WeakSet
 
 from penstock.app.decorator import TaskDecorator
 from penstock.app.outbox import Outbox
@@ -77,10 +79,12 @@ class Penstock:
         self._execution_middleware: list[ExecutionMiddleware] = []
         self._users = 0
         self._opening: asyncio.Lock | None = None
+        self._stranded: Store | None = None
         self._blocking = Blocking(self._twin)
         self.schedules = Schedules(self)
         self.cron = self.schedules.cron
         self.every = self.schedules.every
+        _APPS.add(self)
 
     # Declaring
 
@@ -212,6 +216,8 @@ class Penstock:
 
     async def __aenter__(self) -> "Penstock":
         loop = asyncio.get_running_loop()
+        self._check_stranded()
+        left_open = self._forget_closed_loop()
         if self._opening is None:
             self._opening = asyncio.Lock()
             self._outbox.loop = loop
@@ -220,6 +226,8 @@ class Penstock:
         self._users += 1
         try:
             async with self._opening:
+                if left_open:
+                    await self.store.close()
                 if self._outbox.client is None:
                     await self.store.open()
                     self._outbox.client = self._client(self.store)
@@ -254,6 +262,35 @@ class Penstock:
         if self._users == 0:
             self._opening = None
 
+    def _forget_closed_loop(self) -> bool:
+        """Start afresh where the event loop of the open app is gone; True if the store is still to close."""
+        before = self._outbox.loop
+        if self._opening is None or before is None or not before.is_closed():
+            return False
+        was_open = self._outbox.client is not None
+        self._users, self._opening, self._outbox.client = 0, None, None
+        # A store with connections in that loop lost them; one with threads of its own is its own twin.
+        stale, self._store = self.store, self.store.twin()
+        return was_open and stale is self._store
+
+    def _after_fork(self) -> None:
+        """In the child of a fork: what is open belongs to the parent."""
+        was_blocking = self._blocking.after_fork()
+        if self._opening is None and not was_blocking:
+            return
+        stale, self._store = self.store, self.store.twin()
+        _LEFT_BEHIND.append((stale, self._outbox.client, self._outbox.loop))
+        self._users, self._opening, self._outbox.client = 0, None, None
+        # SQLite keeps its locks per process: it would believe that the child holds those of the parent.
+        self._stranded = stale if stale is self._store else None
+
+    def _check_stranded(self) -> None:
+        if self._stranded is not None and self._stranded is self._store:
+            raise ConfigError(
+                "the app was open before a fork, and its store cannot be shared with the parent process: "
+                "fork first and open then, or start processes with the method `spawn`"
+            )
+
     @property
     def blocking(self) -> Blocking:
         """`with app.blocking as queue: queue.enqueue(send, "ada")`, for code that cannot await.
@@ -264,6 +301,7 @@ class Penstock:
 
     @asynccontextmanager
     async def _twin(self) -> AsyncIterator[Client]:
+        self._check_stranded()
         store = self.store.twin()
         await store.open()
         client = self._client(store)
@@ -350,6 +388,20 @@ class Penstock:
         return (
             f"<Penstock of {self.tenant!r}: {len(self._queues)} queues, {len(self.registry.names())} tasks>"
         )
+
+
+_APPS: Final[WeakSet[Penstock]] = WeakSet()
+_LEFT_BEHIND: Final[list[object]] = []
+"""Of the parent process. Collecting it would close what the parent uses."""
+
+
+def _after_fork() -> None:
+    for app in list(_APPS):
+        app._after_fork()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)
 
 
 def _slots(queues: Mapping[str, int] | Sequence[str]) -> dict[str, int]:

@@ -1,11 +1,12 @@
 """The blocking face: for views, scripts and notebooks, over one event loop in a thread of its own."""
 
 import asyncio
+import os
 import threading
 from collections.abc import Callable, Coroutine, Iterable
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Any, Literal, ParamSpec, Protocol, TypeVar, overload
+from typing import Any, Final, Literal, ParamSpec, Protocol, TypeVar, overload
 
 from penstock.client.client import Client
 from penstock.core.errors import ConfigError, PenstockError
@@ -22,6 +23,9 @@ P = ParamSpec("P")
 R = TypeVar("R")
 T = TypeVar("T")
 Opener = Callable[[], AbstractAsyncContextManager[Client]]
+
+_LEFT_BEHIND: Final[list["_LoopThread"]] = []
+"""Of the parent process. Collecting one would close its loop, and with it what the parent waits on."""
 
 
 class Sendable(Protocol[P, R]):
@@ -107,6 +111,16 @@ class Blocking:
         """True inside a `with` block."""
         return self._thread is not None
 
+    def after_fork(self) -> bool:
+        """In the child of a fork: forget the thread, which is the parent's; True if it was in use there."""
+        was_open = self._thread is not None or self._lock.locked()
+        if self._thread is not None:
+            _LEFT_BEHIND.append(self._thread)
+        self._lock = threading.Lock()
+        self._users = 0
+        self._thread = None
+        return was_open
+
     def __enter__(self) -> BlockingQueue:
         with self._lock:
             if self._thread is None:
@@ -121,7 +135,8 @@ class Blocking:
         traceback: TracebackType | None,
     ) -> None:
         with self._lock:
-            self._users -= 1
+            # A block that was entered before a fork is left in the child, too.
+            self._users = max(0, self._users - 1)
             if self._users == 0 and self._thread is not None:
                 thread, self._thread = self._thread, None
                 thread.close()
@@ -133,6 +148,7 @@ class _LoopThread:
     def __init__(self, opener: Opener) -> None:
         self._loop = asyncio.new_event_loop()
         self._opened = opener()
+        self._process = os.getpid()
         self._client: Client | None = None
         self._thread = threading.Thread(target=self._loop.run_forever, name="penstock-blocking", daemon=True)
         self._thread.start()
@@ -146,6 +162,8 @@ class _LoopThread:
         """The answer of some work with the client."""
         if threading.current_thread() is self._thread:
             raise ConfigError("app.blocking was called inside its own event loop: await there instead")
+        if self._process != os.getpid():
+            raise ConfigError("app.blocking was opened before a fork: open it again in this process")
         client = self._client
         if client is None:
             raise ConfigError("app.blocking is closed: call inside `with app.blocking as queue:`")
