@@ -1,8 +1,10 @@
 """A command line in a directory of its own, on a SQLite file, and a way to bring jobs into any state."""
 
 import asyncio
+import importlib
 import json
 import os
+import sys
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any, TypeVar
@@ -102,6 +104,14 @@ def _settlement(how: str, job: str, token: str, fault: Fault) -> Settlement:
             return Snooze(job, token, 60_000)
         case _:
             return Release(job, token)
+
+
+def use_module(monkeypatch: pytest.MonkeyPatch, name: str, text: str) -> None:
+    """A module in the current directory, to be imported anew."""
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.delitem(sys.modules, name, raising=False)
+    Path(f"{name}.py").write_text(text)
+    importlib.invalidate_caches()
 
 
 @pytest.fixture

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from penstock.core.job import Job
-from tests.cli.conftest import MAIL, Shell
+from tests.cli.conftest import MAIL, Shell, use_module
 
 APP = """
 from datetime import date
@@ -257,3 +257,23 @@ def test_a_wrong_reference_is_one_clear_line(shell: Shell, app: str, reference: 
         assert shell(*command) == 2
         assert said in shell.err
         assert shell.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        ["enqueue", "send", "to=ada", "--app", "fleeting:app"],
+        ["enqueue", "send", "--queue", "mail", "--declare", "--url", "memory://"],
+        ["queues", "declare", "mail", "--url", "memory://"],
+        ["schedules", "add", "daily", "send", "to=ada", "--every", "1d", "--app", "fleeting:app"],
+    ],
+)
+def test_nothing_goes_into_a_store_that_ends_with_the_command(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    monkeypatch.delenv("PENSTOCK_URL")
+    use_module(monkeypatch, "fleeting", APP.replace("sqlite:///jobs.db", "memory://"))
+
+    assert shell(*command) == 2
+    assert shell.err.startswith("penstock: error: memory:// lives in one process")
+    assert shell.out == ""

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Shell
+from tests.cli.conftest import Shell, use_module
 
 
 @pytest.mark.parametrize(
@@ -54,6 +54,18 @@ def test_a_file_that_is_no_store_is_one_line(shell: Shell) -> None:
 def test_looking_at_a_file_that_is_not_there_does_not_make_it(shell: Shell) -> None:
     assert shell("doctor", "--url", "sqlite:///typo.db") == 2
     assert "sqlite:///typo.db: there is no such file" in shell.err
+    assert not Path("typo.db").exists()
+
+
+@pytest.mark.parametrize("command", [["doctor"], ["jobs", "list"], ["queues", "pause", "mail"]])
+def test_looking_at_the_store_of_an_app_does_not_make_it_either(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    monkeypatch.delenv("PENSTOCK_URL")
+    use_module(monkeypatch, "elsewhere", "from penstock import Penstock\napp = Penstock('sqlite:///typo.db')")
+
+    assert shell(*command, "--app", "elsewhere:app") == 2
+    assert f"sqlite:///typo.db: there is no such file as {shell.directory / 'typo.db'}" in shell.err
     assert not Path("typo.db").exists()
 
 

@@ -12,7 +12,7 @@ import typer
 from penstock import settings as all_settings
 from penstock.app.app import Penstock
 from penstock.cli.output import Output
-from penstock.cli.reference import load_app, open_store, refuse_missing_file
+from penstock.cli.reference import load_app, open_store, refuse_memory, refuse_missing_file
 from penstock.core.errors import ConfigError, OptionError, UnknownQueueError
 from penstock.core.job import DEFAULT_TENANT, QueueRef
 from penstock.core.names import check_name
@@ -47,6 +47,12 @@ class Desk:
             return self.app.store
         raise ConfigError("no store is named: give --url, set PENSTOCK_URL, or put url in penstock.toml")
 
+    def make_lasting_store(self) -> Store:
+        """The same for what shall be there when this process has ended."""
+        store = self.make_store()
+        refuse_memory(store)
+        return store
+
     @cached_property
     def tenant(self) -> str:
         """The tenant that was named, or else the app's."""
@@ -57,9 +63,9 @@ class Desk:
     @asynccontextmanager
     async def store(self, *, may_be_new: bool = False) -> AsyncIterator[Store]:
         """The store, open for the time of the block; a missing file is made only if it may be new."""
-        store = self.make_store()
+        store = self.make_lasting_store() if may_be_new else self.make_store()
         if not may_be_new:
-            refuse_missing_file(self.settings.url)
+            refuse_missing_file(self.settings.url or (None if self.app is None else self.app.url))
         await store.open()
         try:
             yield store

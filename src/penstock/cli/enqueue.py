@@ -85,7 +85,7 @@ async def enqueue(
         call = _call(task, queue or known.queue, fit_arguments(known, values), options.over(known.defaults))
         if declare:
             app.queue(call.queue)
-        with app.using(desk.make_store()):
+        with app.using(desk.make_lasting_store()):
             async with app:
                 (sent,) = await known.enqueue_many([call], on_error="return")
                 if isinstance(sent, PenstockError):

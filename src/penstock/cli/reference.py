@@ -8,8 +8,9 @@ from urllib.parse import unquote
 from penstock.app.app import Penstock
 from penstock.core.errors import ConfigError
 from penstock.stores.open import open_store
+from penstock.stores.protocol import Store
 
-__all__ = ["load_app", "open_store", "refuse_missing_file"]
+__all__ = ["load_app", "open_store", "refuse_memory", "refuse_missing_file"]
 
 
 def refuse_missing_file(url: str | None) -> None:
@@ -17,7 +18,16 @@ def refuse_missing_file(url: str | None) -> None:
     scheme, _, rest = (url or "").partition(":///")
     path = Path(unquote(rest.partition("?")[0]))
     if scheme == "sqlite" and rest and not path.exists():
-        raise ConfigError(f"{url}: there is no such file; a worker or an enqueue with --declare makes it")
+        makes = "a worker or an enqueue with --declare makes it"
+        raise ConfigError(f"{url}: there is no such file as {path.absolute()}; {makes}")
+
+
+def refuse_memory(store: Store) -> None:
+    """ConfigError for a store in memory: what is written there is gone when the command ends."""
+    from penstock.stores.memory import MemoryStore
+
+    if isinstance(store, MemoryStore):
+        raise ConfigError("memory:// lives in one process, and this one ends here: name a store that lasts")
 
 
 def load_app(reference: str) -> Penstock:

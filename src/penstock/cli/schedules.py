@@ -146,7 +146,7 @@ async def add(
             ends_at=_time("--ends-at", ends_at),
         ),
     )
-    async with desk.store() as store:
+    async with desk.store(may_be_new=desk.settings.url is None) as store:
         declared = [] if desk.app is None else desk.app.queues
         if call.queue not in declared and await store.queue(desk.ref(call.queue)) is None:
             raise unknown_queue(call.queue, [each.queue.name for each in await store.queues(desk.tenant)])
