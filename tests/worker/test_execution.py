@@ -5,6 +5,7 @@ import sys
 import threading
 import time
 from collections.abc import Awaitable, Callable
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -115,6 +116,45 @@ async def test_an_error_that_cannot_say_what_it_is_still_fails_the_execution(des
     assert "BadError" in ((await desk.job(job)).error or "")
 
 
+async def test_an_error_whose_text_interrupts_does_not_end_the_worker(desk: Desk) -> None:
+    class RudeError(Exception):
+        def __str__(self) -> str:
+            raise KeyboardInterrupt
+
+        __repr__ = __str__
+
+    async def rude() -> None:
+        raise RudeError
+
+    async def refuse() -> None:
+        raise Fail(RudeError())
+
+    jobs = [await desk.enqueue(name, max_attempts=1) for name in ("rude", "refuse")]
+    await desk.burst(rude, refuse)
+
+    found = [await desk.job(job) for job in jobs]
+    assert [job.state for job in found] == [State.DEAD, State.FAILED]
+    assert all("RudeError" in (job.error or "") for job in found)
+
+
+async def test_an_ending_that_cannot_be_made_out_is_an_error_and_frees_the_slot(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("broken")
+
+    async def boom() -> None:
+        raise ValueError
+
+    monkeypatch.setattr("penstock.worker.execute.after_error", broken)
+    jobs = [await desk.enqueue("boom", max_attempts=1) for _ in range(2)]
+    await desk.burst(boom, concurrency=1)
+
+    for job in jobs:
+        found = await desk.job(job)
+        assert (found.state, (found.error or "").partition("\n")[0]) == (State.DEAD, "RuntimeError: broken")
+
+
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), StopIteration(), GeneratorExit()])
 @pytest.mark.parametrize("kind", ["async", "sync"])
 async def test_exits_and_interrupts_in_a_handler_are_its_errors_and_not_the_workers(
@@ -159,6 +199,21 @@ async def test_a_handler_that_raises_cancelled_by_itself_has_failed(desk: Desk) 
     assert (found.state, (found.error or "").partition("\n")[0]) == (State.DEAD, "CancelledError")
 
 
+async def test_a_handler_that_cancels_its_own_task_has_failed(desk: Desk) -> None:
+    async def odd() -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        task.cancel()
+        await asyncio.sleep(1)
+
+    job = await desk.enqueue("odd", max_attempts=2)
+    await desk.burst(odd)
+
+    found = await desk.job(job)
+    assert (found.state, found.attempts, found.delivery) == (State.DEAD, 2, 2)
+    assert (found.error or "").startswith("CancelledError\n")
+
+
 async def test_a_task_nobody_knows_is_tried_again_and_then_dead(desk: Desk) -> None:
     job = await desk.enqueue("unheard-of", max_attempts=2)
     await desk.burst()
@@ -201,6 +256,24 @@ async def test_retry_with_a_delay_of_its_own(desk: Desk) -> None:
     found = await desk.job(job)
     assert (found.state, found.attempts, found.last_delay_ms) == (State.DELAYED, 1, 20_000)
     assert (found.error or "").startswith("Retry: busy")
+
+
+async def test_delays_may_be_timedeltas(desk: Desk) -> None:
+    async def retry() -> None:
+        raise Retry(after=timedelta(seconds=20))
+
+    async def snooze() -> None:
+        raise Snooze(timedelta(minutes=1))
+
+    first, second = await desk.enqueue("retry"), await desk.enqueue("snooze")
+    await desk.burst(retry, snooze)
+
+    retried, snoozed = await desk.job(first), await desk.job(second)
+    assert (retried.last_delay_ms, (retried.error or "").partition("\n")[0]) == (
+        20_000,
+        "Retry: retry after 20 s",
+    )
+    assert (snoozed.state, snoozed.attempts) == (State.DELAYED, 0)
 
 
 @pytest.mark.parametrize("after", [8 * 24 * 3600, -1, float("nan"), float("inf"), "soon"])
@@ -249,6 +322,56 @@ async def test_fail_ends_the_job_for_good(desk: Desk) -> None:
     assert (found.state, found.reason, found.error) == (State.FAILED, "FAILED", "not this one")
 
 
+class GoneError(Fail):
+    """A signal that does not call its base."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+class BusyError(Retry):
+    """A signal that does not call its base."""
+
+    def __init__(self, number: int) -> None:
+        self.number = number
+
+
+@pytest.mark.parametrize(
+    ("signal", "error"),
+    [
+        (Fail(404), "404"),
+        (Fail(b"x"), "b'x'"),
+        (Fail({"code": 1}), "{'code': 1}"),
+        (Fail(ValueError("no luck")), "ValueError: no luck"),
+        (Fail(""), None),
+        (GoneError(7), "GoneError: 7"),
+    ],
+)
+async def test_whatever_fail_is_given_as_its_reason_becomes_text(
+    desk: Desk, signal: Fail, error: str | None
+) -> None:
+    async def stop() -> None:
+        raise signal
+
+    job = await desk.enqueue("stop")
+    await desk.burst(stop)
+
+    found = await desk.job(job)
+    assert (found.state, found.error) == (State.FAILED, error)
+
+
+async def test_a_retry_that_does_not_call_its_base_waits_the_policys_delay(desk: Desk) -> None:
+    async def later() -> None:
+        raise BusyError(7)
+
+    job = await desk.enqueue("later", backoff=Backoff.fixed(60))
+    await desk.burst(later)
+
+    found = await desk.job(job)
+    assert (found.state, found.last_delay_ms) == (State.DELAYED, 60_000)
+    assert (found.error or "").startswith("BusyError: 7\n")
+
+
 @pytest.mark.parametrize("kind", ["async", "sync"])
 async def test_cancel_ends_the_job_as_cancelled(desk: Desk, kind: str) -> None:
     def stop() -> None:
@@ -263,6 +386,20 @@ async def test_cancel_ends_the_job_as_cancelled(desk: Desk, kind: str) -> None:
 
     assert (await desk.job(job)).state is State.CANCELLED
     assert (await desk.moves(job))[-2:] == [Move.CANCEL, Move.RELEASE]
+
+
+async def test_the_reason_of_a_cancel_is_logged(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    async def stop() -> None:
+        raise Cancel("customer asked")
+
+    caplog.set_level("INFO", "penstock.worker")
+    job = await desk.enqueue("stop")
+    await desk.burst(stop)
+
+    assert (await desk.job(job)).state is State.CANCELLED
+    assert [
+        getattr(record, "error", None) for record in caplog.records if "by its handler" in record.msg
+    ] == ["customer asked"]
 
 
 async def test_middleware_wraps_in_the_order_given_and_may_change_the_result(desk: Desk) -> None:

@@ -324,6 +324,22 @@ async def test_a_run_that_is_cancelled_gives_its_jobs_back(desk: Desk) -> None:
     assert (await desk.job(job)).state is State.PENDING
 
 
+async def test_a_loop_that_cancels_all_its_tasks_costs_no_attempt(desk: Desk) -> None:
+    async def work() -> None:
+        await asyncio.sleep(60)
+
+    job = await desk.enqueue("work")
+    mine = asyncio.all_tasks()
+    run = asyncio.create_task(desk.worker(work).run())
+    await desk.reaches(job, State.ACTIVE)
+    for task in asyncio.all_tasks() - mine:
+        task.cancel()
+    await asyncio.wait([run])
+    await asyncio.sleep(0.05)
+
+    assert (await desk.job(job)).attempts == 0
+
+
 async def test_a_worker_that_was_stopped_before_it_ran_returns_at_once(desk: Desk) -> None:
     async def work() -> None: ...
 

@@ -1,6 +1,5 @@
 """From what a handler returned or raised to how the execution ended."""
 
-import asyncio
 import traceback
 from pathlib import Path
 from types import TracebackType
@@ -20,7 +19,9 @@ _HERE: Final = str(Path(__file__).parent)
 
 
 class Withdrawn(msgspec.Struct, frozen=True):
-    """The handler cancelled its own job."""
+    """The handler cancelled its own job, for a reason if it named one."""
+
+    reason: str | None = None
 
 
 def after_return(delivery: Delivery, result: bytes | None) -> Ending:
@@ -47,8 +48,7 @@ def after_error(delivery: Delivery, error: BaseException) -> Ending | Withdrawn:
     if delivery.stop is not None and (delivery.saw_stop or not delivery.in_thread):
         # Whatever a handler makes of being told to stop, it is not the job's own fault.
         return Interrupted()
-    if isinstance(error, asyncio.CancelledError) and delivery.task is not None and delivery.task.cancelling():
-        return Interrupted()
+    # A cancel that the worker did not ask for is an error like any other.
     return Raised(error_text(error))
 
 
@@ -67,17 +67,26 @@ def _after_signal(signal: signals.Signal) -> Ending | Withdrawn:
     try:
         match signal:
             case signals.Retry():
-                after = None if signal.after is None else _delay_ms("retry.after", signal.after)
+                wish = getattr(signal, "after", None)
+                after = None if wish is None else _delay_ms("retry.after", wish)
                 return Raised(error_text(signal), after_ms=after)
             case signals.Snooze():
-                return Postponed(_delay_ms("snooze", signal.seconds))
+                return Postponed(_delay_ms("snooze", getattr(signal, "seconds", None)))
             case signals.Fail():
-                return Refused(signal.reason or None)
+                return Refused(_reason(signal))
             case signals.Cancel():
-                return Withdrawn()
+                return Withdrawn(_reason(signal))
     except OptionError as error:
         return Raised(error_text(error))
     return Raised(error_text(signal))
+
+
+def _reason(signal: signals.Fail | signals.Cancel) -> str | None:
+    # Subclasses need not call their base: then the signal itself is the reason.
+    reason: object = getattr(signal, "reason", signal)
+    if reason is None:
+        return None
+    return (_headline(reason) if isinstance(reason, BaseException) else _text(reason)) or None
 
 
 def _delay_ms(field: str, seconds: object) -> int:
@@ -89,14 +98,25 @@ def _delay_ms(field: str, seconds: object) -> int:
 
 def error_text(error: BaseException) -> str:
     """`Type: message`, then the traceback from the handler's own code on."""
-    kind = type(error).__qualname__
+    first = _headline(error)
     try:
-        message = str(error)
         told = "".join(traceback.format_exception(type(error), error, _own_frames(error.__traceback__)))
-    except Exception as broken:  # noqa: BLE001 (an error that cannot say what it is)
-        return f"{kind}: (its text cannot be made: {type(broken).__qualname__})"
-    first = f"{kind}: {message}" if message else kind
+    except BaseException:  # noqa: BLE001 (as in `_text`)
+        return first
     return f"{first}\n\n{told.rstrip()}"
+
+
+def _headline(error: BaseException) -> str:
+    """`Type: message`."""
+    kind, message = type(error).__qualname__, _text(error)
+    return f"{kind}: {message}" if message else kind
+
+
+def _text(value: object) -> str:
+    try:
+        return str(value)
+    except BaseException as broken:  # noqa: BLE001 (the user's code: whatever it raises is not the worker's)
+        return f"(its text cannot be made: {type(broken).__qualname__})"
 
 
 def _own_frames(frames: TracebackType | None) -> TracebackType | None:

@@ -61,6 +61,7 @@ class Executions:
         self._lease = lease
         self._margin = margin_of(lease)
         self._loop = asyncio.get_running_loop()
+        self._owner = asyncio.current_task()
         self._threads = Threads(f"penstock-{queue.name}")
         self._deadlines = Deadlines(self._late)
         self._running: set[Delivery] = set()
@@ -136,11 +137,18 @@ class Executions:
     async def _run(self, delivery: Delivery, task: Task[..., ..., Any], ctx: JobContext) -> None:
         delivery.started = True
         ending: Ending | Withdrawn
-        if delivery.stop is not None or delivery.lost:
-            ending = Interrupted()
-        else:
-            CURRENT.set(ctx)
-            ending = await self._execute(delivery, task, ctx)
+        try:
+            if delivery.stop is not None or delivery.lost:
+                ending = Interrupted()
+            else:
+                CURRENT.set(ctx)
+                ending = await self._execute(delivery, task, ctx)
+        except BaseException as error:
+            if self._loop.is_closed():
+                # The coroutine is thrown away together with its loop: there is nobody left to tell.
+                raise
+            # Whatever it was, the job is settled and the slot is free again.
+            ending = Raised(error_text(error))
         self._ended(delivery, ending)
 
     async def _execute(
@@ -161,9 +169,15 @@ class Executions:
             return after_return(delivery, task.encode_result(value))
         except BaseException as error:
             if self._loop.is_closed():
-                # The coroutine is thrown away together with its loop: there is nobody left to tell.
                 raise
+            if isinstance(error, asyncio.CancelledError) and self._is_cancelled:
+                return Interrupted()
             return after_error(delivery, error)
+
+    @property
+    def _is_cancelled(self) -> bool:
+        """True when the worker's own task was cancelled: then its loop may be cancelling all there are."""
+        return self._owner is not None and self._owner.cancelling() > 0
 
     async def _through(self, ctx: JobContext, call: "partial[Awaitable[Any]]") -> Any:
         return await wrapped(self._middleware, ctx, call)()

@@ -10,7 +10,7 @@ from typing import Any, Final
 from penstock.client.coalesce import Coalescer
 from penstock.core import decide
 from penstock.core.decide import Ending, Interrupted, Raised
-from penstock.core.errors import OptionError, StoreError
+from penstock.core.errors import StoreError
 from penstock.core.events import first_line
 from penstock.core.job import QueueRef
 from penstock.core.moves import Bury, Complete, Fail, Release, Retry, Settlement, Snooze
@@ -67,7 +67,7 @@ class Settler:
         """Settle, soon. Nothing that happens to the handler's task cuts this off."""
         delivery.closed = True
         if isinstance(ending, Withdrawn):
-            self._go(self._withdraw(delivery))
+            self._go(self._withdraw(delivery, ending.reason))
         elif delivery.reports:
             self._go(self._report_first(delivery, ending))
         else:
@@ -107,8 +107,10 @@ class Settler:
             async with asyncio.timeout(min(1.0, self._lease / 3)):
                 await self._flush(delivery)
 
-    async def _withdraw(self, delivery: Delivery) -> None:
+    async def _withdraw(self, delivery: Delivery, reason: str | None) -> None:
         """Ask for the cancel, then give the job back: the store makes that a cancelled job."""
+        why = {} if reason is None else {"error": first_line(decide.clean_error(reason))}
+        _LOGGER.info("cancelled by its handler", extra=about_job(self._about, delivery.job, **why))
         if delivery.reports:
             await self._report(delivery)
         outage = Outage(_LOGGER, "cancelling", self._about)
@@ -124,7 +126,7 @@ class Settler:
     def _submit(self, delivery: Delivery, ending: Ending) -> None:
         try:
             settlement = decide.settle(delivery.job, ending, random.uniform)
-        except OptionError as error:
+        except Exception as error:  # noqa: BLE001 (a delivery is settled, whatever was made of it)
             settlement = decide.settle(delivery.job, Raised(error_text(error)), random.uniform)
         self._tell(delivery, settlement)
         self._coalescer.submit((delivery, settlement))
