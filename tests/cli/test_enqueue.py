@@ -154,7 +154,7 @@ def test_a_debounced_job_gets_the_newest_arguments(shell: Shell) -> None:
         ),
         (["send", "--queue", "mail", "--debounce", "1m"], 2, "a key beside debounce"),
         (["send", "--queue", "mail", "--unique-key", "k"], 2, "unique, throttle or debounce beside it"),
-        (["send"], 2, "--queue: found None, wanted the queue's name, or --app"),
+        (["send"], 2, "no queue is named: give --queue, or --app"),
         (["send", "--queue", "mial"], 1, "no queue is named 'mial': did you mean 'mail'?"),
         (["sen d", "--queue", "mail"], 2, "task: found 'sen d'"),
         (["send", "--queue", "mail", "to"], 2, "argument: found 'to', wanted key=value"),
@@ -245,7 +245,7 @@ def test_with_an_app_another_queue_has_to_be_known_or_declared(shell: Shell, app
         ("nowhere", "wanted module:app"),
         ("nowhere:app", "no module 'nowhere'"),
         ("{module}:ap", "has no 'ap'"),
-        ("{module}:other", "found a int, wanted a Penstock"),
+        ("{module}:other", "found an object of type int, wanted a Penstock"),
         ("broken_shop:app", "importing broken_shop failed: ZeroDivisionError: division by zero"),
     ],
 )

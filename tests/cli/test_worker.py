@@ -14,7 +14,7 @@ import typer
 from penstock import settings
 from penstock.cli.commands import build
 from penstock.core.states import State
-from tests.cli.conftest import MAIL, Shell
+from tests.cli.conftest import MAIL, Shell, use_module
 
 APP = """
 from penstock import Penstock
@@ -25,6 +25,8 @@ mail = app.queue("mail")
 @mail.task
 async def send(to: str) -> str:
     return f"sent to {to}"
+
+nothing = None
 """
 
 
@@ -98,7 +100,13 @@ def test_options_come_from_the_file_too(shell: Shell, app: str) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        ([], "MODULE:APP: found None, wanted the app to run"),
+        ([], "no app is named: give MODULE:APP, such as shop.jobs:app, set PENSTOCK_APP"),
+        (["shop.py:app"], "found the path 'shop.py:app', wanted a module, such as shop:app\n"),
+        (["./sub/shop.py:app"], "wanted a module, such as sub.shop:app\n"),
+        (["../shop.py:app"], "wanted a module, such as shop:app in the directory ..\n"),
+        (["..shop:app"], "found the path '..shop:app'"),
+        (["shop:send"], "found an object of type AsyncTask, wanted a Penstock"),
+        (["shop:nothing"], "app 'shop:nothing': found None, wanted a Penstock"),
         (["shop:app", "--queues", "mail=many"], "--queues: found 'mail=many'"),
         (["shop:app", "--queues", "mial=1"], "mial"),
         (["shop:app", "--concurrency", "0"], "--concurrency: found '0', wanted a whole number from 1"),
@@ -114,5 +122,25 @@ def test_what_a_worker_cannot_do_is_one_line(
     sys.modules.pop("shop", None)
 
     assert shell("worker", *arguments) in (1, 2)
+    assert said in shell.err
+    assert shell.err.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("x = 1\ny = x / 0", "ZeroDivisionError: division by zero (at broken.py:2; --debug shows more)"),
+        ("from penstock import Penstock\n\nPenstock(3)", "(at broken.py:3; --debug shows more)"),
+        ("import json\njson.loads('')", "(at broken.py:2; --debug shows more)"),
+        ("import no_such_thing", "No module named 'no_such_thing' (at broken.py:1; --debug shows more)"),
+        ("x = = 1", "failed: SyntaxError: invalid syntax (broken.py, line 1) (--debug shows more)"),
+    ],
+)
+def test_a_module_that_cannot_be_imported_is_told_with_the_line_that_failed(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, text: str, said: str
+) -> None:
+    use_module(monkeypatch, "broken", text)
+
+    assert shell("worker", "broken:app") == 2
     assert said in shell.err
     assert shell.err.count("\n") == 1

@@ -91,6 +91,11 @@ class Desk:
         return await store.queues(self.tenant) if name is None else [await self.queue(store, name)]
 
 
+def no_queue() -> ConfigError:
+    """What to say where a task's queue is not known."""
+    return ConfigError("no queue is named: give --queue, or --app with an app that knows the task")
+
+
 def setting(name: str, text: str, *declarations: str, **more: Any) -> Any:
     """A command line option for a setting; its help names the variable."""
     return typer.Option(

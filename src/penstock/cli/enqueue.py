@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from penstock.cli.arguments import encode_arguments, fit_arguments, read_arguments
-from penstock.cli.desk import Desk
+from penstock.cli.desk import Desk, no_queue
 from penstock.cli.output import utc, without_none
 from penstock.client.client import Client
 from penstock.client.persist import Persistence
@@ -93,7 +93,7 @@ async def enqueue(
                 await _tell(desk, sent, options)
         return
     if queue is None:
-        raise OptionError("--queue", None, "the queue's name, or --app with an app that knows the task")
+        raise no_queue()
     call = _call(task, queue, encode_arguments(values), options)
     async with desk.store(may_be_new=declare) as store:
         client = Client(

@@ -7,12 +7,12 @@ import typer
 
 from penstock.app.planning import make_schedule, spec_of
 from penstock.cli.arguments import encode_arguments, fit_arguments, read_arguments
-from penstock.cli.desk import Desk, command
+from penstock.cli.desk import Desk, command, no_queue
 from penstock.cli.output import without_none
 from penstock.client.client import unknown_queue
 from penstock.core.cron.catch_up import CatchUp
 from penstock.core.cron.spec import Cron
-from penstock.core.errors import OptionError
+from penstock.core.errors import ConfigError, OptionError
 from penstock.core.names import check_name
 from penstock.core.payload import decode_json
 from penstock.scheduler.book import ScheduleBook, ScheduleInfo
@@ -128,7 +128,7 @@ async def add(
 ) -> None:
     """Add a schedule, or replace the one of that name."""
     if (cron is None) == (every is None):
-        raise OptionError("--cron", cron, "either --cron or --every")
+        raise ConfigError("a schedule has either --cron or --every")
     when = cron if cron is not None else timedelta(seconds=seconds("--every", every or ""))
     options = JobOptions.of(
         without_none(  # type: ignore[arg-type]
@@ -173,7 +173,7 @@ def _call(
             decode=lambda _: None,
         )
     if queue is None:
-        raise OptionError("--queue", None, "the queue's name, or --app with an app that knows the task")
+        raise no_queue()
     return Call(
         task=check_name("task", task),
         queue=queue,

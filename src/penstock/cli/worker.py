@@ -7,7 +7,7 @@ import typer
 
 from penstock.cli.desk import Desk, setting
 from penstock.cli.output import without_none
-from penstock.core.errors import OptionError
+from penstock.core.errors import ConfigError
 from penstock.settings import WorkerSettings
 from penstock.telemetry import logs
 
@@ -45,7 +45,10 @@ async def worker(
 ) -> None:
     """Claim and execute jobs until told to stop (SIGTERM or Ctrl-C; twice to hurry)."""
     if desk.app is None:
-        raise OptionError("MODULE:APP", None, "the app to run, such as shop.jobs:app")
+        raise ConfigError(
+            "no app is named: give MODULE:APP, such as shop.jobs:app, set PENSTOCK_APP, "
+            "or put app in penstock.toml"
+        )
     options = desk.settings.worker
     logs.configure(json=options.log_json, level=options.log_level)
     # A store named on the command line, in the environment or in the file goes before the app's own.
