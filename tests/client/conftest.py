@@ -17,9 +17,9 @@ def naps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
         taken.append(seconds)
 
     def init(
-        self: Persistence, tries: int = 5, patience: float = 30.0, **more: Callable[..., object]
+        self: Persistence, tries: int | None = None, patience: float = 30.0, **more: Callable[..., object]
     ) -> None:
-        before(self, tries, patience, sleep=nap, uniform=lambda low, high: high)
+        before(self, tries, patience, sleep=nap, uniform=lambda low, high: high, clock=lambda: sum(taken))
 
     monkeypatch.setattr(Persistence, "__init__", init)
     return taken

@@ -42,8 +42,8 @@ from tests.client.stores import Full, LostReplies, Recording, Unreachable
 MAIL = QueueRef("default", "mail")
 
 
-def make(store: Store) -> tuple[Penstock, Task[..., [str, Any], str]]:
-    app = Penstock(store=store)
+def make(store: Store, tries: int | None = None) -> tuple[Penstock, Task[..., [str, Any], str]]:
+    app = Penstock(store=store, tries=tries)
     mail = app.queue("mail", priority="high", max_attempts=5)
 
     @mail.task(timeout=30)
@@ -262,9 +262,22 @@ async def test_a_lost_reply_for_many_makes_no_second_job_of_any(naps: list[float
     assert store.calls == [10, 10, 10]
 
 
-async def test_a_store_that_stays_away_is_an_error_after_five_tries(naps: list[float]) -> None:
+async def test_a_store_is_tried_again_until_patience_is_over(naps: list[float]) -> None:
     store = Unreachable()
     app, send = make(store)
+    async with app:
+        with pytest.raises(StoreUnavailableError, match="nobody there"):
+            await send.enqueue("ada", None)
+
+    assert sum(naps) == 30
+    assert naps[:5] == [0.2, 0.4, 0.8, 1.6, 3.0]
+    assert max(naps) == 3
+    assert store.calls == [1] * (len(naps) + 1)
+
+
+async def test_a_store_that_stays_away_is_an_error_after_so_many_tries(naps: list[float]) -> None:
+    store = Unreachable()
+    app, send = make(store, tries=5)
     async with app:
         with pytest.raises(StoreUnavailableError, match="nobody there"):
             await send.enqueue("ada", None)

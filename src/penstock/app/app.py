@@ -42,7 +42,7 @@ class Penstock:
     """An app: queues and tasks of one tenant, in the store behind `url` or in `store`.
 
     Open it with `async with app:` to enqueue; blocks may be nested. `payload_limit` bounds arguments and
-    results, in bytes. A store that cannot be reached is tried up to `tries` times within `patience` seconds.
+    results, in bytes. A store that cannot be reached is tried again until `patience` seconds are over, or `tries` times.
 
     >>> app = Penstock("memory://")
     >>> @app.task
@@ -59,7 +59,7 @@ class Penstock:
         store: Store | None = None,
         tenant: str = DEFAULT_TENANT,
         payload_limit: int = PAYLOAD_LIMIT,
-        tries: int = 5,
+        tries: int | None = None,
         patience: float = 30.0,
     ) -> None:
         if url is not None and store is not None:

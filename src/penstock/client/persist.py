@@ -2,41 +2,49 @@
 
 import asyncio
 import random
+import time
 from collections.abc import Awaitable, Callable
-from typing import TypeVar
+from typing import Final, TypeVar
 
 from penstock.core.errors import StoreUnavailableError
 
 T = TypeVar("T")
+LONGEST_PAUSE: Final = 3.0
+"""Between two tries, in seconds: a store that is back is found soon."""
 
 
 class Persistence:
-    """Repeats calls that are harmless to repeat: `tries` calls within `patience` seconds, full jitter."""
+    """Repeats calls that are harmless to repeat, until `patience` seconds are over; pauses have full jitter.
+
+    With `tries`, no more than so many calls.
+    """
 
     def __init__(
         self,
-        tries: int = 5,
+        tries: int | None = None,
         patience: float = 30.0,
         *,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         uniform: Callable[[float, float], float] = random.uniform,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._tries = tries
         self._patience = patience
         self._sleep = sleep
         self._uniform = uniform
+        self._clock = clock
 
     async def call(self, call: Callable[[], Awaitable[T]]) -> T:
         """The answer, or the last error."""
-        loop = asyncio.get_running_loop()
-        end = loop.time() + self._patience
+        end = self._clock() + self._patience
         tried = 0
         while True:
             try:
                 return await call()
             except StoreUnavailableError:
                 tried += 1
-                left = end - loop.time()
-                if tried >= self._tries or left <= 0:
+                left = end - self._clock()
+                if tried == self._tries or left <= 0:
                     raise
-                await self._sleep(min(left, self._uniform(0, min(5.0, 0.1 * 2**tried))))
+                longest = min(LONGEST_PAUSE, 0.1 * 2 ** min(tried, 10))
+                await self._sleep(min(left, self._uniform(0, longest)))
