@@ -283,6 +283,49 @@ async def test_a_dead_workers_jobs_are_recovered_by_another(desk: Desk) -> None:
     assert Move.EXPIRE in await desk.moves(job)
 
 
+@pytest.mark.parametrize("options", [{"poll": 0.02}, {"poll": 60, "tick": 0.02}], ids=["claim", "tick"])
+async def test_a_clock_that_steps_forward_takes_no_running_job_from_its_own_worker(
+    desk: Desk, options: dict[str, float]
+) -> None:
+    gate = asyncio.Event()
+
+    async def work() -> str:
+        await gate.wait()
+        return "done"
+
+    job = await desk.enqueue("work")
+    async with desk.working(work, **options):
+        await desk.reaches(job, State.ACTIVE)
+        await desk.store.turn(3_600_000)
+        await asyncio.sleep(0.2)
+        gate.set()
+        found = await desk.ended(job)
+
+    assert (found.state, found.attempts, found.delivery) == (State.COMPLETED, 0, 1)
+    assert Move.EXPIRE not in await desk.moves(job)
+
+
+async def test_a_clock_that_steps_forward_does_not_make_a_worker_claim_all_the_time(queue: QueueRef) -> None:
+    store = Cut()
+    desk = Desk(queue, store)
+    gate = asyncio.Event()
+
+    async def work() -> None:
+        await gate.wait()
+
+    job = await desk.enqueue("work")
+    async with desk.working(work):
+        await desk.reaches(job, State.ACTIVE)
+        await desk.store.turn(3_600_000)
+        before = store.calls.count("claim")
+        await asyncio.sleep(0.5)
+        claims = store.calls.count("claim") - before
+        gate.set()
+        await desk.ended(job)
+
+    assert claims < 5
+
+
 async def _take_away(desk: Desk, job: str) -> None:
     """Let the lease run out by the store's clock and recover the job before the worker can renew it."""
     await desk.store.turn(3_600_000)

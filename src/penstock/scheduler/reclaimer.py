@@ -2,7 +2,7 @@
 
 import logging
 import random
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from penstock.core import decide
@@ -13,12 +13,22 @@ from penstock.stores.protocol import RECOVER_LIMIT, Store
 _LOGGER: Final = logging.getLogger("penstock.scheduler")
 
 
-class Reclaimer:
-    """Takes leases away that ran out. Harmless when many do it: each expiry is applied once."""
+def keeps_none(_token: str) -> bool:
+    """What a process says of leases that runs no jobs itself."""
+    return False
 
-    def __init__(self, store: Store, queue: QueueRef) -> None:
+
+class Reclaimer:
+    """Takes leases away that ran out. Harmless when many do it: each expiry is applied once.
+
+    `keeps` is true for a lease that this process holds and renewed in time by a clock that never steps. Then
+    the store's clock was set, and the job may still be settled: it is left alone.
+    """
+
+    def __init__(self, store: Store, queue: QueueRef, keeps: Callable[[str], bool] = keeps_none) -> None:
         self._store = store
         self._queue = queue
+        self._keeps = keeps
 
     async def tick(self) -> bool:
         """Recover one batch; True when there may be more."""
@@ -29,6 +39,7 @@ class Reclaimer:
 
     async def recover(self, leases: Sequence[ExpiredLease]) -> int:
         """Apply what follows for these leases; how many were recovered by this call."""
+        leases = [lease for lease in leases if not self._keeps(lease.token)]
         if not leases:
             return 0
         expiries = [decide.expire(lease, random.uniform) for lease in leases]

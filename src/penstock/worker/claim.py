@@ -23,6 +23,8 @@ from penstock.worker.slots import Slots
 _LOGGER: Final = logging.getLogger("penstock.worker")
 SHORTEST_REST: Final = 0.01
 """Seconds to rest at least after an empty claim, whatever the store says is due."""
+KEPT_REST: Final = 0.25
+"""The same while what is due are leases of this worker, which it leaves alone."""
 
 
 class ClaimLoop:
@@ -57,7 +59,7 @@ class ClaimLoop:
         self._keeper = keeper
         self._scheduler = scheduler
         self._about = about
-        self._reclaimer = Reclaimer(store, queue)
+        self._reclaimer = Reclaimer(store, queue, executions.keeps)
         self._outage = Outage(_LOGGER, "claiming", about)
         self._task: asyncio.Task[None] | None = None
         self._is_resting = False
@@ -164,7 +166,9 @@ class ClaimLoop:
     def _seconds(self, claims: Claims) -> float:
         if claims.wait_ms is None:
             return self._poll
-        return min(self._poll, max(SHORTEST_REST, claims.wait_ms / 1000))
+        keeps = self._executions.keeps
+        shortest = KEPT_REST if any(keeps(lease.token) for lease in claims.expired) else SHORTEST_REST
+        return min(self._poll, max(shortest, claims.wait_ms / 1000))
 
     async def _rest(self, wait: Callable[[], Awaitable[object]]) -> None:
         """Wait, unless there is no time for it; `stop` and `nudge` end it by a cancel that stays in here."""

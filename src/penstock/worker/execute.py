@@ -115,6 +115,11 @@ class Executions:
         """True for a lease that a delivery here holds, or was stopped under and must run out."""
         return token in self._held or token in self._forsaken
 
+    def keeps(self, token: str) -> bool:
+        """True for a lease held here that surely holds by the worker's own clock."""
+        delivery = self._held.get(token)
+        return delivery is not None and not delivery.lost and boottime() < delivery.until
+
     def stop_all(self) -> None:
         """Tell every handler that the worker shuts down."""
         for delivery in list(self._running):

@@ -128,6 +128,7 @@ class _Run:
             tick=worker._tick,
             events_kept=worker._events_kept,
             events_age=worker._events_age,
+            keeps=self._keeps,
         )
         self._reporter = Reporter(store, queue, self._asked)
         self._settler = Settler(
@@ -239,6 +240,9 @@ class _Run:
         if self._claims.is_unsure:
             with suppress(StoreError):
                 await _within(SETTLE_WAIT, self._claims.reconcile())
+
+    def _keeps(self, token: str) -> bool:
+        return self._executions.keeps(token)
 
     def _asked(self, delivery: Delivery) -> None:
         self._executions.asked(delivery)
