@@ -72,6 +72,16 @@ def test_errors_are_the_same_as_with_await() -> None:
             queue.result(queue.enqueue(add, 1, 2), timeout=0.01)
 
 
+def test_what_is_no_task_is_an_error_that_says_what_to_pass() -> None:
+    with app.using(MemoryStore()), app.blocking as queue:
+        with pytest.raises(ConfigError, match=r"'add' is no task: .* app\.task_named\('add'\)"):
+            queue.enqueue("add", 1, 2)  # type: ignore[arg-type]
+        with pytest.raises(ConfigError, match=r"is no task: .* @app\.task"):
+            queue.enqueue_many(print, [(1,)])  # type: ignore[call-overload]
+
+        assert queue.enqueue(app.task_named("add"), 1, 2).created
+
+
 async def test_it_works_beside_a_running_event_loop_as_in_a_notebook() -> None:
     with app.using(MemoryStore()):
         async with app:

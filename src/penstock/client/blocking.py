@@ -44,7 +44,7 @@ class BlockingQueue:
 
     def enqueue(self, task: Sendable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
         """Enqueue one call; when this returns, the job is in the store."""
-        call = task.call(*args, **kwargs)
+        call = _checked(task).call(*args, **kwargs)
         return self._thread.call(lambda client: client.send(call))
 
     @overload
@@ -61,7 +61,7 @@ class BlockingQueue:
         self, task: Sendable[..., R], calls: Iterable[AnyCall[R]], *, on_error: OnError = "raise"
     ) -> list[JobHandle[R]] | list[JobHandle[R] | PenstockError]:
         """Enqueue many calls in few round trips; as `task.enqueue_many`."""
-        sendable = task.calls(calls)
+        sendable = _checked(task).calls(calls)
         return outcomes(self._thread.call(lambda client: client.send_many(sendable)), on_error)
 
     def enqueue_flow(self, flow: Flow) -> FlowHandle:
@@ -190,6 +190,13 @@ class _LoopThread:
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
+
+
+def _checked(task: Sendable[P, R]) -> Sendable[P, R]:
+    if not hasattr(task, "call"):
+        hint = f"app.task_named({task!r})" if isinstance(task, str) else "a function under @app.task"
+        raise ConfigError(f"{task!r} is no task: pass the task itself, such as {hint}")
+    return task
 
 
 async def _exited(opened: AbstractAsyncContextManager[Any]) -> None:
