@@ -13,7 +13,8 @@ from penstock.core.names import check_key, check_name
 from penstock.core.retry import PRESETS, Backoff
 from penstock.core.unique import UniqueRule
 
-PRIORITIES: Final = {"critical": 9, "high": 7, "normal": 5, "low": 2}
+PriorityName = Literal["critical", "high", "normal", "low"]
+PRIORITIES: Final[dict[str, int]] = {"critical": 9, "high": 7, "normal": 5, "low": 2}
 LONGEST: Final = timedelta(days=3653)
 """The longest delay, timeout and retention: ten years."""
 MOST_ATTEMPTS: Final = 1_000_000
@@ -33,7 +34,7 @@ _POLICY: Final = (
 class Defaults(TypedDict, total=False):
     """What a queue or a task can set for all its jobs."""
 
-    priority: int | str
+    priority: int | PriorityName
     """0 to 9, higher first, or critical (9), high (7), normal (5), low (2)."""
     delay: Seconds
     max_attempts: int
