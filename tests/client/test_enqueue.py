@@ -99,7 +99,7 @@ BAD: list[tuple[type[PenstockError], str, Callable[[Penstock, Any], Any]]] = [
     (PayloadError, r"body\[0\]: found b'x'", lambda app, send: send.enqueue("a", [b"x"])),
     (PayloadError, "payload: found .* at most", lambda app, send: send.enqueue("a", "x" * (1 << 20))),
     (PayloadError, "64 levels", lambda app, send: send.enqueue("a", nested(65))),
-    (PayloadError, "to: found 'nothing'", lambda app, send: send.enqueue()),
+    (PayloadError, "to: found nothing, wanted a value", lambda app, send: send.enqueue()),
     (PayloadError, r"calls\[1\]\.to: found 3", lambda app, send: send.enqueue_many([("a",), (3,)])),
     (PayloadError, r"calls\[0\]: found 'a'", lambda app, send: send.enqueue_many("a")),
     (OptionError, "priority: found 10", lambda app, send: send.options(priority=10)),

@@ -127,7 +127,7 @@ def test_lone_surrogates_are_refused(value: Any, place: str) -> None:
 def test_more_bytes_than_the_limit_are_refused() -> None:
     assert len(encode_json("body", "x" * 98, 100)) == 100
 
-    with pytest.raises(PayloadError, match="body: found 101, wanted at most 100 bytes"):
+    with pytest.raises(PayloadError, match="body: found 101 bytes, wanted at most 100 bytes"):
         encode_json("body", "x" * 99, 100)
 
 

@@ -2,10 +2,13 @@
 
 import functools
 import json
+import traceback
 from collections.abc import Callable
 from datetime import date
+from enum import Enum
 from typing import Any
 
+import pydantic
 import pytest
 
 from penstock.core.errors import ConfigError, PayloadError
@@ -102,8 +105,8 @@ def test_wrong_arguments_name_the_argument(args: tuple[Any, ...], kwargs: dict[s
     [
         (b'{"to":3}', "to"),
         (b'{"to":"ada","copies":"3"}', "copies"),
-        (b"{}", "payload"),
-        (b'{"to":"ada","colour":"red"}', "payload"),
+        (b"{}", "to"),
+        (b'{"to":"ada","colour":"red"}', "colour"),
         (b"[]", "payload"),
         (b"nope", "payload"),
         (b"\xff", "payload"),
@@ -115,6 +118,96 @@ def test_a_payload_that_does_not_fit_is_refused_before_the_handler(payload: byte
         task_of(send).bind(payload, CTX)
 
     assert caught.value.field == place
+
+
+class Colour(Enum):
+    RED = "red"
+
+
+class Card(pydantic.BaseModel):
+    number: int
+    owner: str
+
+
+def pay(card: Card, colour: Colour = Colour.RED, on: date = date.min) -> Card:
+    return card
+
+
+@pytest.mark.parametrize(
+    ("payload", "said"),
+    [
+        (b'{"cart":4111}', "cart: found int, wanted nothing of that name"),
+        (b'{"colour":"red"}', "card: found nothing, wanted a value"),
+        (b'{"card":[4111]}', "card: found list, wanted"),
+        (b'{"card":{"number":"4111x"}}', "card: found dict, wanted another value (number: "),
+        (
+            b'{"card":{"number":1,"owner":""},"colour":"4111"}',
+            "colour: found str, wanted one of the declared",
+        ),
+        (
+            b'{"card":{"number":1,"owner":""},"on":"4111"}',
+            "on: found str, wanted a valid RFC3339",
+        ),
+        (b'["4111"]', "payload: found list, wanted object"),
+        (b'{"card":"4111"', "payload: found bytes, wanted JSON ("),
+    ],
+)
+def test_an_error_that_a_worker_keeps_has_no_value_of_the_payload(payload: bytes, said: str) -> None:
+    with pytest.raises(PayloadError) as caught:
+        task_of(pay).bind(payload, CTX)
+
+    assert str(caught.value).startswith(said)
+    assert "4111" not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize(
+    "value", [{"number": "4111x"}, "4111", {4111}, Card.model_construct(number="4111", owner="ada")]
+)
+def test_an_error_about_a_result_has_no_value_of_it(value: Any) -> None:
+    for function in (pay, lambda: None):
+        with pytest.raises(PayloadError) as caught:
+            task_of(function).encode_result([value] if function is pay else {"card": (value,)})
+        assert "4111" not in "".join(traceback.format_exception(caught.value))
+
+
+@pytest.mark.parametrize(
+    ("args", "kwargs", "said"),
+    [
+        ((), {}, "to: found nothing, wanted a value: the arguments are (to: str, "),
+        ((), {"colour": "red"}, "colour: found 'red', wanted no argument of that name: they are (to: str, "),
+        (("ada",), {"to": "eve"}, "to: found 'eve', wanted it once: the arguments are (to: str, "),
+        (("ada", "x" * (1 << 20)), {}, "payload: found 1048598 bytes, wanted at most 1048576 bytes"),
+    ],
+)
+def test_errors_in_calls_read_well(args: tuple[Any, ...], kwargs: dict[str, Any], said: str) -> None:
+    with pytest.raises(PayloadError) as caught:
+        task_of(send).encode_call(*args, **kwargs)
+
+    assert str(caught.value).startswith(said)
+
+
+def by_number(a: dict[int, Any]) -> None: ...
+
+
+@pytest.mark.parametrize("function", [lambda a: None, by_number])
+def test_an_argument_that_is_too_deep_is_named_without_its_levels(function: Callable[..., Any]) -> None:
+    value: Any = []
+    for _ in range(70):
+        value = [value]
+
+    with pytest.raises(PayloadError, match=r"^a: found list, wanted .*at most 64 levels"):
+        task_of(function).encode_call({1: value} if function is by_number else value)
+
+
+def test_extra_arguments_may_be_named_self() -> None:
+    def note(**more: int) -> int:
+        return more["self"]
+
+    task = task_of(note)
+
+    assert task(self=1) == 1
+    assert task.encode_call(self=1) == task.call(self=1).payload == b'{"self":1}'
+    assert task.options(delay=1).call(self=1).payload == b'{"self":1}'
 
 
 def test_extra_members_are_checked_too() -> None:

@@ -17,6 +17,7 @@ from penstock.core.payload import (
     MAX_INT,
     MIN_INT,
     PAYLOAD_LIMIT,
+    Words,
     check_json,
     encode_json,
     member,
@@ -39,7 +40,12 @@ _SCALARS: Final[tuple[tuple[types.Type, type], ...]] = (
     (types.IntType(), int),
 )
 _AT: Final = re.compile(r"(?P<what>.*?) - at (?:`key` in )?`\$(?P<path>.*)`", re.DOTALL)
-_EXPECTED: Final = re.compile(r"Expected `(?P<wanted>.+)`, got `.+`")
+_MISSING: Final = re.compile(r"Object missing required field `(?P<name>.+)`")
+_UNKNOWN: Final = re.compile(r"Object contains unknown field `(?P<name>.+)`")
+_EXPECTED: Final = re.compile(r"Expected (?P<wanted>.+?)(?:, got .+)?")
+_CHOICE: Final = re.compile(r"Invalid (?:enum )?value .+", re.DOTALL)
+_INVALID: Final = re.compile(r"Invalid (?P<wanted>.+)")
+_TOO_DEEP: Final = f" of at most {MAX_DEPTH} levels"
 _STEP: Final = re.compile(r"\.(?P<name>\w+)|\[(?P<index>\d+)\]")
 
 
@@ -83,10 +89,11 @@ class Declared:
         except msgspec.ValidationError as error:
             raise explained(field, value, error) from None
         except (TypeError, ValueError, NotImplementedError, RecursionError) as error:
-            raise PayloadError(field, value, f"{self._wanted} ({error})") from None
+            raise PayloadError(field, value, f"{self._wanted} ({_told(error)})") from None
         fault = _difference(value, back, MAX_DEPTH)
         if fault is not None:
-            raise PayloadError(field + fault[0], fault[1], f"{self._wanted}{fault[2]}")
+            where = field if fault[2] is _TOO_DEEP else field + fault[0]
+            raise PayloadError(where, fault[1], f"{self._wanted}{fault[2]}")
         if len(encoded) > limit:
             encode_json(field, msgspec.Raw(encoded), limit)
         return msgspec.Raw(encoded)
@@ -101,10 +108,36 @@ def explained(field: str, value: Any, error: msgspec.ValidationError) -> Payload
     """The error in our words, naming the member that was wrong."""
     at = _AT.fullmatch(str(error))
     what, path = (at["what"], at["path"]) if at else (str(error), "")
-    expected = _EXPECTED.fullmatch(what)
-    wanted = expected["wanted"] if expected else what
-    where = f"{field}{path}" if field else path.removeprefix(".") or "payload"
-    return PayloadError(where, _followed(value, path), wanted)
+    where = f"{field}{path}" if field else path.removeprefix(".")
+    found = _followed(value, path)
+    if missing := _MISSING.fullmatch(what):
+        return PayloadError(member(where, missing["name"]), Words("nothing"), "a value")
+    if unknown := _UNKNOWN.fullmatch(what):
+        name = unknown["name"]
+        return PayloadError(member(where, name), _followed(found, f".{name}"), "nothing of that name")
+    return PayloadError(where or "payload", found, _wanted(what, error.__cause__))
+
+
+def _wanted(what: str, cause: BaseException | None) -> str:
+    """What msgspec says, as something that can be wanted; without the value."""
+    if cause is not None:
+        return f"another value ({_told(cause)})"
+    if expected := _EXPECTED.fullmatch(what):
+        return expected["wanted"].replace("`", "")
+    if _CHOICE.fullmatch(what):
+        return "one of the declared values"
+    if invalid := _INVALID.fullmatch(what):
+        return f"a valid {invalid['wanted']}"
+    return f"another value ({what})"
+
+
+def _told(error: BaseException) -> str:
+    """The message of an error; that of pydantic without the values it quotes."""
+    errors = getattr(error, "errors", None)
+    if not callable(errors):
+        return str(error)
+    found = errors(include_url=False, include_context=False, include_input=False)
+    return "; ".join(f"{'.'.join(map(str, each['loc'])) or 'all of it'}: {each['msg']}" for each in found)
 
 
 def _to_json(value: Any) -> Any:
@@ -179,7 +212,7 @@ def _difference(value: Any, back: Any, depth: int) -> tuple[str, Any, str] | Non
     if members is None:
         return None if value == back else ("", value, "")
     if depth == 0:
-        return "", kind, f" of at most {MAX_DEPTH} levels"
+        return "", Words(kind.__name__), _TOO_DEEP
     if isinstance(value, dict) and value.keys() != back.keys():
         return "", next(key for key in value if key not in back), ", with its keys as declared"
     if isinstance(value, list | tuple) and len(value) != len(back):

@@ -1,5 +1,6 @@
 """Strict JSON: what may be an argument or a result, and how it becomes bytes."""
 
+import re
 from collections.abc import Collection
 from math import isfinite
 from types import NoneType
@@ -22,6 +23,22 @@ _ENCODER: Final = msgspec.json.Encoder()
 _CHEAP: Final = frozenset({str, bool, NoneType})
 
 
+class Words(str):
+    """What an error says it found where the value itself would not tell, or must not be told."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return str(self)
+
+
+def without_value(error: PayloadError) -> PayloadError:
+    """The same error with the type of what was found: payloads are not for logs."""
+    found = error.found
+    shown = found if isinstance(found, Words) else Words(type(found).__name__)
+    return PayloadError(error.field, shown, error.wanted)
+
+
 def check_json(path: str, value: object, limit: int = PAYLOAD_LIMIT) -> None:
     """PayloadError naming the place, unless the value comes back from JSON exactly as it is.
 
@@ -30,7 +47,7 @@ def check_json(path: str, value: object, limit: int = PAYLOAD_LIMIT) -> None:
     walk = _Walk(limit)
     if not walk.is_plain(value, MAX_DEPTH):
         if walk.is_over:
-            raise PayloadError(path, type(value), f"at most {limit} bytes in all")
+            raise PayloadError(path, Words(type(value).__name__), f"at most {limit} bytes in all")
         _find_fault(path, value, MAX_DEPTH)
 
 
@@ -42,7 +59,7 @@ def encode_json(path: str, value: object, limit: int = PAYLOAD_LIMIT) -> bytes:
         _find_fault(path, value, MAX_DEPTH + 1)
         raise
     if len(encoded) > limit:
-        raise PayloadError(path, len(encoded), f"at most {limit} bytes")
+        raise PayloadError(path, Words(f"{len(encoded)} bytes"), f"at most {limit} bytes")
     return encoded
 
 
@@ -117,7 +134,8 @@ def _find_fault(path: str, value: Any, depth: int) -> None:
             raise PayloadError(path, value, "a finite number")
     elif kind is list or kind is dict:
         if depth == 0:
-            raise PayloadError(path, kind, _WANTED_DEPTH)
+            # The whole path would say the same sixty times over.
+            raise PayloadError(re.split(r"[.\[]", path)[0], Words(kind.__name__), _WANTED_DEPTH)
         if kind is list:
             for index, item in enumerate(value):
                 _find_fault(f"{path}[{index}]", item, depth - 1)
@@ -128,4 +146,4 @@ def _find_fault(path: str, value: Any, depth: int) -> None:
             _find_fault(path, key, depth)
             _find_fault(member(path, key), item, depth - 1)
     elif value is not None and kind is not bool:
-        raise PayloadError(path, value, f"{WANTED}; other types have to be declared on the parameter")
+        raise PayloadError(path, value, f"{WANTED}; other types have to be declared in the signature")

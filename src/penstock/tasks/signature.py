@@ -9,7 +9,7 @@ import msgspec
 
 from penstock.core.declared import Declared, explained, from_json
 from penstock.core.errors import ConfigError, PayloadError
-from penstock.core.payload import PAYLOAD_LIMIT, decode_json, encode_json
+from penstock.core.payload import PAYLOAD_LIMIT, Words, decode_json, encode_json
 from penstock.tasks.context import JobContext
 
 Bound = tuple[tuple[Any, ...], dict[str, Any]]
@@ -139,18 +139,17 @@ class Signature:
     def _wrong_call(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], error: TypeError
     ) -> tuple[str, Any, str]:
-        wanted = f"arguments for {self._signature} ({error})"
         unknown = [name for name in kwargs if name not in self._keywords()]
         if unknown and self._rest is None:
-            return unknown[0], kwargs[unknown[0]], wanted
+            return unknown[0], kwargs[unknown[0]], f"no argument of that name: they are {self._signature}"
         given = set(self._names[: len(args)])
         if given & kwargs.keys():
             name = min(given & kwargs.keys())
-            return name, kwargs[name], wanted
+            return name, kwargs[name], f"it once: the arguments are {self._signature}"
         missing = [name for name in self._names if name in self._required - given - kwargs.keys()]
         if missing:
-            return missing[0], "nothing", wanted
-        return "arguments", args, wanted
+            return missing[0], Words("nothing"), f"a value: the arguments are {self._signature}"
+        return "arguments", args, f"{self._signature} ({error})"
 
     def _encoded(self, values: Mapping[str, Any]) -> bytes:
         raw = {

@@ -7,7 +7,7 @@ from typing import Any, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
 
 from penstock.core.errors import ConfigError, PayloadError, PenstockError
 from penstock.core.names import check_name
-from penstock.core.payload import PAYLOAD_LIMIT
+from penstock.core.payload import PAYLOAD_LIMIT, without_value
 from penstock.tasks.call import AnyCall, Call, FlowSender
 from penstock.tasks.context import JobContext
 from penstock.tasks.handle import JobHandle
@@ -51,11 +51,11 @@ class Task(Generic[C, P, R]):
             # A type that the module defines further down: looked at again before the first use.
             return
 
-    def __call__(self, *args: C.args, **kwargs: C.kwargs) -> Any:
+    def __call__(self, /, *args: C.args, **kwargs: C.kwargs) -> Any:
         """Call the function here and now."""
         return self.function(*args, **kwargs)
 
-    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
+    async def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
         """Enqueue one call; when this returns, the job is in the store."""
         return await self.sender.send(self.call(*args, **kwargs))
 
@@ -89,7 +89,7 @@ class Task(Generic[C, P, R]):
         """The same task with other options: `send.options(delay=60).enqueue(...)`."""
         return Prepared(self, JobOptions.of(options))
 
-    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+    def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """A call for `enqueue_many`, flows and batches, checked like that of `enqueue`."""
         return self.prepare(self.defaults, args, kwargs)
 
@@ -112,21 +112,33 @@ class Task(Generic[C, P, R]):
             sender=self.sender,
         )
 
-    def encode_call(self, *args: P.args, **kwargs: P.kwargs) -> bytes:
+    def encode_call(self, /, *args: P.args, **kwargs: P.kwargs) -> bytes:
         """The payload of a call; PayloadError names the argument that cannot be."""
         return self._checked().encode(args, kwargs)
 
-    def encode_some(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    def encode_some(self, /, *args: Any, **kwargs: Any) -> dict[str, Any]:
         """Some of a call's arguments, by name, as they stand in its payload."""
         return self._checked().partial(args, kwargs)
 
     def bind(self, payload: bytes, ctx: JobContext) -> Bound:
-        """The arguments for the function, checked, with the context where it wants one."""
-        return self._checked().bind(payload, ctx)
+        """The arguments for the function, checked, with the context where it wants one.
+
+        PayloadError names the argument and the type of what was found: workers keep it and log it.
+        """
+        try:
+            return self._checked().bind(payload, ctx)
+        except PayloadError as error:
+            raise without_value(error) from None
 
     def encode_result(self, value: Any) -> bytes | None:
-        """The result as JSON; PayloadError if it has no such form or is not what the function declares."""
-        return self._checked().encode_result(value)
+        """The result as JSON; PayloadError if it has no such form or is not what the function declares.
+
+        The error has no value in it, as that of `bind`.
+        """
+        try:
+            return self._checked().encode_result(value)
+        except PayloadError as error:
+            raise without_value(error) from None
 
     def decode_result(self, encoded: bytes | None) -> R:
         """A stored result, as the function declares it."""
@@ -154,7 +166,7 @@ class Task(Generic[C, P, R]):
 class AsyncTask(Task[C, P, R]):
     """A task of a coroutine function."""
 
-    def __call__(self, *args: C.args, **kwargs: C.kwargs) -> Coroutine[Any, Any, R]:
+    def __call__(self, /, *args: C.args, **kwargs: C.kwargs) -> Coroutine[Any, Any, R]:
         """Call the function here and now."""
         called: Coroutine[Any, Any, R] = self.function(*args, **kwargs)
         return called
@@ -163,7 +175,7 @@ class AsyncTask(Task[C, P, R]):
 class SyncTask(Task[C, P, R]):
     """A task of a plain function."""
 
-    def __call__(self, *args: C.args, **kwargs: C.kwargs) -> R:
+    def __call__(self, /, *args: C.args, **kwargs: C.kwargs) -> R:
         """Call the function here and now."""
         result: R = self.function(*args, **kwargs)
         return result
@@ -177,7 +189,7 @@ class Prepared(Generic[P, R]):
         self._options = options
         self._merged = options.over(task.defaults)
 
-    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
+    async def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
         """Enqueue one call; when this returns, the job is in the store."""
         return await self._task.sender.send(self.call(*args, **kwargs))
 
@@ -212,7 +224,7 @@ class Prepared(Generic[P, R]):
         """With more options; they win over those said before."""
         return Prepared(self._task, JobOptions.of(options).over(self._options))
 
-    def call(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+    def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """A call with these options, for `enqueue_many`."""
         return self._task.prepare(self._merged, args, kwargs)
 
