@@ -42,7 +42,8 @@ class Penstock:
     """An app: queues and tasks of one tenant, in the store behind `url` or in `store`.
 
     Open it with `async with app:` to enqueue; blocks may be nested. `payload_limit` bounds arguments and
-    results, in bytes. A store that cannot be reached is tried again until `patience` seconds are over, or `tries` times.
+    results, in bytes. A store that cannot be reached is tried again until `patience` seconds are over, or
+    `tries` times.
 
     >>> app = Penstock("memory://")
     >>> @app.task
