@@ -73,6 +73,20 @@ def test_following_sees_what_comes_and_stops_at_its_limit(shell: Shell) -> None:
     assert [json.loads(line)["job"] for line in shell.out.splitlines()] == ["b", "c"]
 
 
+def test_following_begins_with_as_many_as_were_asked_for_and_goes_on(shell: Shell) -> None:
+    shell.enqueue("a", "b", "c")
+    command = [sys.executable, "-m", "penstock.cli", "events", "tail", "--follow", "--limit", "2", "--json"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, env=os.environ) as process:
+        assert process.stdout is not None
+        seen = [json.loads(process.stdout.readline())["job"] for _ in range(2)]
+        shell.enqueue("d", "e", "f")
+        seen += [json.loads(process.stdout.readline())["job"] for _ in range(3)]
+        process.send_signal(signal.SIGINT)
+
+        assert process.wait(10) == 130
+        assert seen == ["b", "c", "d", "e", "f"]
+
+
 @pytest.mark.parametrize("queue", [[], ["--queue", "mail"]])
 def test_ctrl_c_ends_following_quietly(shell: Shell, queue: list[str]) -> None:
     shell.enqueue("a")

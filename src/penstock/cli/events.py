@@ -19,30 +19,44 @@ POLL_SECONDS: Final = 1.0
 """Moves that make nothing claimable and end nothing ring no bell."""
 CHUNK: Final = 1_000
 LAST: Final = 20
+MOST: Final = 10**15
 
 
 @command(group, "tail")
 async def tail(
     desk: Desk,
     queue: Annotated[str | None, typer.Option(help="Only this queue")] = None,
-    after: Annotated[int | None, typer.Option(min=0, help="Events after this number; needs --queue")] = None,
+    after: Annotated[
+        int | None, typer.Option(min=0, max=MOST, help="Events after this number; needs --queue")
+    ] = None,
     follow: Annotated[bool, typer.Option("--follow", "-f", help="Go on as events are written")] = False,
     limit: Annotated[
         int | None,
-        typer.Option(min=1, help="How many at most", show_default=f"the last {LAST}, or all after --after"),
+        typer.Option(
+            "--limit",
+            "-n",
+            min=1,
+            max=MOST,
+            help="The last so many, or with --after the first",
+            show_default=f"the last {LAST}, or all after --after",
+        ),
     ] = None,
 ) -> None:
-    """Print events: one line each, or JSON lines with --json."""
+    """Print the last events: one line each, or JSON lines with --json.
+
+    With --follow it then goes on until it is interrupted. With --after it begins there instead, and ends when
+    --limit events are printed.
+    """
     if after is not None and queue is None:
         raise OptionError("--after", after, "--queue with it: every queue numbers its own events")
     async with desk.store() as store:
         refs = [info.queue for info in await desk.queues(store, queue)]
-        reader = _Reader(desk, store, limit, every_queue=queue is None)
+        reader = _Reader(desk, store, None if after is None else limit, every_queue=queue is None)
         if after is not None:
             reader.cursors = {refs[0]: after}
+            await reader.print_new()
         else:
-            await reader.print_last(refs, (limit or LAST) if not follow else LAST)
-        await reader.print_new()
+            await reader.print_last(refs, limit or LAST)
         if follow:
             await reader.follow()
 
