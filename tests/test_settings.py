@@ -98,6 +98,8 @@ def test_a_misspelt_variable_is_refused_and_a_strange_one_is_not_ours(tmp_path: 
     [
         ("worker.lease", "soon", "a duration such as"),
         ("worker.lease", "-1", "a duration such as"),
+        ("worker.lease", "99999999999999999999d", "a duration such as"),
+        ("worker.lease", "1e300", "a duration such as"),
         ("worker.queues", "mail=many", "mail=50,reports=5"),
         ("worker.queues", ",", "mail=50,reports=5"),
         ("worker.queues", "mail=0", "one slot or more"),

@@ -41,6 +41,8 @@ class LogLevel(str):
     __slots__ = ()
 
 
+LONGEST: Final = 100 * 366 * 86_400.0
+"""Seconds that text may stand for: a hundred years, which any clock here can still add."""
 MOST: Final = 1_000_000_000
 Count = Annotated[int, msgspec.Meta(ge=1, le=MOST)]
 
@@ -152,16 +154,16 @@ def seconds(field: str, found: object) -> float:
     >>> seconds("--delay", "1h30m")
     5400.0
     """
-    if isinstance(found, str):
-        parts = _DURATION.fullmatch(found.strip().lower())
-        if parts is not None and found.strip():
-            units = zip(parts.groups(), (86_400, 3_600, 60, 1, 0.001), strict=True)
-            return float(sum(float(number) * unit for number, unit in units if number))
-    try:
-        number = float(found) if isinstance(found, str | int | float) else math.nan
-    except ValueError:
-        number = math.nan
-    if isinstance(found, bool) or not 0 <= number < math.inf:
+    parts = _DURATION.fullmatch(found.strip().lower()) if isinstance(found, str) else None
+    if parts is not None and any(parts.groups()):
+        units = zip(parts.groups(), (86_400, 3_600, 60, 1, 0.001), strict=True)
+        number = float(sum(float(part) * unit for part, unit in units if part))
+    else:
+        try:
+            number = float(found) if isinstance(found, str | int | float) else math.nan
+        except (ValueError, OverflowError):
+            number = math.nan
+    if isinstance(found, bool) or not 0 <= number <= LONGEST:
         raise OptionError(field, found, Seconds.wanted)
     return number
 

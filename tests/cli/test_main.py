@@ -1,5 +1,6 @@
 """The edges: exit codes, one line per error, no tracebacks, and quickness where nothing is needed."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -17,6 +18,20 @@ from tests.cli.conftest import Shell, use_module
         (["jobs", "list", "--bogus"], 2, "No such option: --bogus"),
         (["jobs", "list", "--limit", "many"], 2, "--limit: found 'many', wanted a whole number"),
         (["jobs", "list", "--limit", "0"], 2, "--limit: found '0', wanted a whole number from 1"),
+        (["jobs", "list", "--limit", "9" * 20], 2, "wanted a whole number from 1 to 1000000000"),
+        (
+            ["jobs", "list", "--queue", "mail", "--after", "zzz"],
+            2,
+            "--after: found 'zzz', wanted what `next`",
+        ),
+        (["jobs", "list", "--queue", "mail", "--after", "9" * 20 + "/a"], 2, "wanted what `next` says"),
+        (["events", "tail", "--limit", "9" * 20], 2, "Invalid value for '--limit'"),
+        (["events", "tail", "--queue", "mail", "--after", "9" * 20], 2, "Invalid value for '--after'"),
+        (["queues", "keys", "mail", "--first", "9" * 20], 2, "Invalid value for '--first'"),
+        (["queues", "pause", "mail", "--for", "9" * 20 + "d"], 2, "--for: found '99"),
+        (["schedules", "add", "a", "b", "--every", "9" * 20 + "d"], 2, "--every: found '99"),
+        (["enqueue", "send", "--queue", "mail", "--run-at", "0001-01-01T00:00"], 2, "--run-at: found '0001"),
+        (["--json"], 2, "Missing command."),
         (["jobs", "show"], 2, "Missing argument"),
         (["--tenant", "a/b", "queues", "list"], 2, "--tenant: found 'a/b'"),
         (["queues", "show", "mail"], 1, "no queue 'mail' of tenant 'default'; there are: none"),
@@ -108,6 +123,33 @@ def test_the_version_is_quick(shell: Shell) -> None:
     code = "import sys; from penstock.cli.main import run; run(['--version']); print('typer' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
     assert done.stdout.splitlines()[-1] == "False"
+
+
+def test_the_version_is_told_beside_other_options(shell: Shell) -> None:
+    assert shell("--tenant", "acme", "--version") == 0
+    assert shell.out.startswith("penstock 0.")
+    assert shell("--version", "--json") == 0
+    assert json.loads(shell.out)["version"].startswith("0.")
+
+
+@pytest.mark.parametrize(
+    ("closed", "code", "said"),
+    [
+        ("jobs list > /dev/full", 1, "penstock: error: [Errno 28] No space left on device\n"),
+        ("jobs list --json > /dev/full", 1, "penstock: error: [Errno 28] No space left on device\n"),
+        ("doctor >&-", 0, ""),
+        ("doctor --json <&- >&- 2>&-", 0, ""),
+        ("queues show nosuch 2>&-", 1, ""),
+    ],
+)
+def test_streams_that_are_closed_or_full_are_no_surprise(
+    shell: Shell, closed: str, code: int, said: str
+) -> None:
+    done = subprocess.run(
+        ["sh", "-c", f"{sys.executable} -m penstock.cli {closed}"], capture_output=True, text=True, timeout=30
+    )
+
+    assert (done.returncode, done.stdout, done.stderr) == (code, "", said)
 
 
 def test_help_comes_with_nothing_and_names_the_variables(shell: Shell) -> None:

@@ -74,6 +74,14 @@ def test_a_burst_works_off_what_is_there(shell: Shell, app: str) -> None:
     assert all(json.loads(line)["level"] for line in err.splitlines())
 
 
+def test_a_worker_runs_without_standard_streams(shell: Shell, app: str) -> None:
+    shell.enqueue("a")
+    command = f"exec {sys.executable} -m penstock.cli worker {app} --burst <&- >&- 2>&-"
+
+    assert subprocess.run(["sh", "-c", command], timeout=30).returncode == 0
+    assert shell.json("jobs", "show", "a")["state"] == "completed"
+
+
 def test_sigterm_ends_a_worker_cleanly(shell: Shell, app: str) -> None:
     with penstock("worker", app, "--lease", "5s", "--poll", "100ms", "--log-level", "info") as process:
         assert process.stderr is not None

@@ -9,6 +9,7 @@ from penstock.cli.demo import demo
 from penstock.cli.desk import GLOBAL, command
 from penstock.cli.doctor import doctor
 from penstock.cli.enqueue import enqueue
+from penstock.cli.output import Output
 from penstock.cli.scheduler import scheduler
 from penstock.cli.worker import worker
 
@@ -23,7 +24,7 @@ def build() -> typer.Typer:
         pretty_exceptions_enable=False,
         context_settings={"help_option_names": ["-h", "--help"]},
     )
-    app.callback()(_everywhere())
+    app.callback(invoke_without_command=True)(_everywhere())
     command(app, "worker", prefix="worker", fast=True)(worker)
     command(app, "scheduler", prefix="worker")(scheduler)
     command(app, "enqueue")(enqueue)
@@ -46,8 +47,12 @@ def _everywhere() -> Any:
         if version:
             from importlib.metadata import version as version_of
 
-            typer.echo(f"penstock {version_of('penstock')}")
+            out, found = Output(json=bool(given["json"])), version_of("penstock")
+            out.document({"version": found})
+            out.line(f"penstock {found}")
             raise typer.Exit
+        if context.invoked_subcommand is None:
+            context.fail("Missing command.")
         context.obj = {name: value for name, value in given.items() if value is not None}
 
     shown = Annotated[bool, typer.Option("--version", "-V", help="Print the version and exit", is_eager=True)]

@@ -156,9 +156,8 @@ def _instant(text: str | None) -> datetime | None:
     if text is None:
         return None
     try:
-        at = datetime.fromisoformat(text)
-    except ValueError:
+        return datetime.fromisoformat(text).astimezone()
+    except (ValueError, OverflowError):
         raise OptionError(
             "--run-at", text, "a time such as 2026-01-31T12:00 or 2026-01-31T12:00:00Z"
         ) from None
-    return at.astimezone()

@@ -1,6 +1,7 @@
 """`penstock jobs`: look at jobs, cancel them, run them again, and ask why one is not running."""
 
-from typing import Annotated, Any
+import re
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -18,12 +19,14 @@ from penstock.cli.records import (
     job_fields,
     states_of,
 )
-from penstock.core.errors import WrongStateError
+from penstock.core.errors import OptionError, WrongStateError
 from penstock.core.job import Job
 from penstock.core.outcomes import Applied, Refusal, Refused
 from penstock.stores.protocol import Query
 
 group = typer.Typer(help="Look at jobs, cancel them, run them again.", no_args_is_help=True)
+
+_CURSOR: Final = re.compile(r"[0-9]{1,15}/.+")
 
 Ids = Annotated[list[str], typer.Argument(metavar="ID…", help="Ids, bare or as queue/id", show_default=False)]
 Id = Annotated[str, typer.Argument(metavar="ID", help="An id, bare or as queue/id", show_default=False)]
@@ -41,6 +44,8 @@ async def list_jobs(
     """List jobs, the newest first."""
     if after is not None and queue is None:
         raise typer.BadParameter("--after needs --queue: every queue has its own pages")
+    if after is not None and _CURSOR.fullmatch(after) is None:
+        raise OptionError("--after", after, "what `next` says of the page before")
     states, many = states_of(state), desk.settings.list.limit
     found: list[Job] = []
     more: str | None = None

@@ -74,7 +74,9 @@ async def keys(
     limit: Annotated[int | None, typer.Option(metavar="N", help="Its own limit, in dynamic queues")] = None,
     weight: Annotated[int | None, typer.Option(metavar="N", help="Its turns for one of others")] = None,
     unset: Annotated[str | None, typer.Option(metavar="KEY", help="Take its rule back")] = None,
-    first: Annotated[int, typer.Option(metavar="N", help="How many keys at most", min=1)] = 1_000,
+    first: Annotated[
+        int, typer.Option(metavar="N", help="How many keys at most", min=1, max=MOST_KEYS)
+    ] = 1_000,
 ) -> None:
     """Show the keys of a queue that have jobs or rules, or change the rule of one."""
     if set_ is not None and unset is not None:

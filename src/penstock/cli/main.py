@@ -16,6 +16,7 @@ INTERRUPTED: Final = 130
 
 def run(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; the exit code: 0, 1 failed or found something, 2 wrong usage, 130 interrupted."""
+    _have_standard_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given in (["--version"], ["-V"]):
         return _version()
@@ -27,7 +28,12 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        return _gone_reader()
+        _drop_output()
+        return FAILED
+    except OSError as error:
+        # Such as a disk that is full: nothing that a traceback would explain.
+        _drop_output()
+        return _fail(error, given, FAILED)
     except Exception as error:  # noqa: BLE001 (the last resort: a user gets a line, not a traceback)
         return _fail(error, given, FAILED)
     return code
@@ -71,9 +77,10 @@ def _usage(error: BaseException) -> int:
 def _fail(error: Exception, given: list[str], code: int) -> int:
     if _wants_traceback(given):
         traceback.print_exception(error)
-    said = str(error) if isinstance(error, PenstockError) else f"{type(error).__name__}: {error}"
+    is_known = isinstance(error, PenstockError | OSError)
+    said = str(error) if is_known else f"{type(error).__name__}: {error}"
     _say(" ".join(said.split()) or type(error).__name__)
-    if not isinstance(error, PenstockError) and not _wants_traceback(given):
+    if not is_known and not _wants_traceback(given):
         _say("this should not happen; run it again with --debug to see where")
     return code
 
@@ -93,8 +100,20 @@ def _wants_traceback(given: list[str]) -> bool:
     return False
 
 
-def _gone_reader() -> int:
+def _have_standard_streams() -> None:
+    """Open what was closed: else the next file or socket has its number, and loops will not have that."""
+    for number, name in enumerate(("stdin", "stdout", "stderr")):
+        try:
+            os.fstat(number)
+        except OSError:
+            # The lowest free number is taken, which is this one.
+            os.open(os.devnull, os.O_RDWR)
+            os.set_inheritable(number, True)
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(number, "w" if number else "r", closefd=False))  # noqa: SIM115
+
+
+def _drop_output() -> None:
     # What is still buffered must not be written when the interpreter ends.
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-    return FAILED
