@@ -2,7 +2,8 @@
 
 import logging
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Final
 
 from penstock.core import decide
@@ -13,22 +14,33 @@ from penstock.stores.protocol import RECOVER_LIMIT, Store
 _LOGGER: Final = logging.getLogger("penstock.scheduler")
 
 
-def keeps_none(_token: str) -> bool:
-    """What a process says of leases that runs no jobs itself."""
-    return False
+_KEEPERS: Final[set[Callable[[str], bool]]] = set()
+
+
+@contextmanager
+def keeping(keeps: Callable[[str], bool]) -> Iterator[None]:
+    """For the time of the block this process takes no lease away of whose token `keeps` is true."""
+    _KEEPERS.add(keeps)
+    try:
+        yield
+    finally:
+        _KEEPERS.discard(keeps)
+
+
+def is_kept(token: str) -> bool:
+    """True for a lease that a worker of this process holds, and renewed in time by a clock that never steps.
+
+    If the store says that it ran out, the store's clock was set, and the job may still be settled.
+    """
+    return any(keeps(token) for keeps in tuple(_KEEPERS))
 
 
 class Reclaimer:
-    """Takes leases away that ran out. Harmless when many do it: each expiry is applied once.
+    """Takes leases away that ran out. Harmless when many do it: each expiry is applied once."""
 
-    `keeps` is true for a lease that this process holds and renewed in time by a clock that never steps. Then
-    the store's clock was set, and the job may still be settled: it is left alone.
-    """
-
-    def __init__(self, store: Store, queue: QueueRef, keeps: Callable[[str], bool] = keeps_none) -> None:
+    def __init__(self, store: Store, queue: QueueRef) -> None:
         self._store = store
         self._queue = queue
-        self._keeps = keeps
 
     async def tick(self) -> bool:
         """Recover one batch; True when there may be more."""
@@ -39,7 +51,7 @@ class Reclaimer:
 
     async def recover(self, leases: Sequence[ExpiredLease]) -> int:
         """Apply what follows for these leases; how many were recovered by this call."""
-        leases = [lease for lease in leases if not self._keeps(lease.token)]
+        leases = [lease for lease in leases if not is_kept(lease.token)]
         if not leases:
             return 0
         expiries = [decide.expire(lease, random.uniform) for lease in leases]

@@ -11,7 +11,7 @@ from penstock.core.errors import StoreError
 from penstock.core.job import QueueRef
 from penstock.scheduler.promoter import Promoter
 from penstock.scheduler.pruner import EVENTS_AGE, EVENTS_KEPT, Pruner, Trimmer
-from penstock.scheduler.reclaimer import Reclaimer, keeps_none
+from penstock.scheduler.reclaimer import Reclaimer
 from penstock.scheduler.relayer import relay
 from penstock.scheduler.ticker import Ticker
 from penstock.stores.protocol import Store, Topic
@@ -54,7 +54,6 @@ class Scheduler:
         tick: float,
         events_kept: int = EVENTS_KEPT,
         events_age: float = EVENTS_AGE,
-        keeps: Callable[[str], bool] = keeps_none,
     ) -> None:
         self._store = store
         self._queue = queue
@@ -62,7 +61,7 @@ class Scheduler:
         self._ticker = Ticker(store, queue)
         self._often: Mapping[str, Duty] = {
             "promoting": Promoter(store, queue),
-            "recovering": Reclaimer(store, queue, keeps),
+            "recovering": Reclaimer(store, queue),
         }
         self._seldom: Mapping[str, Duty] = {
             "pruning": Pruner(store, queue),

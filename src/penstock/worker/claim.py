@@ -10,7 +10,7 @@ from penstock.core.errors import StoreError
 from penstock.core.job import Claimed, QueueRef
 from penstock.core.moves import Release
 from penstock.core.outcomes import Claims
-from penstock.scheduler.reclaimer import Reclaimer
+from penstock.scheduler.reclaimer import Reclaimer, is_kept
 from penstock.scheduler.scheduler import Scheduler
 from penstock.stores.protocol import CHUNK_JOBS, Bell, Store, Topic
 from penstock.worker.clock import boottime
@@ -24,7 +24,7 @@ _LOGGER: Final = logging.getLogger("penstock.worker")
 SHORTEST_REST: Final = 0.01
 """Seconds to rest at least after an empty claim, whatever the store says is due."""
 KEPT_REST: Final = 0.25
-"""The same while what is due are leases of this worker, which it leaves alone."""
+"""The same while what is due are leases of this process, which it leaves alone."""
 
 
 class ClaimLoop:
@@ -59,7 +59,7 @@ class ClaimLoop:
         self._keeper = keeper
         self._scheduler = scheduler
         self._about = about
-        self._reclaimer = Reclaimer(store, queue, executions.keeps)
+        self._reclaimer = Reclaimer(store, queue)
         self._outage = Outage(_LOGGER, "claiming", about)
         self._task: asyncio.Task[None] | None = None
         self._is_resting = False
@@ -166,8 +166,7 @@ class ClaimLoop:
     def _seconds(self, claims: Claims) -> float:
         if claims.wait_ms is None:
             return self._poll
-        keeps = self._executions.keeps
-        shortest = KEPT_REST if any(keeps(lease.token) for lease in claims.expired) else SHORTEST_REST
+        shortest = KEPT_REST if any(is_kept(lease.token) for lease in claims.expired) else SHORTEST_REST
         return min(self._poll, max(shortest, claims.wait_ms / 1000))
 
     async def _rest(self, wait: Callable[[], Awaitable[object]]) -> None:

@@ -9,6 +9,7 @@ from typing import Final
 from penstock.core.errors import StoreError
 from penstock.core.job import QueueRef
 from penstock.scheduler.pruner import EVENTS_AGE, EVENTS_KEPT
+from penstock.scheduler.reclaimer import keeping
 from penstock.scheduler.scheduler import Scheduler
 from penstock.stores.protocol import Store
 from penstock.tasks.middleware import ExecutionMiddleware
@@ -128,7 +129,6 @@ class _Run:
             tick=worker._tick,
             events_kept=worker._events_kept,
             events_age=worker._events_age,
-            keeps=self._keeps,
         )
         self._reporter = Reporter(store, queue, self._asked)
         self._settler = Settler(
@@ -197,10 +197,11 @@ class _Run:
         ticking = asyncio.create_task(self._scheduler.run())
         ends: list[asyncio.Future[None]] = [self._end, claiming, ticking]
         try:
-            await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-            if any(_error(end) for end in ends):
-                self._now.set()
-            await self._shut_down(claiming)
+            with keeping(self._executions.keeps):
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                if any(_error(end) for end in ends):
+                    self._now.set()
+                await self._shut_down(claiming)
         finally:
             ticking.cancel()
             claiming.cancel()
@@ -240,9 +241,6 @@ class _Run:
         if self._claims.is_unsure:
             with suppress(StoreError):
                 await _within(SETTLE_WAIT, self._claims.reconcile())
-
-    def _keeps(self, token: str) -> bool:
-        return self._executions.keeps(token)
 
     def _asked(self, delivery: Delivery) -> None:
         self._executions.asked(delivery)
