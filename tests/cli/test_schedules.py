@@ -144,3 +144,12 @@ def test_a_scheduler_needs_no_code(mail: Shell) -> None:
         _, err = process.communicate(timeout=30)
 
     assert process.returncode == 0, err
+
+
+def test_a_keyed_queue_takes_no_schedule_with_a_priority(shell: Shell) -> None:
+    assert shell("queues", "declare", "mail", "--mode", "keyed") == 0
+    command = ["schedules", "add", "daily", "send", "--queue", "mail", "--every", "1d", "--key", "a"]
+
+    assert shell(*command, "--priority", "high") == 2
+    assert "priority: found 7, wanted none: in queue 'mail', which is keyed, keys take turns" in shell.err
+    assert shell(*command) == 0

@@ -15,7 +15,7 @@ from penstock.core.cron.spec import Cron
 from penstock.core.cron.words import describe
 from penstock.core.errors import OptionError, QueueFullError, StoreVersionError
 from penstock.core.ids import IdMaker
-from penstock.core.job import NewJob, QueueRef
+from penstock.core.job import DEFAULT_PRIORITY, NewJob, QueueRef
 from penstock.core.outcomes import Refused
 from penstock.stores.protocol import Store, StoredSchedule
 
@@ -160,8 +160,13 @@ class ScheduleBook:
 
     async def _check_key(self, queue: QueueRef, schedule: Schedule) -> None:
         info = await self._store.queue(queue)
-        if info is not None and info.mode.has_keys and schedule.key is None:
+        if info is None or not info.mode.has_keys:
+            return
+        if schedule.key is None:
             raise OptionError("key", None, f"a concurrency key: queue {queue.name!r} is {info.mode}")
+        if schedule.priority != DEFAULT_PRIORITY:
+            wanted = f"none: in queue {queue.name!r}, which is {info.mode}, keys take turns"
+            raise OptionError("priority", schedule.priority, wanted)
 
 
 def _has_time_of(stored: StoredSchedule, schedule: Schedule) -> bool:
