@@ -1,6 +1,10 @@
 """The demo proves that nothing was lost, and notices when something is."""
 
 import json
+import os
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -46,3 +50,18 @@ def test_a_directory_that_cannot_be_made_is_one_line(shell: Shell) -> None:
 
     assert shell("demo", "--dir", "file/below") == 2
     assert shell.err.startswith("penstock: error: --dir: file/below: Not a directory")
+
+
+def test_a_demo_that_is_told_to_stop_leaves_nothing_behind(shell: Shell) -> None:
+    command = [sys.executable, "-m", "penstock.cli", "demo"]
+    where = os.environ | {"TMPDIR": str(shell.directory)}
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=where) as process:
+        assert process.stdout is not None
+        while b"worker processes started" not in process.stdout.readline():
+            assert process.poll() is None
+        assert list(shell.directory.glob("penstock-demo-*"))
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=30)
+
+    assert (process.returncode, err) == (143, b"")
+    assert not list(shell.directory.glob("penstock-demo-*"))

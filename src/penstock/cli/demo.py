@@ -1,6 +1,8 @@
 """`penstock demo`: watch Penstock lose a worker and no job."""
 
+import asyncio
 import secrets
+import signal
 import sys
 import tempfile
 import time
@@ -38,7 +40,7 @@ async def demo(
     """Run thousands of jobs, kill a worker half-way, and prove that no job was lost."""
     chosen = desk.settings.demo
     number = secrets.randbelow(1_000_000) if chosen.seed is None else chosen.seed
-    with ExitStack() as stack:
+    with _ended_by_sigterm(), ExitStack() as stack:
         if chosen.dir is None:
             directory = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="penstock-demo-")))
         else:
@@ -59,6 +61,29 @@ async def demo(
     _tell(desk, report)
     if not report.is_proven:
         raise typer.Exit(1)
+
+
+@contextmanager
+def _ended_by_sigterm() -> Iterator[None]:
+    """SIGTERM stops the workers and removes the files, as Ctrl-C does."""
+    loop, work = asyncio.get_running_loop(), asyncio.current_task()
+    told = False
+
+    def end() -> None:
+        nonlocal told
+        if not told and work is not None:
+            told = True
+            work.cancel()
+
+    loop.add_signal_handler(signal.SIGTERM, end)
+    try:
+        yield
+    except asyncio.CancelledError:
+        if not told:
+            raise
+        raise typer.Exit(128 + signal.SIGTERM) from None
+    finally:
+        loop.remove_signal_handler(signal.SIGTERM)
 
 
 def _new_directory(parent: Path) -> Path:

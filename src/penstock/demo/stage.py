@@ -59,6 +59,8 @@ async def perform(show: Show) -> Report:
                 orphaned, injected = await _watch(show, store, crew, file, producing, killed)
             finally:
                 producing.cancel()
+                # It has the files open until it has ended.
+                await asyncio.wait([producing])
             await crew.dismiss()
         show.say("all workers stopped; checking the records of producer and handlers against the event log")
         verdict, produced, executions = await audit(store, producer, handlers)
