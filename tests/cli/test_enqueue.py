@@ -77,6 +77,7 @@ def test_options_travel_with_the_job(shell: Shell) -> None:
         "--backoff": "spool",
         "--timeout": "90s",
         "--retention": "1h",
+        "--result-retention": "3h",
         "--key-retention": "2h",
     }
 
@@ -97,6 +98,7 @@ def test_options_travel_with_the_job(shell: Shell) -> None:
         3_600_000,
         7_200_000,
     )
+    assert job.options.result_retention_ms == 10_800_000
 
 
 def test_run_at_is_a_time(shell: Shell) -> None:

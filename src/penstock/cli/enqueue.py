@@ -55,6 +55,9 @@ async def enqueue(
     backoff: Annotated[str | None, typer.Option(help="A preset: default or spool")] = None,
     timeout: Annotated[str | None, typer.Option(metavar="TIME", help="The longest execution")] = None,
     retention: Annotated[str | None, typer.Option(metavar="TIME", help="Kept so long after its end")] = None,
+    result_retention: Annotated[
+        str | None, typer.Option(metavar="TIME", help="Its result is kept so long after its end")
+    ] = None,
     key_retention: Annotated[str | None, typer.Option(metavar="TIME", help="Its key is held so long")] = None,
     declare: Annotated[bool, typer.Option("--declare", help="Make the queue if it is new")] = False,
 ) -> None:
@@ -76,6 +79,7 @@ async def enqueue(
         backoff=backoff,
         timeout=_seconds("timeout", timeout),
         retention=_seconds("retention", retention),
+        result_retention=_seconds("result-retention", result_retention),
         key_retention=_seconds("key-retention", key_retention),
     )
     values = read_arguments(arguments or [], payload)
