@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib
+import io
 import json
 import os
 import sys
@@ -104,6 +105,13 @@ def _settlement(how: str, job: str, token: str, fault: Fault) -> Settlement:
             return Snooze(job, token, 60_000)
         case _:
             return Release(job, token)
+
+
+class Terminal(io.StringIO):
+    """Somebody who answers."""
+
+    def isatty(self) -> bool:
+        return True
 
 
 def use_module(monkeypatch: pytest.MonkeyPatch, name: str, text: str) -> None:

@@ -7,7 +7,7 @@ from penstock.core.errors import OptionError
 from penstock.core.job import Job, QueueRef
 from penstock.core.moves import Fault
 from penstock.core.states import State
-from tests.cli.conftest import MAIL, Shell
+from tests.cli.conftest import MAIL, Shell, Terminal
 
 TIMEOUT = Fault("TIMEOUT", "Timeout: 3 s", "aaa")
 WEB = QueueRef("default", "web")
@@ -83,11 +83,10 @@ def test_many_are_redriven_over_pages(shell: Shell) -> None:
 
 
 def test_purge_deletes_for_good_and_asks_first(dead: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[str] = []
-    monkeypatch.setattr("typer.confirm", lambda text, **_: asked.append(text))
+    monkeypatch.setattr("sys.stdin", Terminal("y\n"))
 
     assert dead("dlq", "purge", "--queue", "web") == 0
-    assert asked == ["Delete 1 dead jobs for good?"]
+    assert dead.err == "Delete 1 dead jobs for good? [y/N]: "
     assert dead.json("dlq", "purge", "--yes")["deleted"] == 2
     assert dead.json("dlq", "list")["jobs"] == []
 

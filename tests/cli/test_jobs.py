@@ -1,6 +1,8 @@
 """`jobs`: list, show, cancel, retry, and how ids are found."""
 
-from penstock.core.job import QueueRef
+import pytest
+
+from penstock.core.job import Options, QueueRef
 from tests.cli.conftest import MAIL, Shell
 
 
@@ -130,3 +132,31 @@ def test_a_job_in_the_wrong_state_is_refused_and_the_others_are_done(shell: Shel
     assert shell("jobs", "cancel", "a", "b") == 1
     assert shell.out == "mail/b is cancelled\n"
     assert shell.err == "penstock: error: mail/a is completed: only live jobs can be cancelled\n"
+
+
+def test_tries_count_the_execution_that_went_well(shell: Shell) -> None:
+    shell.enqueue("done", options=Options(max_attempts=5))
+    shell.settle("complete")
+    shell.enqueue("again", options=Options(max_attempts=5))
+    shell.settle("retry")
+    shell.enqueue("runs", options=Options(max_attempts=5))
+    shell.claim()
+    shell.enqueue("waits", options=Options(max_attempts=5))
+
+    assert shell("jobs", "list") == 0
+    tries = {line.split()[0]: line.split()[4] for line in shell.out.splitlines() if "/5" in line}
+    assert tries == {"done": "1/5", "again": "1/5", "runs": "1/5", "waits": "0/5"}
+    assert shell("jobs", "show", "done") == 0
+    assert "1 of 5 used" in shell.out
+
+
+def test_on_a_narrow_terminal_the_error_stays_and_what_had_no_room_is_named(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell.dead("a" * 26)
+    monkeypatch.setenv("COLUMNS", "80")
+
+    assert shell("jobs", "list") == 0
+    assert max(map(len, shell.out.splitlines())) <= 80
+    assert "ERROR    ValueError: boom 7" in shell.out
+    assert shell.out.endswith("no room for tries, enqueued: --json has all\n")

@@ -1,8 +1,10 @@
 """`queues`: counts, pause, resume, purge."""
 
+import io
+
 import pytest
 
-from tests.cli.conftest import MAIL, Shell
+from tests.cli.conftest import MAIL, Shell, Terminal
 
 
 def test_counts_by_state(shell: Shell) -> None:
@@ -17,7 +19,9 @@ def test_counts_by_state(shell: Shell) -> None:
     assert shell.out.split()[0] == "queue"
 
 
-def test_a_narrow_terminal_gets_fewer_columns(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_narrow_terminal_gets_fewer_columns_and_their_names(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
     shell.enqueue("a")
     monkeypatch.setenv("COLUMNS", "60")
 
@@ -25,7 +29,18 @@ def test_a_narrow_terminal_gets_fewer_columns(shell: Shell, monkeypatch: pytest.
 
     assert max(map(len, shell.out.splitlines())) <= 60
     assert "pending" in shell.out
-    assert "blocked" not in shell.out
+    table, _, rest = shell.out.partition("no room for ")
+    assert "blocked" not in table
+    assert " ".join(rest.split()) == "blocked, completed, cancelled, mode: --json has all"
+
+
+def test_the_mode_is_shown(shell: Shell) -> None:
+    assert shell("queues", "declare", "mail", "--mode", "keyed") == 0
+
+    assert shell.json("queues", "list")["queues"][0]["mode"] == "keyed"
+    for command in (["list"], ["show", "mail"]):
+        assert shell("queues", *command) == 0
+        assert "keyed" in shell.out
 
 
 def test_show_names_leases_and_workers(shell: Shell) -> None:
@@ -70,11 +85,27 @@ def test_purge_deletes_what_waits_and_leaves_the_rest(shell: Shell) -> None:
 
 def test_purge_asks_first(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     shell.enqueue("a")
-    monkeypatch.setattr("typer.confirm", _refuse)
+    monkeypatch.setattr("sys.stdin", Terminal("\ny\n"))
 
-    assert shell("queues", "purge", "mail") == 1
-    assert shell.err == "penstock: aborted\n"
+    assert shell("queues", "purge", "mail", "--json") == 1
+    asked = "Delete up to 1 blocked, delayed, pending jobs of queue 'mail' for good? [y/N]: "
+    assert shell.err == f"{asked}penstock: aborted\n"
+    assert shell.out == ""
     assert shell.json("queues", "list")["queues"][0]["counts"]["pending"] == 1
+    assert shell.json("queues", "purge", "mail")["deleted"] == 1
+
+
+@pytest.mark.parametrize("command", [["queues", "purge", "mail"], ["dlq", "purge"]])
+def test_purge_without_a_terminal_names_the_option(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch, command: list[str]
+) -> None:
+    shell.dead("b")
+    shell.enqueue("a")
+    monkeypatch.setattr("sys.stdin", io.StringIO("y\n"))
+
+    assert shell(*command, "--json") == 2
+    assert "for good? There is nobody to ask: use --yes" in shell.err
+    assert shell.out == ""
 
 
 def test_what_runs_cannot_be_purged(shell: Shell) -> None:
@@ -90,9 +121,3 @@ def test_many_jobs_are_purged_in_pages_with_progress(shell: Shell) -> None:
     assert shell("queues", "purge", "mail", "--yes") == 0
     assert shell.out.startswith("deleted 1200 ")
     assert "deleting: 1200 of 1200" in shell.err
-
-
-def _refuse(*_: object, **__: object) -> None:
-    import typer
-
-    raise typer.Abort

@@ -123,7 +123,7 @@ async def purge(
             pages = [jobs async for _, jobs in _dead(desk, store, wanted)]
         many = sum(len(jobs) for jobs in pages)
         if many:
-            typer.confirm(f"Delete {many} dead jobs for good?", abort=True, err=True)
+            desk.out.confirm(f"Delete {many} dead jobs for good?")
     await _all(desk, wanted, "deleted", dry_run=dry_run)
 
 

@@ -7,11 +7,14 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
+import typer
 from rich import box
 from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
+
+from penstock.core.errors import ConfigError
 
 LAST_WIDTH: Final = 16
 """What the last column is cut to before others are dropped."""
@@ -42,6 +45,15 @@ class Output:
         """A line about what is going on, on standard error."""
         sys.stderr.write(printable(text) + "\n")
 
+    def confirm(self, question: str) -> None:
+        """Ask whoever sits at the terminal, on standard error; Abort unless the answer is yes."""
+        if not sys.stdin.isatty():
+            raise ConfigError(f"{question} There is nobody to ask: use --yes")
+        sys.stderr.write(f"{printable(question)} [y/N]: ")
+        sys.stderr.flush()
+        if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+            raise typer.Abort
+
     def table(
         self,
         columns: Sequence[str],
@@ -52,7 +64,7 @@ class Output:
     ) -> None:
         """A table that fits the terminal: columns in `drop` go first, in that order, then the last is cut.
 
-        Columns in `right` are numbers.
+        Columns in `right` are numbers. A line below names what had no room.
         """
         if self.json:
             return
@@ -77,6 +89,8 @@ class Output:
             shown = dict(zip(columns, row, strict=True))
             table.add_row(*(Text(shown[column]) for column in kept))
         self.console.print(table, soft_wrap=False)
+        if gone := [column for column in columns if column not in kept]:
+            self.console.print(f"no room for {', '.join(gone)}: --json has all", soft_wrap=False)
 
     def fields(self, pairs: Iterable[tuple[str, object]]) -> None:
         """Names and values, one per line; what is None is left out."""

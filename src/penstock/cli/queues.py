@@ -30,13 +30,18 @@ async def list_queues(desk: Desk) -> None:
         {"queues": [_document(info, count, now) for info, count in zip(infos, counts, strict=True)]}
     )
     desk.out.table(
-        ["queue", *State, "paused"],
+        ["queue", *State, "mode", "paused"],
         (
-            (info.queue.name, *(count[state] for state in State), "yes" if _paused(info.pause, now) else "")
+            (
+                info.queue.name,
+                *(count[state] for state in State),
+                info.mode,
+                "yes" if _paused(info.pause, now) else "",
+            )
             for info, count in zip(infos, counts, strict=True)
         ),
         right=frozenset(State),
-        drop=["blocked", "cancelled", "completed", "failed"],
+        drop=["cancelled", "mode", "blocked", "completed", "failed"],
     )
 
 
@@ -63,6 +68,7 @@ async def show(desk: Desk, queue: Name) -> None:
         [
             ("queue", str(info.queue)),
             ("number", info.number),
+            ("mode", info.mode),
             ("paused", _paused(info.pause, now) or "no"),
             *((state, counts[state]) for state in State),
             ("leases", len(leases)),
@@ -120,7 +126,7 @@ async def purge(
         many = sum(counts[each] for each in states)
         which = f"{', '.join(sorted(states))} jobs" + (f" of task {task}" if task else "")
         if many and not yes:
-            typer.confirm(f"Delete up to {many} {which} of queue {queue!r} for good?", abort=True, err=True)
+            desk.out.confirm(f"Delete up to {many} {which} of queue {queue!r} for good?")
         deleted = kept = 0
         with progress("deleting", many) as advance:
             async for jobs in each_page(store, info.queue, Query(states=states, task=task, limit=500)):
@@ -144,6 +150,7 @@ def _document(info: QueueInfo, counts: dict[State, int], now: int) -> dict[str, 
         queue=info.queue.name,
         tenant=info.queue.tenant,
         number=info.number,
+        mode=info.mode,
         counts=counts,
         pause=_pause_document(info.pause, now),
     )
