@@ -21,6 +21,9 @@ FAILED: Final = "FAILED"
 CANCELLED: Final = "CANCELLED"
 CHILD_FAILED: Final = "CHILD_FAILED"
 INVALID_PAYLOAD: Final = "INVALID_PAYLOAD"
+NO_HANDLER_MS: Final = 15_000
+NO_HANDLER_CAP_MS: Final = 300_000
+"""A task that no worker knows yet may come with a deploy, which takes longer than an error's backoff."""
 
 
 class Returned(msgspec.Struct, frozen=True, gc=False):
@@ -77,6 +80,8 @@ def settle(job: Claimed, ending: Ending, uniform: Uniform) -> Settlement:
                 if after_ms is None
                 else check_delay_ms("retry.after", after_ms)
             )
+            if reason == NO_HANDLER:
+                delay = max(delay, min(NO_HANDLER_CAP_MS, NO_HANDLER_MS << min(attempts - 1, 10)))
             return moves.Retry(job.id, job.token, delay, _fault(reason, error))
 
 
