@@ -97,6 +97,25 @@ async def test_a_first_signal_drains_and_a_second_one_does_not(desk: Desk) -> No
     assert signal.getsignal(signal.SIGTERM) == before
 
 
+async def test_a_signal_that_comes_twice_at_once_is_one(desk: Desk) -> None:
+    async def work() -> None:
+        await asyncio.sleep(60)
+
+    job = await desk.enqueue("work")
+    run = asyncio.create_task(WorkerPool([desk.worker(work, shutdown_timeout=60)]).run(handle_signals=True))
+    await desk.reaches(job, State.ACTIVE)
+    for _ in range(2):
+        os.kill(os.getpid(), signal.SIGINT)
+        await asyncio.sleep(0.05)
+    await asyncio.sleep(0.5)
+    assert (await desk.job(job)).state is State.ACTIVE
+    os.kill(os.getpid(), signal.SIGINT)
+    async with asyncio.timeout(10):
+        await run
+
+    assert (await desk.job(job)).state is State.PENDING
+
+
 _PROGRAM = """
 import asyncio, sys, threading, time
 from penstock.core.job import NewJob, QueueRef
@@ -137,7 +156,7 @@ def test_sigquit_writes_stacks_and_goes_on_and_a_stuck_thread_does_not_hold_the_
         time.sleep(0.3)
         assert process.poll() is None
         process.send_signal(signal.SIGTERM)
-        time.sleep(0.1)
+        time.sleep(0.7)
         process.send_signal(signal.SIGTERM)
         out, err = process.communicate(timeout=20)
     finally:

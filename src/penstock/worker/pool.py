@@ -5,11 +5,14 @@ import faulthandler
 import logging
 import signal
 import sys
+import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, Protocol
 
 _LOGGER: Final = logging.getLogger("penstock.worker")
+ECHO: Final = 0.5
+"""Seconds in which a signal again is the same one: the terminal's, passed on by a wrapper as well."""
 
 
 class Runner(Protocol):
@@ -30,6 +33,7 @@ class WorkerPool:
     def __init__(self, workers: Sequence[Runner]) -> None:
         self._workers = tuple(workers)
         self._signals = 0
+        self._heard: dict[str, float] = {}
 
     def stop(self, now: bool = False) -> None:
         """Ask all of them to return; from any thread."""
@@ -40,7 +44,8 @@ class WorkerPool:
         """Work until every worker has returned. When one fails, all are stopped and its error is raised.
 
         With `handle_signals`, SIGTERM and SIGINT stop after running jobs have ended, a second one at once,
-        and SIGQUIT writes the stacks of all threads to standard error. For the main thread only.
+        and SIGQUIT writes the stacks of all threads to standard error. For the main thread only. The same
+        signal again within half a second is not a second one.
         """
         with self._handling() if handle_signals else _nothing():
             runs = [asyncio.create_task(worker.run()) for worker in self._workers]
@@ -60,6 +65,10 @@ class WorkerPool:
                 run.result()
 
     def _signalled(self, name: str) -> None:
+        now = time.monotonic()
+        if now - self._heard.get(name, -ECHO) < ECHO:
+            return
+        self._heard[name] = now
         self._signals += 1
         if self._signals == 1:
             _LOGGER.info("%s: finishing what runs; once more to stop at once", name)
