@@ -41,6 +41,23 @@ async def test_a_handler_that_returns_after_its_timeout_has_still_timed_out(desk
     assert (found.state, found.reason, found.result) == (State.DEAD, "TIMEOUT", None)
 
 
+async def test_a_handler_that_blocks_the_loop_past_its_timeout_and_returns_has_completed(desk: Desk) -> None:
+    async def block() -> str:
+        time.sleep(0.3)  # noqa: ASYNC251 (that is the point)
+        return "done"
+
+    async def block_and_wait() -> None:
+        time.sleep(0.3)  # noqa: ASYNC251 (that is the point)
+        await asyncio.sleep(60)
+
+    done = await desk.enqueue("block", timeout_ms=50)
+    late = await desk.enqueue("block_and_wait", timeout_ms=50, max_attempts=1)
+    await desk.burst(block, block_and_wait, concurrency=1)
+
+    assert (await desk.job(done)).state is State.COMPLETED
+    assert (await desk.job(late)).reason == "TIMEOUT"
+
+
 async def test_a_handler_that_swallows_its_cancel_loses_its_lease_and_keeps_its_slot(
     desk: Desk, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -96,6 +113,50 @@ async def test_a_thread_past_its_timeout_loses_its_lease_at_once_and_keeps_its_s
     found = await desk.job(job)
     assert ran == ["told to stop: True", "other"]
     assert (found.state, found.attempts, found.reason, found.result) == (State.DELAYED, 1, "TIMEOUT", None)
+
+
+async def test_slots_held_by_handlers_past_their_timeout_are_told_once_when_none_is_free(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    gate = threading.Event()
+
+    def stuck() -> None:
+        gate.wait(20)
+
+    def told() -> list[str]:
+        return [each.getMessage() for each in caplog.records if "past their timeout" in each.msg]
+
+    async with desk.working(stuck, concurrency=2):
+        first = await desk.enqueue("stuck", timeout_ms=50, backoff=Backoff.fixed(600))
+        await desk.reaches(first, State.DELAYED)
+        assert told() == []
+        second = await desk.enqueue("stuck", timeout_ms=50, backoff=Backoff.fixed(600))
+        await desk.reaches(second, State.DELAYED)
+        assert told() == ["no slot is free: 1 of 2 are held by handlers past their timeout"]
+        gate.set()
+
+
+async def test_shutdown_counts_only_the_jobs_it_gives_back(
+    desk: Desk, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.worker.worker.STOP_GRACE", 0.1)
+    gate = threading.Event()
+
+    def stuck() -> None:
+        gate.wait(20)
+
+    late = await desk.enqueue("stuck", timeout_ms=50, backoff=Backoff.fixed(600))
+    held = await desk.enqueue("stuck")
+    worker = desk.worker(stuck, shutdown_timeout=0)
+    async with running(worker) as run:
+        await desk.reaches(held, State.ACTIVE)
+        await desk.reaches(late, State.DELAYED)
+        worker.stop()
+        await run
+    gate.set()
+
+    assert "2 handlers did not stop: 1 jobs are given back" in caplog.text
+    assert (await desk.job(held)).state is State.PENDING
 
 
 async def test_a_job_that_ends_in_time_is_not_disturbed_by_its_timeout(desk: Desk) -> None:

@@ -1,6 +1,7 @@
 """Runs what was claimed: one task per job, from the arguments to the ending."""
 
 import asyncio
+import logging
 import time
 from collections.abc import Awaitable, Sequence
 from functools import partial
@@ -28,6 +29,7 @@ from penstock.worker.progress import Reporter
 from penstock.worker.settle import Settler
 from penstock.worker.slots import Slots
 
+_LOGGER: Final = logging.getLogger("penstock.worker")
 SWALLOW_GRACE: Final = 2.0
 """Seconds that a cancelled handler has to end before its lease is given up."""
 
@@ -48,6 +50,7 @@ class Executions:
         middleware: Sequence[ExecutionMiddleware],
         lease: float,
         store: Store,
+        about: dict[str, object],
     ) -> None:
         self._queue = queue
         self._kin = StoreKin(store, queue)
@@ -59,12 +62,15 @@ class Executions:
         self._reporter = reporter
         self._middleware = tuple(middleware)
         self._lease = lease
+        self._about = about
         self._margin = margin_of(lease)
         self._loop = asyncio.get_running_loop()
         self._owner = asyncio.current_task()
         self._threads = Threads(f"penstock-{queue.name}")
         self._deadlines = Deadlines(self._late)
         self._running: set[Delivery] = set()
+        self._overdue: set[Delivery] = set()
+        self._is_told = False
         self._forsaken: dict[str, float] = {}
 
     def start(self, jobs: Sequence[Claimed], until: Sequence[float]) -> None:
@@ -87,6 +93,7 @@ class Executions:
                 self._deadlines.add(delivery, now, timeout)
                 ctx = self._context(delivery, wall + timeout)
                 delivery.task = self._loop.create_task(self._run(delivery, task, ctx))
+        self._warn_of_overdue()
 
     def release(self, jobs: Sequence[Claimed], until: Sequence[float]) -> None:
         """Give jobs back that were claimed and will not be started."""
@@ -128,9 +135,17 @@ class Executions:
 
     def abandon_all(self) -> None:
         """Give back what still runs; what its handlers do from now on is not listened to."""
+        held = [delivery for delivery in self._running if not delivery.closed]
+        if self._running:
+            _LOGGER.warning(
+                "%d handlers did not stop: %d jobs are given back",
+                len(self._running),
+                len(held),
+                extra=self._about,
+            )
+        for delivery in held:
+            self._settler.settle(delivery, Interrupted())
         for delivery in list(self._running):
-            if not delivery.closed:
-                self._settler.settle(delivery, Interrupted())
             if delivery.task is not None:
                 delivery.task.cancel()
 
@@ -213,6 +228,8 @@ class Executions:
     def _ended(self, delivery: Delivery, ending: Ending | Withdrawn) -> None:
         self._deadlines.remove(delivery)
         self._running.discard(delivery)
+        self._overdue.discard(delivery)
+        self._is_told = self._is_told and bool(self._overdue)
         delivery.running = False
         if delivery.closed:
             # Settled before it ended; a settlement not handed over yet gives the slot back when it is.
@@ -237,15 +254,28 @@ class Executions:
             return
         if delivery.in_thread:
             delivery.stop = Stop.TIMEOUT
-            self._settler.settle(delivery, timed_out(delivery.job))
+            self._give_up(delivery)
         else:
             self._stop(delivery, Stop.TIMEOUT)
             self._loop.call_later(SWALLOW_GRACE, self._give_up, delivery)
 
     def _give_up(self, delivery: Delivery) -> None:
-        """The handler would not be cancelled: its slot stays taken, its lease does not."""
+        """The handler cannot or would not be cancelled: its slot stays taken, its lease does not."""
         if not delivery.closed:
             self._settler.settle(delivery, timed_out(delivery.job))
+            self._overdue.add(delivery)
+            self._warn_of_overdue()
+
+    def _warn_of_overdue(self) -> None:
+        """Once, until all handlers past their timeout have ended."""
+        if self._overdue and not self._slots.spare and not self._is_told:
+            self._is_told = True
+            _LOGGER.warning(
+                "no slot is free: %d of %d are held by handlers past their timeout",
+                len(self._overdue),
+                self._slots.count,
+                extra=self._about,
+            )
 
     def _stop(self, delivery: Delivery, why: Stop) -> None:
         delivery.stop = why

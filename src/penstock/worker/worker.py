@@ -152,6 +152,7 @@ class _Run:
             middleware=worker._middleware,
             lease=worker.lease,
             store=store,
+            about=about,
         )
         self._keeper = LeaseKeeper(
             store,
@@ -230,9 +231,6 @@ class _Run:
             self._executions.stop_all()
             await _within(STOP_GRACE, self._slots.idle())
         if self._slots.taken:
-            _LOGGER.warning(
-                "%d handlers did not stop: their jobs are given back", self._slots.taken, extra=self._about
-            )
             self._executions.abandon_all()
         await _within(SETTLE_WAIT, self._settler.flush())
         self._settler.abandon()
