@@ -1,5 +1,6 @@
 """The connection to the server: a bounded pool, a time limit on every call, Penstock's own errors."""
 
+import asyncio
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -114,7 +115,8 @@ class Server:
     def translated(self) -> Iterator[None]:
         """Raise what the client raises in the block as one of Penstock's errors."""
         try:
-            yield
+            with heeding_cancels():
+                yield
         except (faults.RedisError, OSError) as error:
             raise self._translate(error) from error
 
@@ -151,6 +153,24 @@ class Server:
         if self._client is None:
             raise StoreError(f"the store at {self.url} is not open")
         return self._client
+
+
+@contextmanager
+def heeding_cancels() -> Iterator[None]:
+    """Raise at the end of the block a cancel that came during it and that the client lost.
+
+    It sends under `asyncio.wait_for`, which in Python 3.11 drops a cancel when what it waits for is done.
+    """
+    task = asyncio.current_task()
+    before = 0 if task is None else task.cancelling()
+    try:
+        yield
+    except Exception:
+        if task is not None and task.cancelling() > before:
+            raise asyncio.CancelledError from None
+        raise
+    if task is not None and task.cancelling() > before:
+        raise asyncio.CancelledError
 
 
 def _without_secrets(url: str) -> tuple[str, tuple[str, ...]]:

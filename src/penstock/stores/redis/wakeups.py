@@ -13,12 +13,14 @@ from penstock.core.job import QueueRef
 from penstock.stores.bells import Belfry, LocalBell
 from penstock.stores.protocol import Topic
 from penstock.stores.redis.keys import TURNED, keys_of
-from penstock.stores.redis.server import Server
+from penstock.stores.redis.server import Server, heeding_cancels
 
 _CONFIRM_SECONDS: Final = 1.0
 _SILENCE_SECONDS: Final = 5.0
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 5.0
+_CANCELS: Final = 20
+_CANCEL_SECONDS: Final = 0.1
 
 
 class _Channel:
@@ -70,27 +72,29 @@ class Subscriber:
         self._belfry.ring_all()
 
     async def close(self) -> None:
-        """Stop listening."""
+        """Stop listening. Bounded: a cancel that gets lost is repeated, and not for ever."""
         listening, self._listening = self._listening, None
-        if listening is not None:
+        for _ in range(_CANCELS):
+            if listening is None or listening.done():
+                break
             listening.cancel()
-            with suppress(asyncio.CancelledError):
-                await listening
+            await asyncio.wait([listening], timeout=_CANCEL_SECONDS)
 
     async def _send(self, *arguments: Any) -> None:
         connection = self._connection
         if connection is not None:
             # Whoever listens notices the loss, connects again and subscribes to all that is wanted then.
             with suppress(RedisError, OSError):
-                await connection.send_command(*arguments)
+                await _send(connection, *arguments)
 
     async def _listen(self, connection: AbstractConnection) -> None:
         failures = 0
         while True:
             try:
-                await connection.connect()  # type: ignore[no-untyped-call] # the client's
+                with heeding_cancels():
+                    await connection.connect()  # type: ignore[no-untyped-call] # the client's
                 async with asyncio.timeout(_SILENCE_SECONDS):
-                    await connection.send_command("PING")
+                    await _send(connection, "PING")
                     await connection.read_response()
                 failures = 0
                 await self._hear(connection)
@@ -108,7 +112,7 @@ class Subscriber:
     async def _hear(self, connection: AbstractConnection) -> None:
         """Ring for what comes; ends only by an error."""
         self._connection = connection
-        await connection.send_command("SUBSCRIBE", TURNED, *self._channels)
+        await _send(connection, "SUBSCRIBE", TURNED, *self._channels)
         is_asked = False
         while True:
             message = await connection.read_response(timeout=_SILENCE_SECONDS)
@@ -119,7 +123,7 @@ class Subscriber:
                 raise ConnectionError("the subscribed connection fell silent")
             else:
                 is_asked = True
-                await connection.send_command("PING")
+                await _send(connection, "PING")
 
     def _ring(self, message: Any) -> None:
         if not isinstance(message, list) or message[0] not in (b"message", b"subscribe"):
@@ -132,3 +136,8 @@ class Subscriber:
         if message[0] == b"subscribe":
             channel.confirmed.set()
         self._belfry.ring(channel.queue, channel.topic)
+
+
+async def _send(connection: AbstractConnection, *arguments: Any) -> None:
+    with heeding_cancels():
+        await connection.send_command(*arguments)
