@@ -15,6 +15,7 @@ from benchmarks.results import Row, Verdict
 
 BEGIN: Final = "<!-- figures: written by `make bench` -->"
 END: Final = "<!-- end of figures -->"
+_GOAL_HEADS: Final = ("Durability", "Goal", "Against", "Ratio", "")
 _HEADS: Final = ("Durability", "Side", "Case", "Figure", "Median", "Range")
 
 
@@ -26,7 +27,7 @@ def show(sections: Sequence[Section], rows: Sequence[Row], goals: Sequence[Verdi
         for row in found:
             table.add_row(*_cells(row))
         console.print(table)
-    table = Table("Goal", "Against", "Ratio", "", title="Goals, at durability server", title_justify="left")
+    table = Table(*_GOAL_HEADS, title="Goals", title_justify="left")
     for goal in goals:
         table.add_row(*_goal_cells(goal))
     console.print(table)
@@ -57,7 +58,7 @@ def write(
 def _markdown(
     facts: dict[str, str], sections: Sequence[Section], rows: Sequence[Row], goals: Sequence[Verdict]
 ) -> str:
-    lines = ["## Goals", "", *_table(("Goal", "Against", "Ratio", ""), map(_goal_cells, goals)), ""]
+    lines = ["## Goals", "", *_table(_GOAL_HEADS, map(_goal_cells, goals)), ""]
     for section, found in _by_section(sections, rows):
         lines += [f"## {section.title}", "", *_table(_HEADS, map(_cells, found)), ""]
     lines += ["## Machine and versions", "", *_table(("", ""), facts.items()), ""]
@@ -88,7 +89,8 @@ def _cells(row: Row) -> tuple[str, ...]:
 
 def _goal_cells(goal: Verdict) -> tuple[str, ...]:
     spread = f" ({min(goal.ratios):.2f} – {max(goal.ratios):.2f})" if len(goal.ratios) > 1 else ""
-    return goal.goal, goal.against, f"{goal.median:.2f} ×{spread}", "pass" if goal.is_met else "miss"
+    said = "pass" if goal.is_met else "miss"
+    return goal.durability, goal.goal, goal.against, f"{goal.median:.2f} ×{spread}", said
 
 
 def _number(value: float) -> str:

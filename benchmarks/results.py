@@ -30,6 +30,7 @@ class Row:
 class Verdict:
     """A goal beside what was reached: a ratio per round, as both sides met the same noise there."""
 
+    durability: str
     goal: str
     against: str
     ratios: list[float]
@@ -42,32 +43,46 @@ class Verdict:
 
 
 def verdicts(rows: Sequence[Row]) -> list[Verdict]:
-    """Every goal that the rows say something about, at the durability `server`."""
+    """Every goal that the rows say something about; those beside the peer at both durabilities."""
     server = [row for row in rows if row.durability == "server"]
-    out: list[Verdict] = []
-    for section, figure, text, wanted in (
-        ("processing", "rate", "processing at least 5 × the peer", 5.0),
-        ("single", "rate", "concurrent single enqueues at least 5 × the peer", 5.0),
-        ("bulk", "rate", "bulk enqueue at least 20 × the peer", 20.0),
-    ):
-        mine = _first(server, section, OURS, figure)
-        theirs = [row for row in _all(server, section, PEER, figure) if "by hand" not in row.label]
-        if mine is not None and theirs:
-            best = max(theirs, key=lambda row: row.median)
-            out.append(_at_least(text, wanted, mine, best, "its best"))
-            equal = _equal(theirs)
-            if equal is not None and equal is not best:
-                out.append(_at_least(text, wanted, mine, equal, "equal concurrency"))
-    mine = _first(server, "pickup", OURS, "p50")
-    if mine is not None:
-        out.extend(_no_worse(mine, row) for row in reversed(_all(server, "pickup", PEER, "p50")))
+    power = [row for row in rows if row.durability == "power"]
+    out = _beside_peer(server, "server") + _beside_peer(power, "power")
     depths = _all(server, "claim", OURS, "ms")
     if len(depths) == 2:
         few, many = depths
         ratios = _ratios(many, few)
         text = f"claim from {many.label} at most 1.5 × the claim from {few.label}"
-        out.append(Verdict(text, few.label, ratios, statistics.median(ratios) <= 1.5))
+        out.append(Verdict("server", text, few.label, ratios, statistics.median(ratios) <= 1.5))
     return out + _keyed(server)
+
+
+def _beside_peer(rows: Sequence[Row], durability: str) -> list[Verdict]:
+    out: list[Verdict] = []
+    for section, text, wanted in (
+        ("processing", "processing at least 5 × the peer", 5.0),
+        ("single", "concurrent single enqueues at least 5 × the peer", 5.0),
+        ("bulk", "bulk enqueue at least 20 × the peer", 20.0),
+    ):
+        mine = _first(rows, section, OURS, "rate")
+        theirs = [row for row in _all(rows, section, PEER, "rate") if "by hand" not in row.label]
+        if mine is None or not theirs:
+            continue
+        best, equal = max(theirs, key=lambda row: row.median), _equal(theirs)
+        found = {best.label: (best, "its best")}
+        if equal is not None:
+            found.setdefault(equal.label, (equal, "equal concurrency"))
+        for theirs_at, why in found.values():
+            ratios = _ratios(mine, theirs_at)
+            is_met = statistics.median(ratios) >= wanted
+            out.append(Verdict(durability, text, f"{theirs_at.label} ({why})", ratios, is_met))
+    waits = _first(rows, "pickup", OURS, "p50")
+    for row in reversed(_all(rows, "pickup", PEER, "p50")):
+        if waits is None:
+            break
+        ratios = _ratios(waits, row)
+        is_met = statistics.median(ratios) <= 1
+        out.append(Verdict(durability, "pick-up p50 no later than the peer's", row.label, ratios, is_met))
+    return out
 
 
 def _keyed(rows: Sequence[Row]) -> list[Verdict]:
@@ -78,26 +93,14 @@ def _keyed(rows: Sequence[Row]) -> list[Verdict]:
         if label in rates and GLOBAL in rates:
             ratios = _ratios(rates[label], rates[GLOBAL])
             text = f"processing, {label}: at least {least:.0%} of global"
-            out.append(Verdict(text, GLOBAL, ratios, statistics.median(ratios) >= least))
+            out.append(Verdict("server", text, GLOBAL, ratios, statistics.median(ratios) >= least))
     for figure, what in (("claim_ms", "claim with"), ("promote_us", "promotion of a job with")):
         found = _all(rows, "keyed", OURS, figure)
         for row in found[1:]:
             ratios = _ratios(row, found[0])
             text = f"{what} {row.label}: at most 1.5 × that with {found[0].label}"
-            out.append(Verdict(text, found[0].label, ratios, statistics.median(ratios) <= 1.5))
+            out.append(Verdict("server", text, found[0].label, ratios, statistics.median(ratios) <= 1.5))
     return out
-
-
-def _at_least(text: str, wanted: float, mine: Row, theirs: Row, why: str) -> Verdict:
-    ratios = _ratios(mine, theirs)
-    return Verdict(text, f"{theirs.label} ({why})", ratios, statistics.median(ratios) >= wanted)
-
-
-def _no_worse(mine: Row, theirs: Row) -> Verdict:
-    ratios = _ratios(mine, theirs)
-    return Verdict(
-        "pick-up p50 no later than the peer's", theirs.label, ratios, statistics.median(ratios) <= 1
-    )
 
 
 def _equal(theirs: Sequence[Row]) -> Row | None:
