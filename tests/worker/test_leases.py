@@ -4,11 +4,13 @@ import asyncio
 import threading
 import time
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import pytest
 
 from penstock.core import decide
+from penstock.core.errors import StoreUnavailableError
 from penstock.core.job import QueueRef
 from penstock.core.moves import Beat, Move
 from penstock.core.outcomes import Applied, Refused
@@ -235,6 +237,49 @@ async def test_a_worker_whose_keeper_fails_gives_its_jobs_back_and_raises(desk: 
             await desk.worker(work).run()
 
     assert (await desk.job(job)).state is State.PENDING
+
+
+@pytest.mark.parametrize("call", ["open", "heartbeat"])
+@pytest.mark.parametrize("is_failing", [False, True])
+async def test_a_worker_stops_at_once_when_a_store_loses_the_cancel_of_its_keeper(
+    queue: QueueRef, call: str, is_failing: bool
+) -> None:
+    reached = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    class Losing(MemoryStore):
+        """Drops a cancel that comes together with an answer."""
+
+        async def open(self) -> None:
+            await self._lose("open")
+
+        async def heartbeat(self, *args: Any, **kwargs: Any) -> Any:
+            await self._lose("heartbeat")
+            return await super().heartbeat(*args, **kwargs)
+
+        async def _lose(self, name: str) -> None:
+            if name == call and threading.current_thread().name == keeper:
+                loop.call_soon_threadsafe(reached.set)
+                with suppress(asyncio.CancelledError):
+                    await asyncio.Event().wait()
+                if is_failing:
+                    raise StoreUnavailableError(f"{name} did not arrive")
+
+    async def wait() -> None:
+        await asyncio.sleep(60)
+
+    keeper = f"penstock-lease-{queue.name}"
+    desk = Desk(queue, Losing())
+    await desk.enqueue("wait")
+    async with desk.working(wait, lease=1.0):
+        await asyncio.wait_for(reached.wait(), 20)
+        started = time.monotonic()
+
+    assert time.monotonic() - started < 1.5
+    for thread in threading.enumerate():
+        if thread.name == keeper:
+            thread.join(1)
+            assert not thread.is_alive()
 
 
 async def test_one_call_renews_every_lease(queue: QueueRef) -> None:

@@ -114,6 +114,8 @@ class LeaseKeeper:
                 await store.open()
                 break
             except StoreError as error:
+                if self._is_stopped:
+                    return
                 await asyncio.sleep(self._outage.failed(error, self._lease / 6))
                 self._fence()
         try:
@@ -124,23 +126,29 @@ class LeaseKeeper:
             with suppress(StoreError):
                 await store.close()
 
+    # A client may lose a cancel that comes together with an answer. Whoever cancels sets `_is_stopped` first.
+
     async def _renew_forever(self, store: Store) -> None:
-        while True:
+        while not self._is_stopped:
             try:
                 async with asyncio.timeout(self._lease):
                     await self._renew(store)
             except StoreError as error:
-                await asyncio.sleep(self._outage.failed(error, self._lease / 6))
+                await self._rest(self._outage.failed(error, self._lease / 6))
             except TimeoutError:
                 _LOGGER.warning("renewing leases took longer than a lease", extra=self._about)
             else:
                 self._outage.over()
-                await asyncio.sleep(self._lease / 3 * random.uniform(0.9, 1.0))
+                await self._rest(self._lease / 3 * random.uniform(0.9, 1.0))
 
     async def _fence_forever(self) -> None:
-        while True:
+        while not self._is_stopped:
             nearest = self._fence()
-            await asyncio.sleep(max(0.005, min(nearest, self._lease / 4)))
+            await self._rest(max(0.005, min(nearest, self._lease / 4)))
+
+    async def _rest(self, seconds: float) -> None:
+        if not self._is_stopped:
+            await asyncio.sleep(seconds)
 
     def _fence(self) -> float:
         """Stop what may have no lease any more; seconds until the next lease comes to that."""
