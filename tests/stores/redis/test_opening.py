@@ -149,6 +149,9 @@ async def test_the_right_password_is_shown_nowhere(url: str, operator: Redis) ->
         f"redis://:{QUOTED}@127.0.0.1:port/0",
         f"redis://:{QUOTED}@127.0.0.1:6379/0?socket_timeout=soon",
         f"redis://:{QUOTED}@127.0.0.1:6379/0?speed=high",
+        f"redis://:{QUOTED}@127.0.0.1:6379/abc",
+        "redis://:hunter2/x@127.0.0.1:6379/0",
+        "redis://:x/hunter2@127.0.0.1:6379/0",
         f"mysql://:{QUOTED}@127.0.0.1/0",
     ],
 )
@@ -158,6 +161,23 @@ async def test_a_url_that_is_none_is_told_without_its_password(bad: str) -> None
         await RedisStore(bad).open()
 
     assert not _told(caught.value)
+
+
+@pytest.mark.parametrize("path", ["abc", "-1", "1/2", "0x1"])
+@pytest.mark.parametrize("scheme", ["redis", "valkey"])
+async def test_a_path_that_is_no_number_of_a_database_is_refused(url: str, scheme: str, path: str) -> None:
+    """And not taken for database 0."""
+    bad = url.replace("redis://", f"{scheme}://").removesuffix("0") + path
+
+    with pytest.raises(ConfigError, match=f"the number of a database.*or nothing; found '/{path}'"):
+        await RedisStore(bad).open()
+
+
+@pytest.mark.parametrize("path", ["", "/", "/1"])
+async def test_a_path_is_the_number_of_a_database_or_nothing(url: str, path: str) -> None:
+    """Nothing means database 0."""
+    async with opened(RedisStore(url.removesuffix("/0") + path)) as store:
+        assert await store.now() > 0
 
 
 async def test_a_server_that_is_not_there_is_unavailable(tmp_path: Path) -> None:

@@ -1,6 +1,7 @@
 """The connection to the server: a bounded pool, a time limit on every call, Penstock's own errors."""
 
 import asyncio
+import re
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
@@ -51,6 +52,8 @@ class Server:
         """Make the pool; connections are made when they are needed."""
         parts = urlsplit(self._url)
         scheme = _SCHEMES.get(parts.scheme, parts.scheme)
+        if scheme != "unix":
+            self._check_database(parts.path)
         # Only connections over a network know this one.
         network = {} if scheme == "unix" else {"socket_keepalive": True}
         try:
@@ -69,6 +72,17 @@ class Server:
         except (TypeError, ValueError) as error:
             raise ConfigError(f"{self.url} is not a url of a Redis or Valkey server: {error}") from None
         self._client = Redis(connection_pool=self._pool)
+
+    def _check_database(self, path: str) -> None:
+        """The client would take database 0 for a path that it does not understand."""
+        if re.fullmatch(r"(/[0-9]*)?", path):
+            return
+        # What stands before an @ may be the end of a password that has a slash in it.
+        found = "an @; a / in a password is written %2F" if "@" in path else repr(path)
+        raise ConfigError(
+            f"{self.url} is not a url of a Redis or Valkey server: "
+            f"its path has to be the number of a database, as in /0, or nothing; found {found}"
+        )
 
     async def close(self) -> None:
         """Close every connection. Harmless when there is none."""
@@ -176,6 +190,9 @@ def heeding_cancels() -> Iterator[None]:
 def _without_secrets(url: str) -> tuple[str, tuple[str, ...]]:
     """The url to show, and what must not be shown."""
     parts = urlsplit(url)
+    if parts.netloc and "@" in parts.path:
+        # A slash in the password has cut the url at the wrong place.
+        return f"{parts.scheme}://…", ()
     place = parts.netloc.rpartition("@")[2]
     user = f"{parts.username}@" if parts.username and parts.password is not None else ""
     given = parts.password or ""
