@@ -7,6 +7,8 @@ import pytest
 
 from penstock import ConfigError, Penstock, State, UnknownQueueError, current_job
 from penstock.stores.memory import MemoryStore
+from penstock.worker.pool import WorkerPool
+from penstock.worker.worker import Worker
 
 
 class Counting(MemoryStore):
@@ -169,6 +171,21 @@ def test_a_worker_for_a_queue_that_is_not_declared_is_refused() -> None:
 
     with pytest.raises(UnknownQueueError, match=r"'mial': did you mean 'mail'\?"):
         app.worker({"mial": 3})
+
+
+def test_a_queue_can_say_how_long_its_leases_are() -> None:
+    """What is said to the workers themselves comes first."""
+    app = Penstock("memory://")
+    app.queue("slow", lease=90)
+    app.queue("quick")
+
+    def leases(pool: WorkerPool) -> dict[str, float]:
+        return {each.queue.name: each.lease for each in pool._workers if isinstance(each, Worker)}
+
+    assert leases(app.worker()) == {"slow": 90, "quick": 30}
+    assert leases(app.worker(lease=5)) == {"slow": 5, "quick": 5}
+    with pytest.raises(ConfigError, match="other options"):
+        app.queue("slow", lease=10)
 
 
 def test_tasks_come_too_late_once_there_is_a_worker() -> None:

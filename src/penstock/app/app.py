@@ -107,11 +107,16 @@ class Penstock:
                 ref,
                 options,
                 declaration,
+                lease=given.get("lease"),
                 register=self._registering(name, options),
                 registry=self.registry,
                 sender=self._outbox,
             )
-        elif given and (options, declaration) != (known.defaults, known.declaration):
+        elif given and (options, declaration, given.get("lease")) != (
+            known.defaults,
+            known.declaration,
+            known.lease,
+        ):
             raise ConfigError(f"queue {name!r} is declared already, with other options")
         return known
 
@@ -364,7 +369,7 @@ class Penstock:
                 self._queues[name].ref,
                 self.registry,
                 middleware=self._execution_middleware,
-                **(options | ({"concurrency": number} if number else {})),
+                **(_said(lease=self._queues[name].lease) | options | _said(concurrency=number or None)),
             )
             for name, number in slots.items()
         ]
@@ -389,6 +394,10 @@ class Penstock:
         return (
             f"<Penstock of {self.tenant!r}: {len(self._queues)} queues, {len(self.registry.names())} tasks>"
         )
+
+
+def _said(**options: Any) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
 
 
 _APPS: Final[WeakSet[Penstock]] = WeakSet()

@@ -34,6 +34,8 @@ class QueueOptions(Defaults, total=False):
     """How fast jobs of one key start."""
     version: int
     """Raise it to change what is said here of a queue that exists."""
+    lease: float
+    """Seconds that this app's workers hold a job of the queue for, until they renew it."""
 
 
 QUEUE_ONLY: Final = frozenset(QueueOptions.__annotations__) - frozenset(Defaults.__annotations__)
@@ -42,6 +44,8 @@ QUEUE_ONLY: Final = frozenset(QueueOptions.__annotations__) - frozenset(Defaults
 def declaration_of(name: str, given: Mapping[str, Any], defaults: JobOptions) -> Declaration | None:
     """What the options say of the queue itself; None where they say nothing."""
     said = {field: value for field, value in given.items() if field in QUEUE_ONLY and value is not None}
+    # The workers' own affair, and not the same in every process.
+    said.pop("lease", None)
     if not said:
         return None
     try:
@@ -85,6 +89,7 @@ class QueueHandle:
         defaults: JobOptions,
         declaration: Declaration | None,
         *,
+        lease: float | None,
         register: Register,
         registry: Registry,
         sender: QueueSender,
@@ -92,6 +97,7 @@ class QueueHandle:
         self.ref = ref
         self.defaults = defaults
         self.declaration = declaration
+        self.lease = lease
         self.task = TaskDecorator(register)
         self._registry = registry
         self._sender = sender
