@@ -1,7 +1,7 @@
 """Leases: their time, their fences, and what happens when they run out."""
 
 from penstock.core.job import QueueRef
-from penstock.core.moves import Beat, Complete, Expire, Release, Report, Retry
+from penstock.core.moves import Beat, Complete, Expire, Move, Release, Report, Retry
 from penstock.core.outcomes import Applied, Refusal, Refused
 from penstock.core.states import State
 from penstock.stores.protocol import MAX_LEASE_MS, Pause, Store
@@ -255,3 +255,20 @@ async def test_leases_are_listed_by_queue_and_by_worker(store: Store, queue: Que
     assert await store.leases(queue, "nobody") == []
     assert [lease.token for lease in await store.leases(queue)] == [theirs.token]
     assert await states_of(store, queue, ["a", "b", "c"]) == [State.PENDING, State.PENDING, State.ACTIVE]
+
+
+async def test_what_a_handler_says_of_a_cancel_is_kept(store: Store, queue: QueueRef) -> None:
+    """With the first line in the event; a job that is only given back keeps none of it."""
+    await enqueue(store, queue, [new_job("a"), new_job("b")])
+    first, second = await claim(store, queue)
+    await store.cancel(queue, ["a"])
+    said = "the customer asked\nin writing"
+    await store.settle(queue, [Release("a", first.token, said), Release("b", second.token, said)])
+    cancelled, released = await store.get(queue, ["a", "b"])
+    events = await store.events(queue)
+
+    assert cancelled is not None
+    assert (cancelled.state, cancelled.reason, cancelled.error) == (State.CANCELLED, "CANCELLED", said)
+    assert released is not None
+    assert (released.state, released.error) == (State.PENDING, None)
+    assert [event.error for event in events if event.move is Move.RELEASE] == ["the customer asked", None]

@@ -408,7 +408,7 @@ async def test_cancel_ends_the_job_as_cancelled(desk: Desk, kind: str) -> None:
     assert (await desk.moves(job))[-2:] == [Move.CANCEL, Move.RELEASE]
 
 
-async def test_the_reason_of_a_cancel_is_logged(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_reason_of_a_cancel_is_kept_and_logged(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
     async def stop() -> None:
         raise Cancel("customer asked")
 
@@ -416,7 +416,8 @@ async def test_the_reason_of_a_cancel_is_logged(desk: Desk, caplog: pytest.LogCa
     job = await desk.enqueue("stop")
     await desk.burst(stop)
 
-    assert (await desk.job(job)).state is State.CANCELLED
+    found = await desk.job(job)
+    assert (found.state, found.error) == (State.CANCELLED, "customer asked")
     assert [
         getattr(record, "error", None) for record in caplog.records if "by its handler" in record.msg
     ] == ["customer asked"]

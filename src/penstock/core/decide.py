@@ -54,7 +54,9 @@ class Postponed(msgspec.Struct, frozen=True):
 
 
 class Interrupted(msgspec.Struct, frozen=True):
-    """The worker stopped the execution for reasons of its own."""
+    """The execution was stopped, by the worker for reasons of its own or by a cancel; `error` says why."""
+
+    error: str | None = None
 
 
 Ending = Returned | Raised | Refused | Postponed | Interrupted
@@ -69,8 +71,8 @@ def settle(job: Claimed, ending: Ending, uniform: Uniform) -> Settlement:
             return moves.Fail(job.id, job.token, _fault(reason, error))
         case Postponed(delay_ms):
             return moves.Snooze(job.id, job.token, check_delay_ms("snooze", delay_ms))
-        case Interrupted():
-            return moves.Release(job.id, job.token)
+        case Interrupted(error):
+            return moves.Release(job.id, job.token, None if error is None else clean_error(error))
         case Raised(error, reason, after_ms):
             attempts = job.attempts + 1
             if attempts >= job.options.max_attempts:

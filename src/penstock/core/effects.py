@@ -184,6 +184,8 @@ def _ended(job: Job, state: State, now: int, **changes: Any) -> Job:
 
 def _cancelled(job: Job, now: int, change: Settlement | Expire) -> Job:
     failed = _failed_once(job, change.fault) if isinstance(change, Retry | Bury | Expire) else {}
+    if isinstance(change, Release) and change.error is not None:
+        failed = {"error": change.error}
     return _ended(job, State.CANCELLED, now, **(failed | {"reason": CANCELLED}))
 
 

@@ -106,10 +106,14 @@ class Snooze(msgspec.Struct, frozen=True):
 
 
 class Release(msgspec.Struct, frozen=True):
-    """The worker gives the job back unfinished; no attempt is used."""
+    """The worker gives the job back unfinished; no attempt is used.
+
+    `error` is what its handler said of a cancel; kept only where the job ends as cancelled by it.
+    """
 
     id: str
     token: str
+    error: str | None = None
 
     move: ClassVar[Move] = Move.RELEASE
 

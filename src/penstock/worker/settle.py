@@ -121,7 +121,7 @@ class Settler:
                 await asyncio.sleep(outage.failed(error, self._cap))
             else:
                 break
-        self._submit(delivery, Interrupted())
+        self._submit(delivery, Interrupted(reason))
 
     def _submit(self, delivery: Delivery, ending: Ending) -> None:
         try:

@@ -89,8 +89,8 @@ def settle_arguments(settlements: Sequence[Settlement]) -> tuple[bytes, list[byt
                 items.append((each.move, job, token, delay_ms, *_fault(fault)))
             case Snooze(id=job, token=token, delay_ms=delay_ms):
                 items.append((each.move, job, token, delay_ms))
-            case Release(id=job, token=token):
-                items.append((each.move, job, token))
+            case Release(id=job, token=token, error=error):
+                items.append((each.move, job, token, *_error(error)))
     return pack(items), results
 
 
@@ -191,10 +191,14 @@ def event_of(queue: QueueRef, seq: int, packed: bytes) -> Event:
 
 
 def _fault(fault: Fault) -> tuple[str, str | None, str | None, str | None]:
-    """Reason, first line and rest of the error, fingerprint: events carry the first line only."""
-    line = first_line(fault.error)
-    rest = None if fault.error is None or line is None else fault.error[len(line) :]
-    return fault.reason, line, rest or None, fault.fingerprint
+    """Reason, first line and rest of the error, fingerprint."""
+    return fault.reason, *_error(fault.error), fault.fingerprint
+
+
+def _error(error: str | None) -> tuple[str | None, str | None]:
+    """The first line, which events carry, and the rest."""
+    line = first_line(error)
+    return line, None if error is None or line is None else error[len(line) :] or None
 
 
 def _text(value: bytes | None) -> str | None:

@@ -139,8 +139,8 @@ def settlement_item(settlement: Settlement) -> tuple[Any, ...]:
             return (job, token, *fault_item(fault), delay_ms)
         case Snooze(id=job, token=token, delay_ms=delay_ms):
             return (job, token, delay_ms)
-        case Release(id=job, token=token):
-            return (job, token)
+        case Release(id=job, token=token, error=error):
+            return (job, token, error)
 
 
 def expire_item(expiry: Expire) -> tuple[Any, ...]:

@@ -1,5 +1,5 @@
 -- release: active → pending; the token must be current; to the front; no attempt used; cancelled if that was asked for
--- Items: [id, token]. The front is below every place in use: the last one put there goes first.
+-- Items: [id, token, what its handler said of a cancel]. The front is below every place in use: the last one put there goes first.
 -- step: pick
 INSERT INTO temp.touched (n, item, source, value)
 SELECT job.n, item.key, job.state, item.value
@@ -16,6 +16,7 @@ UPDATE job SET
     version = version + 1,
     place = -(:place + touched.i),
     reason = iif(cancel_requested, 'CANCELLED', reason),
+    error = iif(cancel_requested, coalesce(json_extract(touched.value, '$[2]'), error), error),
     ended_at = iif(cancel_requested, :now, NULL),
     prune_at = iif(cancel_requested, :now + retention_ms, NULL),
     settled = substr(
