@@ -408,7 +408,9 @@ async def test_cancel_ends_the_job_as_cancelled(desk: Desk, kind: str) -> None:
     assert (await desk.moves(job))[-2:] == [Move.CANCEL, Move.RELEASE]
 
 
-async def test_the_reason_of_a_cancel_is_kept_and_logged(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+async def test_the_reason_of_a_cancel_is_kept_and_logged(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
     async def stop() -> None:
         raise Cancel("customer asked")
 
