@@ -22,8 +22,8 @@ def enqueue(turn: Turn, jobs: list[NewJob], *, at_door: bool = False) -> list[En
     `at_door` says that others come after these, and that these stand for them where room is short.
     """
     turn.rings.add(Topic.READY)
-    room = turn.room()
-    keyed = turn.declared.mode.has_keys
+    room = turn.limits.room()
+    keyed = turn.limits.declared.mode.has_keys
     if room < len(jobs) or any(new.unique or new.awaits or (keyed and new.key is None) for new in jobs):
         return _one_by_one(turn, jobs, room, at_door=at_door)
     out: list[Enqueued | Refused] = []
@@ -53,7 +53,7 @@ def _refused(turn: Turn, new: NewJob, room: int) -> Enqueued | Refused | None:
     kept = None if new.unique is None else _kept_away(turn, new, new.unique)
     if kept is not None:
         return kept
-    if turn.declared.mode.has_keys and new.key is None:
+    if turn.limits.declared.mode.has_keys and new.key is None:
         return Refused(Refusal.KEYLESS)
     return Refused(Refusal.FULL) if room < 1 else None
 
@@ -124,7 +124,8 @@ def _enqueue(turn: Turn, jobs: list[NewJob]) -> list[Enqueued | Refused]:
     if made:
         turn.run(Move.ENQUEUE, "event", last_n=last)
         turn.count(made, len(jobs))
-        turn.touch_keys(Move.ENQUEUE, (key for new in jobs if (key := stored(new.key)) is not None))
+        if turn.readies(Move.ENQUEUE):
+            turn.limits.touch(key for new in jobs if (key := stored(new.key)) is not None)
     if made == len(jobs):
         return [Enqueued(row[1], True, State(row[4])) for row in rows]
     items = encode([key_item(new) for new in jobs])

@@ -79,9 +79,9 @@ class SqliteSchedules(Turns):
         """Take in the jobs of an instant and move the schedule on, if that is still its next instant."""
 
         def move(turn: Turn) -> bool:
-            if turn.room() < len(firing.jobs):
+            if turn.limits.room() < len(firing.jobs):
                 return False
-            if turn.declared.mode.has_keys and any(new.key is None for new in firing.jobs):
+            if turn.limits.declared.mode.has_keys and any(new.key is None for new in firing.jobs):
                 return False
             moved = turn.connection.execute(
                 "UPDATE schedule SET next_at = ?, last_at = ? "

@@ -118,11 +118,11 @@ class SqliteStore(SqliteReads, SqliteFlows, SqliteSchedules):
 
         def move(turn: Turn) -> Claims:
             _promote(turn, PROMOTE_LIMIT)
-            turn.refresh()
-            allowed = min(limit, turn.allowance())
+            turn.limits.refresh()
+            allowed = min(limit, turn.limits.allowance())
             jobs = _claim(turn, allowed, tokens=tokens, worker=worker, lease_ms=lease_ms)
             turn.rings.clear()
-            opens = turn.use_rate(len(jobs))
+            opens = turn.limits.use_rate(len(jobs))
             due = [at for at in (next_due(turn.connection, queue, turn.now), opens) if at is not None]
             late = any_expired(turn.connection, queue, turn.now)
             expired = read_expired(turn.connection, queue, turn.now, RECOVER_LIMIT) if late else []
@@ -214,7 +214,7 @@ class SqliteStore(SqliteReads, SqliteFlows, SqliteSchedules):
         """Compare with what is stored, and keep what was agreed."""
 
         def move(turn: Turn) -> QueueInfo | None:
-            turn.declare(declaration)
+            turn.limits.declare(declaration)
             turn.rings.add(Topic.READY)
             return read_queue(turn.connection, queue)
 
@@ -224,7 +224,7 @@ class SqliteStore(SqliteReads, SqliteFlows, SqliteSchedules):
         """Give a key a limit or weight of its own."""
 
         def move(turn: Turn) -> None:
-            turn.set_key_rule(stored(key) or "", rule)
+            turn.limits.set_key_rule(stored(key) or "", rule)
             turn.rings.add(Topic.READY)
 
         await self._turn(queue, move)
@@ -268,17 +268,17 @@ WHERE queue.tenant = ? AND queue.name = ? AND job.state = 'pending' LIMIT 1
 
 def _claim(turn: Turn, limit: int, **params: Any) -> list[Claimed]:
     """Lease up to so many jobs; where keys take turns, in rounds."""
-    pick = "pick_keys" if turn.declared.mode.has_keys else "pick"
-    if turn.declared.mode.has_keys:
-        turn.release_held()
+    pick = "pick_keys" if turn.limits.declared.mode.has_keys else "pick"
+    if turn.limits.declared.mode.has_keys:
+        turn.limits.release_held()
     jobs: list[Claimed] = []
     while len(jobs) < limit and turn.pick(Move.CLAIM, pick, limit=limit - len(jobs)):
         turn.run(Move.CLAIM, "change", taken=len(jobs), **params)
         jobs += [row.claimed() for row in CLAIMED_ROWS.decode(turn.one(Move.CLAIM, "answer"))]
         turn.tell(Move.CLAIM)
-        if not turn.declared.mode.has_keys:
+        if not turn.limits.declared.mode.has_keys:
             break
-        turn.serve()
+        turn.limits.serve()
     return jobs
 
 

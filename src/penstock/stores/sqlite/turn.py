@@ -2,7 +2,7 @@
 
 import sqlite3
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from itertools import chain
 from typing import Any, Final
 
@@ -11,29 +11,17 @@ import msgspec
 from penstock.core.effects import PROGRESS_EVERY_MS
 from penstock.core.events import COUNTED_MOVES, DELETED, ERROR_CHARS, FAULT_MOVES, LEASE_MOVES
 from penstock.core.job import QueueRef
-from penstock.core.limits import (
-    MAX_COUNT,
-    STRIDE,
-    Declaration,
-    KeyRule,
-    Mode,
-    agreed,
-    check_declaration,
-    check_key_rule,
-)
 from penstock.core.moves import Move
 from penstock.core.outcomes import SETTLED_LIMIT, Applied, Refusal, Refused, repeated
 from penstock.core.states import REDRIVABLE, State
 from penstock.core.transitions import Table
 from penstock.stores.protocol import MAX_LEASE_MS, Pause, Topic
 from penstock.stores.sqlite.clock import not_before
-from penstock.stores.sqlite.records import declaration_of
+from penstock.stores.sqlite.limits import Limits
 from penstock.stores.sqlite.sources import Steps
 
 ROWS_POWER: Final = 8
 """Rows go in by powers of two up to 256: a few statements to prepare, and few values to bind at once."""
-
-PLAIN: Final = Declaration()
 
 _ENCODER = msgspec.json.Encoder()
 _APPLIED = msgspec.json.Decoder(list[tuple[int, State, bool]], strict=False)
@@ -51,15 +39,11 @@ class Turn:
         self.connection = connection
         self._sql = sql
         self._table = table
-        self._keys: dict[str, None] = {}
         row = connection.execute(_FIND_QUEUE, (queue.tenant, queue.name)).fetchone()
         if row is None:
             open_queue(connection, queue)
             row = connection.execute(_FIND_QUEUE, (queue.tenant, queue.name)).fetchone()
-        self._n, self._seq, self._place, last_us, offset_ms, text, *rest = row
-        self._arrival_us, self._virtual, self._lanes, self._relays, self.has_flows = rest
-        self.declaration = None if text is None else declaration_of(text)
-        self.declared = self.declaration or PLAIN
+        self._n, self._seq, self._place, last_us, offset_ms, self._relays, self.has_flows, *limits = row
         self.now_us = not_before(last_us, time.time_ns() // 1000 + offset_ms * 1000)
         self.now = self.now_us // 1000
         self._params: dict[str, Any] = {
@@ -73,10 +57,9 @@ class Turn:
             "error_chars": ERROR_CHARS,
             "progress_every": PROGRESS_EVERY_MS,
             "queue_name": queue.name,
-            "stride": STRIDE,
+            "relays": self._relays,
         }
-        self._limits()
-        self._note()
+        self.limits = Limits(self, *limits)
 
     @property
     def events(self) -> int:
@@ -134,87 +117,25 @@ class Turn:
 
     def touch(self, move: Move) -> None:
         """Remember the keys of what was touched, if the move can change whether they could be served."""
-        if self.declared.mode.has_keys and self._table[move].readies:
+        if self.readies(move):
             rows = self.connection.execute(
                 "SELECT job.key FROM temp.touched JOIN job ON job.n = touched.n "
                 "WHERE job.key IS NOT NULL ORDER BY touched.i"
             )
-            self.touch_keys(move, [key for (key,) in rows])
+            self.limits.touch(key for (key,) in rows)
 
-    def touch_keys(self, move: Move, keys: Iterable[str]) -> None:
-        """The same where the keys are known."""
-        if self.declared.mode.has_keys and self._table[move].readies:
-            self._keys.update(dict.fromkeys(keys))
+    def readies(self, move: Move) -> bool:
+        """True when the move can change whether a key could be served."""
+        return self.limits.declared.mode.has_keys and self._table[move].readies
 
-    def refresh(self) -> None:
-        """Look again whether the touched keys could be served: at the end of a call, in the order touched."""
-        if not self._keys:
-            return
-        keys = encode(list(self._keys))
-        self._keys.clear()
-        self.share("ready", "close", keys=keys)
-        self._lanes += self.share("ready", "open", keys=keys).rowcount
-        if self.declared.key_rate is not None:
-            self.share("ready", "forget", keys=keys)
-        self._note()
-
-    def release_held(self) -> None:
-        """Let keys go on whose rate held them back until now."""
-        if self.declared.key_rate is not None:
-            self._lanes += self.share("ready", "release").rowcount
-            self._note()
-
-    def serve(self) -> None:
-        """The keys picked were served: their turns are used, and a token of each one's rate."""
-        virtual = self.one(Move.CLAIM, "virtual")
-        if self.declared.key_rate is not None:
-            self.run(Move.CLAIM, "rate")
-        self._lanes += self.run(Move.CLAIM, "served").rowcount
-        self._virtual = virtual
-        self._note()
-        self.refresh()
-
-    def allowance(self) -> int:
-        """How many may be claimed now by the queue's own limits."""
-        allowed = MAX_COUNT
-        if self.declared.max_active is not None:
-            (active,) = self.connection.execute(
-                "SELECT count(*) FROM job WHERE queue = ? AND state = 'active'", (self._n,)
-            ).fetchone()
-            allowed = min(allowed, self.declared.max_active - active)
-        if self.declared.rate is not None:
-            allowed = min(allowed, self.declared.rate.tokens(self._arrival_us, self.now_us))
-        return max(0, allowed)
-
-    def use_rate(self, taken: int) -> int | None:
-        """Use up tokens of the queue's rate; when it opens again, if none is left and someone waits."""
-        rate = self.declared.rate
-        if rate is None:
-            return None
-        self._arrival_us = rate.after(self._arrival_us, self.now_us, taken)
-        if rate.tokens(self._arrival_us, self.now_us) or not self.has_pending():
-            return None
-        return -(-rate.opens_us(self._arrival_us) // 1000)
-
-    def has_pending(self) -> bool:
-        """True when a job is claimable but for limits."""
-        row = self.connection.execute(
-            "SELECT 1 FROM job WHERE queue = ? AND state = 'pending' LIMIT 1", (self._n,)
-        ).fetchone()
-        return row is not None
-
-    def room(self) -> int:
-        """How many more jobs may wait."""
-        longest = self.declared.max_length
-        if longest is None:
-            return MAX_COUNT
-        (waiting,) = self.connection.execute(_WAITING, (self._n,)).fetchone()
-        return int(longest - waiting)
+    def note(self, **params: Any) -> None:
+        """Give all further steps these values."""
+        self._params |= params
 
     def relay_endings(self, *, gone: bool) -> None:
         """Leave word for the parents of what ended, or of what goes without having ended."""
         self._relays += self.share("relay", gone=gone).rowcount
-        self._note()
+        self.note(relays=self._relays)
 
     def relay(self, target: str, what: str, body: str) -> None:
         """Leave something for another queue."""
@@ -223,20 +144,7 @@ class Turn:
             "INSERT INTO relay (queue, number, target, what, body) VALUES (?, ?, ?, ?, ?)",
             (self._n, self._relays, target, what, body),
         )
-        self._note()
-
-    def _limits(self) -> None:
-        rate = self.declared.key_rate
-        self._params |= {
-            "key_limit": self.declared.key_limit,
-            "dynamic": self.declared.mode is Mode.DYNAMIC,
-            "keyed": self.declared.mode.has_keys,
-            "key_interval_us": 0 if rate is None else rate.interval_us,
-            "key_slack_us": 0 if rate is None else (rate.burst - 1) * rate.interval_us,
-        }
-
-    def _note(self) -> None:
-        self._params |= {"virtual": self._virtual, "lanes": self._lanes, "relays": self._relays}
+        self.note(relays=self._relays)
 
     def tell_once(self, move: Move, jobs: Sequence[str]) -> None:
         """Write one event for many jobs that are gone."""
@@ -294,7 +202,7 @@ class Turn:
         elif state.is_ended:
             self.rings.add(Topic.ENDED)
             # Where claims are limited, an ending lets the next job go.
-            if self.declaration is not None:
+            if self.limits.declaration is not None:
                 self.rings.add(Topic.READY)
 
     def touched(self, columns: str) -> list[tuple[Any, ...]]:
@@ -325,44 +233,6 @@ class Turn:
             (*said, self._n),
         )
 
-    def declare(self, wanted: Declaration) -> None:
-        """Keep what was agreed, and look at all keys again."""
-        (is_live,) = self.connection.execute(
-            "SELECT EXISTS (SELECT 1 FROM job WHERE queue = ? "
-            "AND state IN ('blocked', 'pending', 'delayed', 'active'))",
-            (self._n,),
-        ).fetchone()
-        self.declaration = self.declared = agreed(
-            self.declaration, check_declaration(wanted), is_live=bool(is_live)
-        )
-        self.connection.execute(
-            "UPDATE queue SET declaration = ? WHERE n = ?", (encode(self.declared), self._n)
-        )
-        self._limits()
-        if self.declared.mode.has_keys:
-            rows = self.connection.execute(_ALL_KEYS, {"queue": self._n})
-            self._keys.update(dict.fromkeys(key for (key,) in rows))
-            self.refresh()
-            self._lanes += self.share("ready", "let_go").rowcount
-            self.share("ready", "hold")
-            self._note()
-        else:
-            self.connection.execute("DELETE FROM lane WHERE queue = ?", (self._n,))
-
-    def set_key_rule(self, key: str, rule: KeyRule | None) -> None:
-        """Keep a key's own limit and weight, or none, and look at it again."""
-        if rule is None:
-            self.connection.execute("DELETE FROM key_rule WHERE queue = ? AND key = ?", (self._n, key))
-        else:
-            check_key_rule(self.declared.mode, rule)
-            self.connection.execute(
-                "INSERT OR REPLACE INTO key_rule (queue, key, max_active, weight, stride) "
-                "VALUES (?, ?, ?, ?, ?)",
-                (self._n, key, rule.limit, rule.weight, rule.stride),
-            )
-        if self.declared.mode.has_keys:
-            self._keys[key] = None
-
     def trim(self, through: int) -> int:
         """Forget events up to this number."""
         through = min(through, self._seq)
@@ -374,19 +244,17 @@ class Turn:
 
     def close(self) -> None:
         """Keep the numbers and the time used."""
-        self.refresh()
+        self.limits.refresh()
         self.connection.execute(
-            "UPDATE queue SET seq = ?, place = ?, at_us = ?, arrival_us = ?, virtual = ?, lanes = ?, "
-            "relays = ?, has_flows = ? WHERE n = ?",
+            "UPDATE queue SET seq = ?, place = ?, at_us = ?, relays = ?, has_flows = ?, arrival_us = ?, "
+            "virtual = ?, lanes = ? WHERE n = ?",
             (
                 self._seq,
                 self._place,
                 self.now_us,
-                self._arrival_us,
-                self._virtual,
-                self._lanes,
                 self._relays,
                 self.has_flows,
+                *self.limits.numbers,
                 self._n,
             ),
         )
@@ -415,26 +283,9 @@ class Turn:
 
 _FIND_QUEUE: Final = """
 SELECT
-    n, seq, place, at_us, (SELECT value FROM meta WHERE name = 'clock_offset_ms'), declaration,
-    arrival_us, virtual, lanes, relays, has_flows
+    n, seq, place, at_us, (SELECT value FROM meta WHERE name = 'clock_offset_ms'), relays, has_flows,
+    declaration, arrival_us, virtual, lanes
 FROM queue WHERE tenant = ? AND name = ?
-"""
-
-
-# One count per state: each has an index of its own.
-_WAITING: Final = """
-SELECT
-    (SELECT count(*) FROM job WHERE queue = ?1 AND state = 'pending')
-    + (SELECT count(*) FROM job WHERE queue = ?1 AND state = 'delayed')
-    + (SELECT count(*) FROM job WHERE queue = ?1 AND state = 'blocked')
-"""
-
-_ALL_KEYS: Final = """
-SELECT key FROM job WHERE queue = :queue AND state = 'pending' AND key IS NOT NULL
-UNION SELECT key FROM job WHERE queue = :queue AND state = 'active' AND key IS NOT NULL
-UNION SELECT key FROM key_rule WHERE queue = :queue
-UNION SELECT key FROM lane WHERE queue = :queue
-ORDER BY 1
 """
 
 

@@ -1,0 +1,190 @@
+"""What holds a queue's claims back: its declaration, its rate, its room, and keys that take turns."""
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from penstock.core.limits import (
+    MAX_COUNT,
+    STRIDE,
+    Declaration,
+    KeyRule,
+    Mode,
+    agreed,
+    check_declaration,
+    check_key_rule,
+)
+from penstock.core.moves import Move
+from penstock.stores.sqlite.records import declaration_of
+
+if TYPE_CHECKING:
+    from penstock.stores.sqlite.turn import Turn
+
+PLAIN: Final = Declaration()
+
+
+class Limits:
+    """The limits of one queue, for the time of one turn on it."""
+
+    def __init__(
+        self, turn: "Turn", declaration: str | None, arrival_us: int, virtual: int, lanes: int
+    ) -> None:
+        self._turn = turn
+        self._arrival_us = arrival_us
+        self._virtual = virtual
+        self._lanes = lanes
+        self._keys: dict[str, None] = {}
+        self.declaration = None if declaration is None else declaration_of(declaration)
+        self.declared = self.declaration or PLAIN
+        self._give()
+        self._note()
+
+    @property
+    def numbers(self) -> tuple[int, int, int]:
+        """What the queue keeps: the next arrival, the virtual time, and how many lanes were opened."""
+        return self._arrival_us, self._virtual, self._lanes
+
+    def touch(self, keys: Iterable[str]) -> None:
+        """Remember keys that could be served now, or no longer."""
+        self._keys.update(dict.fromkeys(keys))
+
+    def refresh(self) -> None:
+        """Look again whether the touched keys could be served: at the end of a call, in the order touched."""
+        if not self._keys:
+            return
+        keys = _encode(list(self._keys))
+        self._keys.clear()
+        self._turn.share("ready", "close", keys=keys)
+        self._lanes += self._turn.share("ready", "open", keys=keys).rowcount
+        if self.declared.key_rate is not None:
+            self._turn.share("ready", "forget", keys=keys)
+        self._note()
+
+    def release_held(self) -> None:
+        """Let keys go on whose rate held them back until now."""
+        if self.declared.key_rate is not None:
+            self._lanes += self._turn.share("ready", "release").rowcount
+            self._note()
+
+    def serve(self) -> None:
+        """The keys picked were served: their turns are used, and a token of each one's rate."""
+        virtual = self._turn.one(Move.CLAIM, "virtual")
+        if self.declared.key_rate is not None:
+            self._turn.run(Move.CLAIM, "rate")
+        self._lanes += self._turn.run(Move.CLAIM, "served").rowcount
+        self._virtual = virtual
+        self._note()
+        self.refresh()
+
+    def allowance(self) -> int:
+        """How many may be claimed now by the queue's own limits."""
+        allowed = MAX_COUNT
+        if self.declared.max_active is not None:
+            (active,) = self._turn.connection.execute(
+                "SELECT count(*) FROM job WHERE queue = ? AND state = 'active'", (self._turn.number,)
+            ).fetchone()
+            allowed = min(allowed, self.declared.max_active - active)
+        if self.declared.rate is not None:
+            allowed = min(allowed, self.declared.rate.tokens(self._arrival_us, self._turn.now_us))
+        return max(0, allowed)
+
+    def use_rate(self, taken: int) -> int | None:
+        """Use up tokens of the queue's rate; when it opens again, if none is left and someone waits."""
+        rate = self.declared.rate
+        if rate is None:
+            return None
+        self._arrival_us = rate.after(self._arrival_us, self._turn.now_us, taken)
+        if rate.tokens(self._arrival_us, self._turn.now_us) or not self.has_pending():
+            return None
+        return -(-rate.opens_us(self._arrival_us) // 1000)
+
+    def has_pending(self) -> bool:
+        """True when a job is claimable but for limits."""
+        row = self._turn.connection.execute(
+            "SELECT 1 FROM job WHERE queue = ? AND state = 'pending' LIMIT 1", (self._turn.number,)
+        ).fetchone()
+        return row is not None
+
+    def room(self) -> int:
+        """How many more jobs may wait."""
+        longest = self.declared.max_length
+        if longest is None:
+            return MAX_COUNT
+        (waiting,) = self._turn.connection.execute(_WAITING, (self._turn.number,)).fetchone()
+        return int(longest - waiting)
+
+    def declare(self, wanted: Declaration) -> None:
+        """Keep what was agreed, and look at all keys again."""
+        (is_live,) = self._turn.connection.execute(
+            "SELECT EXISTS (SELECT 1 FROM job WHERE queue = ? "
+            "AND state IN ('blocked', 'pending', 'delayed', 'active'))",
+            (self._turn.number,),
+        ).fetchone()
+        self.declaration = self.declared = agreed(
+            self.declaration, check_declaration(wanted), is_live=bool(is_live)
+        )
+        self._turn.connection.execute(
+            "UPDATE queue SET declaration = ? WHERE n = ?", (_encode(self.declared), self._turn.number)
+        )
+        self._give()
+        if self.declared.mode.has_keys:
+            rows = self._turn.connection.execute(_ALL_KEYS, {"queue": self._turn.number})
+            self._keys.update(dict.fromkeys(key for (key,) in rows))
+            self.refresh()
+            self._lanes += self._turn.share("ready", "let_go").rowcount
+            self._turn.share("ready", "hold")
+            self._note()
+        else:
+            self._turn.connection.execute("DELETE FROM lane WHERE queue = ?", (self._turn.number,))
+
+    def set_key_rule(self, key: str, rule: KeyRule | None) -> None:
+        """Keep a key's own limit and weight, or none, and look at it again."""
+        if rule is None:
+            self._turn.connection.execute(
+                "DELETE FROM key_rule WHERE queue = ? AND key = ?", (self._turn.number, key)
+            )
+        else:
+            check_key_rule(self.declared.mode, rule)
+            self._turn.connection.execute(
+                "INSERT OR REPLACE INTO key_rule (queue, key, max_active, weight, stride) "
+                "VALUES (?, ?, ?, ?, ?)",
+                (self._turn.number, key, rule.limit, rule.weight, rule.stride),
+            )
+        if self.declared.mode.has_keys:
+            self._keys[key] = None
+
+    def _give(self) -> None:
+        rate = self.declared.key_rate
+        self._turn.note(
+            key_limit=self.declared.key_limit,
+            stride=STRIDE,
+            dynamic=self.declared.mode is Mode.DYNAMIC,
+            keyed=self.declared.mode.has_keys,
+            key_interval_us=0 if rate is None else rate.interval_us,
+            key_slack_us=0 if rate is None else (rate.burst - 1) * rate.interval_us,
+        )
+
+    def _note(self) -> None:
+        self._turn.note(virtual=self._virtual, lanes=self._lanes)
+
+
+# One count per state: each has an index of its own.
+_WAITING: Final = """
+SELECT
+    (SELECT count(*) FROM job WHERE queue = ?1 AND state = 'pending')
+    + (SELECT count(*) FROM job WHERE queue = ?1 AND state = 'delayed')
+    + (SELECT count(*) FROM job WHERE queue = ?1 AND state = 'blocked')
+"""
+
+_ALL_KEYS: Final = """
+SELECT key FROM job WHERE queue = :queue AND state = 'pending' AND key IS NOT NULL
+UNION SELECT key FROM job WHERE queue = :queue AND state = 'active' AND key IS NOT NULL
+UNION SELECT key FROM key_rule WHERE queue = :queue
+UNION SELECT key FROM lane WHERE queue = :queue
+ORDER BY 1
+"""
+
+
+def _encode(value: object) -> str:
+    return msgspec.json.encode(value).decode()
