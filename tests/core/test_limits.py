@@ -117,7 +117,7 @@ def test_declarations_agree(
     [
         (None, KEYED, True, "is global and .*has live jobs; it can become keyed"),
         (KEYED, Declaration(version=2), True, "is keyed and .*has live jobs"),
-        (KEYED, Declaration(mode=Mode.KEYED), False, '"key_limit":3'),
+        (KEYED, Declaration(mode=Mode.KEYED), False, "other content: key_limit: stored 3, found 1. Raise"),
         (KEYED, Declaration(mode=Mode.DYNAMIC, key_limit=3), False, "Raise the version"),
         (Declaration(version=2), KEYED, False, "global by version 2"),
     ],

@@ -150,8 +150,8 @@ def agreed(stored: Declaration | None, wanted: Declaration, *, is_live: bool) ->
         return stored
     if wanted != stored:
         raise DeclarationError(
-            f"version {wanted.version} of the queue's declaration has other content; "
-            f"stored {_said(stored)}, found {_said(wanted)}. Raise the version to change it"
+            f"version {wanted.version} of the queue's declaration has other content: "
+            f"{_differences(stored, wanted)}. Raise the version to change it"
         )
     return stored
 
@@ -161,5 +161,6 @@ def _check(field: str, value: int, least: int) -> None:
         raise OptionError(field, value, f"a whole number from {least} to {MAX_COUNT}")
 
 
-def _said(declaration: Declaration) -> str:
-    return msgspec.json.encode(declaration).decode()
+def _differences(stored: Declaration, found: Declaration) -> str:
+    pairs = ((name, getattr(stored, name), getattr(found, name)) for name in Declaration.__struct_fields__)
+    return "; ".join(f"{name}: stored {was}, found {now}" for name, was, now in pairs if was != now)
