@@ -186,3 +186,17 @@ def test_a_schedule_that_nobody_fires_is_a_finding(shell: Shell) -> None:
     (finding,) = findings(shell)
 
     assert finding.startswith("schedule 'late' of queue 'mail' was due at ")
+    assert finding.endswith(": no worker or scheduler runs on this queue")
+
+
+def test_a_schedule_that_a_full_queue_holds_back_says_so(shell: Shell) -> None:
+    async def plan(store: SqliteStore) -> None:
+        await store.declare(MAIL, Declaration(max_length=1))
+        await store.put_schedule(StoredSchedule(MAIL, "late", b"{}", await store.now() - 30_000))
+
+    shell.store(plan)
+    shell.enqueue("a")
+
+    (finding,) = findings(shell)
+
+    assert finding.endswith(": the queue is full (1 wait and max_length is 1)")

@@ -183,8 +183,17 @@ async def examine_schedules(store: Store, tenant: str, queue: str | None) -> Che
     check = Check("schedules", f"{len(kept)} kept")
     check.findings = [
         f"schedule {each.name!r} of queue {each.queue.name!r} was due at {local(each.next_at)}, "
-        f"{span(now - each.next_at)} ago: no worker or scheduler runs on this queue"
+        f"{span(now - each.next_at)} ago: {await _why_overdue(store, each.queue)}"
         for each in kept
         if each.next_at is not None and not each.paused and now - each.next_at > OVERDUE_MS
     ]
     return check
+
+
+async def _why_overdue(store: Store, ref: QueueRef) -> str:
+    info, counts = await store.queue(ref), await store.counts(ref)
+    longest = None if info is None or info.declaration is None else info.declaration.max_length
+    waiting = sum(counts[state] for state in WAITING)
+    if longest is not None and waiting >= longest:
+        return f"the queue is full ({waiting} wait and max_length is {longest})"
+    return "no worker or scheduler runs on this queue"
