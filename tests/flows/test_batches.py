@@ -108,3 +108,29 @@ async def test_a_batch_is_cancelled(app: Penstock) -> None:
 
         assert await batch.cancel() == 2
         assert (await app.queue("ends").counts())[State.CANCELLED] == 1
+
+
+async def test_a_deleted_job_is_gone_once_the_job_after_it_has_ended(app: Penstock) -> None:
+    part, end = tasks(app)
+    async with app:
+        batch = await app.batch([part.options(delay=60).call(number) for number in (1, 2)], then=end.call())
+        await app.job(*batch.id.split("/")).cancel()
+        with pytest.raises(ResultTimeoutError):
+            await batch.wait(timeout=0.01)
+        await app.queue("parts").purge(["delayed"])
+
+        assert await batch.counts() == Counts(gone=2)
+        assert await batch.wait(timeout=10) == Counts(gone=2)
+
+
+async def test_jobs_that_go_on_without_the_job_after_them_are_waited_for(app: Penstock) -> None:
+    part, end = tasks(app)
+    async with app:
+        batch = await app.batch([part.call(1), part.call(-1)], then=end.call())
+        await app.job(*batch.id.split("/")).cancel()
+        waiting = asyncio.create_task(batch.wait(timeout=10))
+        await asyncio.sleep(0.05)
+        assert not waiting.done()
+        await work(app)
+
+        assert await waiting == Counts(completed=1, failed=1)

@@ -303,6 +303,20 @@ async def test_a_whole_flow_is_cancelled(app: Penstock) -> None:
         assert await handle.cancel() == 0
 
 
+async def test_a_deleted_job_is_gone_once_all_that_waited_for_it_have_ended(app: Penstock) -> None:
+    part, total, _ = tasks(app)
+    async with app:
+        flow = app.flow()
+        late = flow.add(part.options(delay=60).call(1))
+        parents = [flow.add(total.call(), after=[late]) for _ in range(2)]
+        handle = await flow.enqueue()
+        for parent in parents:
+            await handle[parent].cancel()
+        await app.queue(handle[late].queue).purge(["delayed"])
+
+        assert await handle.status() == Counts(cancelled=2, gone=1)
+
+
 async def test_the_tree_shows_what_waits_for_what(app: Penstock) -> None:
     part, total, told = tasks(app)
     async with app:

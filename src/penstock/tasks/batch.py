@@ -1,11 +1,13 @@
 """Many jobs under one name: how far they are, and a job that runs once all have ended."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterable
+from contextlib import suppress
 from typing import Any, Final, cast
 
-from penstock.core.errors import FlowError, InvalidNameError, JobEndedError
-from penstock.core.flows import ChildPolicy, JobRef
+from penstock.core.errors import FlowError, InvalidNameError, JobEndedError, JobNotFoundError
+from penstock.core.flows import Child, ChildPolicy, JobRef
 from penstock.core.names import check_name
 from penstock.core.states import State
 from penstock.tasks.call import Call, FlowSender
@@ -37,16 +39,26 @@ class BatchHandle:
         children = await self._desk.children(self._ref)
         if not children:
             await self._desk.job(self._ref.queue, self._ref.id)
-        live = [child.ref for child in children if not child.is_done]
-        records = await self._desk.jobs(live)
-        # A job whose ending nobody counted yet and that is not there is still on its way.
-        states = [State.PENDING if job is None else job.state for job in records]
+        last, *records = await self._desk.jobs([self._ref, *_left(children)])
+        # A job whose ending nobody counted yet and that is not there is still on its way, as long as the
+        # job after it waits; once that has ended, nobody is told any more.
+        missing = State.PENDING if last is not None and last.state.is_live else None
+        states = [missing if job is None else job.state for job in records]
         return counted([*(child.state for child in children if child.is_done), *states])
 
     async def wait(self, timeout: float | None = None) -> Counts:
         """How its jobs ended, once all have and the job after them, too; ResultTimeoutError after so long."""
+        clock = asyncio.get_running_loop().time
+        end = None if timeout is None else clock() + timeout
         await self._desk.ended(self._ref.queue, self._ref.id, timeout)
-        return await self.counts()
+        # The job after them may have been cancelled alone: then they go on without it.
+        while (counts := await self.counts()).live:
+            for ref in _left(await self._desk.children(self._ref)):
+                with suppress(JobNotFoundError):
+                    await self._desk.ended(
+                        ref.queue, ref.id, None if end is None else max(0.0, end - clock())
+                    )
+        return counts
 
     async def result(self, timeout: float | None = None) -> Any:
         """What the job after all others returned, as plain JSON; without one, the numbers by state."""
@@ -95,6 +107,10 @@ def batch_task() -> Task[..., ..., Any]:
     """The task at the end of batches that have none of their own."""
     # Nobody enqueues through it, so there is nobody to send.
     return AsyncTask(_numbers, name=BATCH_TASK, queue="default", sender=cast(FlowSender, None))
+
+
+def _left(children: Iterable[Child]) -> list[JobRef]:
+    return [child.ref for child in children if not child.is_done]
 
 
 def _last_call(calls: list[Call[Any]]) -> Call[Any]:

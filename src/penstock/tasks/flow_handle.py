@@ -115,28 +115,28 @@ class FlowHandle:
 
     async def status(self) -> Counts:
         """How many of its jobs are where; those that they spawned are not counted."""
-        handles = list(self._jobs.items())
-        refs = [_ref(handle) for _, handle in handles]
-        states: list[State | None] = []
-        known: dict[Node[Any], dict[JobRef, Child]] = {}
-        parents = {need: node for node in self._jobs for need in node.needs}
-        for (node, _), ref, job in zip(handles, refs, await self._desk.jobs(refs), strict=True):
+        records = dict(zip(self._ordered, await self._desk.jobs(self._ordered), strict=True))
+        parents: dict[JobRef, list[JobRef]] = {}
+        for node, handle in self._jobs.items():
+            for need in node.needs:
+                parents.setdefault(_ref(self._jobs[need]), []).append(_ref(handle))
+        states: dict[JobRef, State | None] = {}
+        known: dict[JobRef, dict[JobRef, Child]] = {}
+        for ref, job in records.items():
             if job is not None:
-                states.append(job.state)
+                states[ref] = job.state
                 continue
-            # Pruned, deleted, or on its way still: the one that waits for it knows.
-            parent = parents.get(node)
-            if parent is None:
-                states.append(None)
-                continue
-            if parent not in known:
-                known[parent] = {
-                    each.ref: each for each in await self._desk.children(_ref(self._jobs[parent]))
-                }
-            child = known[parent].get(ref)
-            is_coming = child is not None and not child.is_done and child.state is None
-            states.append(State.PENDING if is_coming else None if child is None else child.state)
-        return counted(states)
+            # Pruned, deleted, or on its way still: those that wait for it know.
+            waiting = parents.get(ref, [])
+            for parent in waiting:
+                if parent not in known:
+                    known[parent] = {each.ref: each for each in await self._desk.children(parent)}
+            told = [known[parent][ref] for parent in waiting if ref in known[parent]]
+            ending = next((each for each in told if each.is_done or each.state is not None), None)
+            # Nobody is told any more once all of them have ended: then it is gone.
+            is_coming = any((state := states[parent]) is not None and state.is_live for parent in waiting)
+            states[ref] = ending.state if ending is not None else State.PENDING if is_coming else None
+        return counted(states.values())
 
     async def cancel(self) -> int:
         """Cancel all that has not ended, what its jobs spawned included; how many jobs that were."""
