@@ -406,6 +406,22 @@ async def test_a_lost_lease_spawns_nothing(app: Penstock) -> None:
         assert sum((await app.queue("parts").counts()).values()) == 0
 
 
+async def test_a_job_that_is_to_be_cancelled_spawns_nothing_and_ends(app: Penstock) -> None:
+    part, total, _ = tasks(app)
+
+    @app.queue("splits").task(max_attempts=1)
+    async def split(ctx: JobContext) -> None:
+        await app.job(ctx.queue, ctx.id).cancel()
+        await ctx.spawn(part.call(1))
+
+    async with app:
+        handle = await chain(split.call(), total.call()).enqueue()
+        await work(app)
+
+        assert sum((await app.queue("parts").counts()).values()) == 0
+        assert await handle.status() == Counts(cancelled=1, failed=1)
+
+
 async def test_ctx_blocking_is_for_plain_functions(app: Penstock) -> None:
     part, _, _ = tasks(app)
     said: list[str] = []

@@ -22,6 +22,7 @@ from penstock.stores.protocol import QueueInfo, Spawn, Store
 from penstock.tasks.call import Call
 from penstock.tasks.family import ChildJob
 from penstock.tasks.handle import Desk, JobHandle
+from penstock.tasks.signals import Cancel
 
 T = TypeVar("T")
 
@@ -43,7 +44,13 @@ class StoreKin:
         return [ChildJob.of(child) for child in found]
 
     async def spawn(self, job: Claimed, calls: Sequence[Call[Any]], /) -> list[JobHandle[Any]]:
-        """Jobs that whoever waits for this one waits for, too; StaleLeaseError once the lease is gone."""
+        """Jobs that whoever waits for this one waits for, too; StaleLeaseError once the lease is gone.
+
+        Cancel once someone asked for this job to be cancelled: what it spawned would outlive that.
+        """
+        (record,) = await self._persistence.call(lambda: self._store.get(self._queue, [job.id]))
+        if record is not None and record.cancel_requested:
+            raise Cancel(f"job {self._queue}/{job.id} is to be cancelled: nothing was spawned")
         spawns = [await self._spawn(job, call) for call in calls]
         lease = Beat(job.id, job.token)
         # Repeated with the same ids: an entry that is carried over twice makes one job.
