@@ -138,6 +138,18 @@ def test_a_blocked_job_names_the_child_that_died_and_holds_it_up(shell: Shell) -
     assert "mail/a ended as dead and holds it up: penstock jobs retry mail/a" in text
 
 
+def test_a_blocked_job_says_that_a_dead_child_which_was_removed_cannot_be_redriven(shell: Shell) -> None:
+    flow(shell, "a", "b", policy=ChildPolicy.WAIT)
+    shell.settle("bury")
+    carry(shell)
+    shell.store(lambda store: store.delete(MAIL, ["a"]))
+
+    text = said(shell, "top")
+
+    assert "mail/a ended as dead, was removed and cannot be redriven: penstock flows cancel mail/top" in text
+    assert "jobs retry" not in text
+
+
 def test_a_blocked_job_of_many_names_some() -> None:
     children = [Child(JobRef("web", f"c{number}")) for number in range(9)]
     facts = Facts(job=job(State.BLOCKED), now=1, children=children, states=[State.PENDING] * 5)

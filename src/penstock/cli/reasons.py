@@ -38,16 +38,17 @@ def blocked(facts: Facts) -> list[str]:
         return [f"waiting: it was blocked by {many} children, which have all ended; {told}"]
     out = [f"waiting: blocked, {len(left)} of {many} children {'is' if len(left) == 1 else 'are'} left"]
     ended = [child for child in left if child.state is not None]
-    live = [
-        f"{child.ref} ({state or 'not there'})"
-        for child, state in zip(left[:NAMED], facts.states, strict=False)
-        if child.state is None
-    ]
+    looked_at = list(zip(left[:NAMED], facts.states, strict=False))
+    live = [f"{child.ref} ({state or 'not there'})" for child, state in looked_at if child.state is None]
+    removed = {child.ref for child, state in looked_at if state is None}
     if live:
         rest = len(left) - len(ended) - len(live)
         out.append(f"it waits for {', '.join(live)}" + (f" and {rest} more" if rest > 0 else ""))
     out += [
-        f"{child.ref} ended as {child.state} and holds it up: penstock jobs retry {child.ref}"
+        f"{child.ref} ended as {child.state}, was removed and cannot be redriven: "
+        f"penstock flows cancel {facts.job.queue}/{facts.job.id}"
+        if child.ref in removed
+        else f"{child.ref} ended as {child.state} and holds it up: penstock jobs retry {child.ref}"
         for child in ended[:NAMED]
     ]
     if facts.states and len(left) <= NAMED and not ended and all(state is None for state in facts.states):
