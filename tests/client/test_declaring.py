@@ -66,6 +66,21 @@ async def test_a_queue_without_such_options_declares_nothing_and_takes_the_store
     assert info.declaration == Declaration(mode=Mode.KEYED)
 
 
+async def test_a_worker_starts_whatever_is_declared_of_queues_it_does_not_work_on() -> None:
+    store = MemoryStore()
+    await store.declare(MAIL, Declaration(mode=Mode.KEYED, key_limit=3))
+    app = make(store, mode="keyed", key_limit=2)
+    app.queue("news", max_length=9)
+
+    await app.worker(["news"], burst=True).run()
+
+    info = await store.queue(QueueRef("default", "news"))
+    assert info is not None
+    assert info.declaration == Declaration(max_length=9)
+    with pytest.raises(DeclarationError, match="queue 'mail'"):
+        await app.worker(["news", "mail"], burst=True).run()
+
+
 async def test_a_declaration_that_does_not_agree_is_refused_by_name_for_clients_and_workers() -> None:
     store = MemoryStore()
     await store.declare(MAIL, Declaration(mode=Mode.KEYED, key_limit=3))

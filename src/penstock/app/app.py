@@ -4,6 +4,7 @@ import asyncio
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Unpack, cast
 from weakref import WeakSet
@@ -93,8 +94,8 @@ class Penstock:
         """The queue of that name, declared by the first call; ConfigError when its options differ later.
 
         What is said of mode and limits stands with the queue in the store, for all apps. It is written or
-        compared when this app first uses the queue, and when a worker starts: DeclarationError where it does
-        not agree.
+        compared when this app first uses the queue, and when a worker of it starts: DeclarationError where it
+        does not agree.
         """
         defaults = {field: value for field, value in given.items() if field not in QUEUE_ONLY}
         options = JobOptions.of(cast(Defaults, defaults))
@@ -373,7 +374,7 @@ class Penstock:
             )
             for name, number in slots.items()
         ]
-        return AppWorkers(self, workers, self._prepare)
+        return AppWorkers(self, workers, partial(self._prepare, list(slots)))
 
     def scheduler(self, queues: Sequence[str] | None = None, **options: Any) -> "WorkerPool":
         """What keeps time and runs no job, for these queues or all that the tenant has; used as `worker`.
@@ -385,9 +386,13 @@ class Penstock:
 
         return AppWorkers(self, [TimeKeeper(self.store, self.tenant, queues, **options)], self._prepare)
 
-    async def _prepare(self) -> None:
+    async def _prepare(self, queues: Sequence[str] | None = None) -> None:
         # A worker that understands its queues otherwise than they are stored must not start.
-        await self._outbox.prepare()
+        if queues is None:
+            await self._outbox.prepare()
+        for name in queues or ():
+            if self._declared[name] is not None:
+                await self._outbox.upkeep(name)
         await self.schedules.sync()
 
     def __repr__(self) -> str:
