@@ -14,7 +14,7 @@ from penstock.core.job import QueueRef
 from penstock.core.limits import Declaration, Mode
 from penstock.core.states import State
 from penstock.scheduler.book import ScheduleBook
-from penstock.scheduler.ticker import Ticker
+from penstock.scheduler.ticker import AGAIN, Ticker
 from penstock.stores.memory import MemoryStore
 from penstock.stores.protocol import Query, Store, StoredSchedule
 from penstock.stores.sqlite import SqliteStore
@@ -110,6 +110,29 @@ async def test_a_pause_outlives_a_change_and_is_not_caught_up(kept: Store, queue
     await kept.turn(60_000)
     await ticker.attend()
     assert (await kept.counts(queue))[State.PENDING] == 1
+
+
+async def test_more_missed_instants_than_a_queue_has_room_for_fire_as_it_drains(
+    kept: Store, queue: QueueRef, caplog: pytest.LogCaptureFixture
+) -> None:
+    ticker = Ticker(kept, queue)
+    await kept.declare(queue, Declaration(max_length=50))
+    first = await kept.now() // 60_000 * 60_000 - HOUR
+    await put(kept, queue, made(catch_up=CatchUp.ALL), next_at=first)
+
+    assert await ticker.attend() == AGAIN
+    assert (await kept.counts(queue))[State.PENDING] == 50
+    assert await ticker.attend() == AGAIN
+    await kept.claim(queue, worker="w", limit=100, lease_ms=30_000)
+    assert await ticker.attend() > 0
+    await kept.turn(60_000)
+    await ticker.attend()
+
+    found = (await kept.find(queue, Query(limit=100))).jobs
+    fired = sorted(job.instant or 0 for job in found)
+    assert len(fired) >= 62
+    assert fired == [first + n * 60_000 for n in range(len(fired))]
+    assert caplog.text.count(f"queue {queue} is full") == 1
 
 
 async def test_resuming_what_is_not_paused_changes_nothing(kept: Store, queue: QueueRef) -> None:

@@ -9,6 +9,8 @@ from typing import Final
 
 from penstock.core.cron.schedule import Schedule, decode_schedule
 from penstock.core.job import NewJob, QueueRef
+from penstock.core.limits import MAX_COUNT
+from penstock.core.states import WAITING
 from penstock.stores.protocol import CHUNK_BYTES, SCHEDULE_LIMIT, Firing, Store, StoredSchedule
 
 _LOGGER: Final = logging.getLogger("penstock.scheduler")
@@ -33,6 +35,8 @@ class Ticker:
         self._queue = queue
         self._coming: dict[str, int] = {}
         self._stuck = 0
+        self._room = MAX_COUNT
+        self._is_full = False
         self._unreadable: set[str] = set()
 
     async def attend(self, *, look: bool = True) -> float:
@@ -65,11 +69,15 @@ class Ticker:
         if not due:
             return False
         now = await self._store.now()
+        self._room = await self._room_left()
+        was_full, self._is_full = self._is_full, False
         fired, left = 0, False
         for stored in due:
             outcome = await self._fire(stored, now)
             fired += outcome is not None
             left = left or outcome is True
+        if self._is_full and not was_full:
+            _LOGGER.warning("queue %s is full: schedules that are due wait", self._queue, extra=self._about)
         self._stuck = len(due) - fired
         return fired > 0 and (left or len(due) >= limit)
 
@@ -86,6 +94,11 @@ class Ticker:
             self._cannot_read(stored.name, error)
             return None
         instants = _bounded(found.now, schedule)
+        if len(instants) > self._room:
+            self._is_full = True
+            instants = instants[: self._room]
+            if not instants:
+                return None
         left = found.now[len(instants) :]
         firing = Firing(
             stored.name,
@@ -98,10 +111,19 @@ class Ticker:
         self._note(stored.name, left[0] if left and is_ours else found.next)
         if not is_ours:
             return None
+        self._room -= len(instants)
         if not instants or instants[0] > at:
             _LOGGER.info("schedule %s skips what it missed", stored.name, extra=self._about)
         _LOGGER.debug("schedule %s fired %d jobs", stored.name, len(instants), extra=self._about)
         return bool(left)
+
+    async def _room_left(self) -> int:
+        """How many more jobs the queue takes in."""
+        info = await self._store.queue(self._queue)
+        if info is None or info.declaration is None or info.declaration.max_length is None:
+            return MAX_COUNT
+        counts = await self._store.counts(self._queue)
+        return max(0, info.declaration.max_length - sum(counts[state] for state in WAITING))
 
     async def _look(self) -> None:
         kept = await self._store.schedules(self._queue.tenant)
