@@ -100,6 +100,8 @@ def test_a_key_gets_a_rule_and_loses_it(shell: Shell) -> None:
 
     (ada,) = shell.json("queues", "keys", "calls", "--set", "ada", "--limit", "7", "--weight", "3")["keys"]
     assert (ada["limit"], ada["weight"]) == (7, 3)
+    (ada,) = shell.json("queues", "keys", "calls", "--set", "ada", "--limit", "6")["keys"]
+    assert (ada["limit"], ada["weight"]) == (6, 3)
     assert shell.json("queues", "keys", "calls", "--unset", "ada")["keys"] == []
 
 

@@ -179,6 +179,27 @@ async def test_keys_of_a_dynamic_queue_have_limits_and_weights() -> None:
             await mail.set_key("ada", weight=0)
 
 
+async def test_what_is_not_named_of_a_key_stays() -> None:
+    store = MemoryStore()
+    app = make(store, mode="dynamic", key_limit=5)
+    mail = app.queue("mail")
+
+    async def rule() -> tuple[int, int]:
+        (key,) = await mail.keys()
+        return key.limit, key.weight
+
+    async with app:
+        await mail.set_key("ada", weight=3)
+        await store.declare(MAIL, Declaration(version=2, mode=Mode.DYNAMIC, key_limit=4))
+        assert await rule() == (4, 3)
+        await mail.set_key("ada", limit=6)
+        assert await rule() == (6, 3)
+        await mail.set_key("ada", weight=2)
+        assert await rule() == (6, 2)
+        with pytest.raises(OptionError, match="a limit or a weight"):
+            await mail.set_key("ada")
+
+
 async def test_a_queue_is_paused_for_a_while_and_resumed() -> None:
     store = MemoryStore()
     app = make(store)

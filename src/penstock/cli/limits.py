@@ -1,6 +1,6 @@
 """`penstock queues declare|limits|keys|drain`: how many at once, how fast, and whose turn."""
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 
@@ -9,17 +9,15 @@ from penstock.cli.drain import wait_until_empty
 from penstock.cli.output import local, span, utc, without_none
 from penstock.cli.queues import Name, group
 from penstock.cli.rates import rate_of, rate_text
+from penstock.client.upkeep import MOST_KEYS, changed_rule
 from penstock.core.errors import OptionError
-from penstock.core.limits import Declaration, KeyRule, Mode
+from penstock.core.limits import Declaration, Mode
 from penstock.core.names import check_key
 from penstock.core.states import WAITING, State
 from penstock.settings import seconds
 from penstock.stores.protocol import KeyInfo, QueueInfo, Store
 
 __all__ = ["MOST_KEYS", "declaration_document", "group", "held_text"]
-
-MOST_KEYS: Final = 1_000_000
-"""More keys than this are not looked through."""
 
 
 @command(group, "declare")
@@ -92,18 +90,19 @@ async def keys(
         if not info.mode.has_keys:
             raise OptionError("QUEUE", queue, f"a keyed or dynamic queue; this one is {info.mode}")
         if set_ is not None:
-            rule = KeyRule(limit, 1 if weight is None else weight)
-            await store.set_key_rule(info.queue, check_key("--set", set_), rule)
+            key = check_key("--set", set_)
+            rule = await changed_rule(store, info.queue, key, limit, weight)
+            await store.set_key_rule(info.queue, key, rule)
         elif unset is not None:
             await store.set_key_rule(info.queue, check_key("--unset", unset), None)
         found = await store.keys(info.queue, first)
         now = await store.now()
-    desk.out.document({"queue": queue, "keys": [_key_document(key, now) for key in found]})
+    desk.out.document({"queue": queue, "keys": [_key_document(each, now) for each in found]})
     desk.out.table(
         ["key", "waiting", "active", "limit", "weight", "held until"],
         (
-            (key.key, key.waiting, key.active, key.limit, key.weight, held_text(key, now) or "")
-            for key in found
+            (each.key, each.waiting, each.active, each.limit, each.weight, held_text(each, now) or "")
+            for each in found
         ),
         right=frozenset({"waiting", "active", "limit", "weight"}),
     )
