@@ -200,6 +200,15 @@ async def test_a_queue_without_room_for_all_refuses_the_firing_whole(store: Stor
     assert (await store.counts(queue))[State.PENDING] == 2
 
 
+async def test_an_instant_that_is_passed_over_needs_no_room(store: Store, queue: QueueRef) -> None:
+    """Also where more wait than the queue has room for by now."""
+    await enqueue(store, queue, [new_job("a"), new_job("b")])
+    await store.declare(queue, Declaration(max_length=1))
+    await store.put_schedule(schedule(queue))
+
+    assert await store.fire(queue, firing(1_000, 3_000)) is True
+
+
 async def test_a_firing_without_a_key_stays_due_where_keys_take_turns(store: Store, queue: QueueRef) -> None:
     """Its job would be refused, and the instant lost."""
     await store.declare(queue, Declaration(mode=Mode.KEYED))

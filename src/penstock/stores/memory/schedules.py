@@ -57,7 +57,7 @@ class MemorySchedules(MemoryEnqueue):
             schedule = shelf.schedules.get(firing.name)
             if schedule is None or schedule.paused or schedule.next_at != firing.at:
                 return False
-            if shelf.room < len(firing.jobs):
+            if firing.jobs and shelf.room < len(firing.jobs):
                 return False
             if shelf.declared.mode.has_keys and any(new.key is None for new in firing.jobs):
                 return False

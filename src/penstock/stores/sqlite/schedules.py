@@ -79,7 +79,7 @@ class SqliteSchedules(Turns):
         """Take in the jobs of an instant and move the schedule on, if that is still its next instant."""
 
         def move(turn: Turn) -> bool:
-            if turn.limits.room() < len(firing.jobs):
+            if firing.jobs and turn.limits.room() < len(firing.jobs):
                 return False
             if turn.limits.declared.mode.has_keys and any(new.key is None for new in firing.jobs):
                 return False
