@@ -206,7 +206,7 @@ async def test_an_instant_that_is_passed_over_needs_no_room(store: Store, queue:
     await store.declare(queue, Declaration(max_length=1))
     await store.put_schedule(schedule(queue))
 
-    assert await store.fire(queue, firing(1_000, 3_000)) is True
+    assert await store.fire(queue, Firing("nightly", 1_000, (), 3_000, 1_000)) is True
 
 
 async def test_a_firing_without_a_key_stays_due_where_keys_take_turns(store: Store, queue: QueueRef) -> None:

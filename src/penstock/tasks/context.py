@@ -103,7 +103,8 @@ class JobContext:
     async def spawn(self, *calls: Call[Any]) -> list[JobHandle[Any]]:
         """Enqueue more jobs under the lease; whoever waits for this job waits for them too.
 
-        StaleLeaseError when the lease is gone: then nothing is spawned. A job that runs again spawns again,
+        StaleLeaseError when the lease is gone, and Cancel when the job is to be cancelled: then nothing is
+        spawned. A job that runs again spawns again,
         unless the calls have ids: `task.options(id=f"{ctx.id}-1").call(…)` is the same job each time.
         """
         kin, lease = self._family()
