@@ -8,8 +8,8 @@ from penstock.core.outcomes import Enqueued, Refusal, Refused
 from penstock.core.states import State
 from penstock.core.unique import Unique, UniqueRule
 from penstock.stores.protocol import Topic
-from penstock.stores.sqlite.records import key_item, more_of, new_row, stored
-from penstock.stores.sqlite.turn import Turn, encode, rounds
+from penstock.stores.sqlite.records import encode, key_item, more_of, new_row, stored
+from penstock.stores.sqlite.turn import Turn, rounds
 
 _ENQUEUED = msgspec.json.Decoder(
     list[tuple[bool | None, State | None, str | None, State | None, bool | None]], strict=False

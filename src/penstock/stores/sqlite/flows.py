@@ -14,8 +14,8 @@ from penstock.core.moves import Beat, Move
 from penstock.core.outcomes import Applied, Refusal, Refused
 from penstock.core.states import State
 from penstock.stores.protocol import RELAY_LIMIT, Adoption, Relay, Spawn
-from penstock.stores.sqlite.records import more_of
-from penstock.stores.sqlite.turn import Turn, encode
+from penstock.stores.sqlite.records import encode, more_of
+from penstock.stores.sqlite.turn import Turn
 from penstock.stores.sqlite.turns import Turns
 
 _QUEUE: Final = "(SELECT n FROM queue WHERE tenant = ? AND name = ?)"

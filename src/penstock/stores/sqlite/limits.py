@@ -3,8 +3,6 @@
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from penstock.core.limits import (
     MAX_COUNT,
     STRIDE,
@@ -16,7 +14,7 @@ from penstock.core.limits import (
     check_key_rule,
 )
 from penstock.core.moves import Move
-from penstock.stores.sqlite.records import declaration_of
+from penstock.stores.sqlite.records import declaration_of, encode
 
 if TYPE_CHECKING:
     from penstock.stores.sqlite.turn import Turn
@@ -53,7 +51,7 @@ class Limits:
         """Look again whether the touched keys could be served: at the end of a call, in the order touched."""
         if not self._keys:
             return
-        keys = _encode(list(self._keys))
+        keys = encode(list(self._keys))
         self._keys.clear()
         self._turn.share("ready", "close", keys=keys)
         self._lanes += self._turn.share("ready", "open", keys=keys).rowcount
@@ -125,7 +123,7 @@ class Limits:
             self.declaration, check_declaration(wanted), is_live=bool(is_live)
         )
         self._turn.connection.execute(
-            "UPDATE queue SET declaration = ? WHERE n = ?", (_encode(self.declared), self._turn.number)
+            "UPDATE queue SET declaration = ? WHERE n = ?", (encode(self.declared), self._turn.number)
         )
         self._give()
         if self.declared.mode.has_keys:
@@ -184,7 +182,3 @@ UNION SELECT key FROM key_rule WHERE queue = :queue
 UNION SELECT key FROM lane WHERE queue = :queue
 ORDER BY 1
 """
-
-
-def _encode(value: object) -> str:
-    return msgspec.json.encode(value).decode()

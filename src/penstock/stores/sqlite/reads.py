@@ -28,12 +28,12 @@ from penstock.stores.sqlite.records import (
     EXPIRED_COLUMNS,
     JOB_COLUMNS,
     declaration_of,
+    encode,
     event_from,
     expired_of,
     job_of,
     restored,
 )
-from penstock.stores.sqlite.turn import encode
 from penstock.stores.sqlite.turns import Turns
 
 if TYPE_CHECKING:

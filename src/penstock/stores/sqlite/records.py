@@ -24,14 +24,19 @@ from penstock.core.moves import (
 from penstock.core.states import State
 from penstock.core.unique import Unique
 
-_OPTIONS_ENCODER: Final = msgspec.json.Encoder()
+_ENCODER: Final = msgspec.json.Encoder()
 _OPTIONS_DECODER: Final = msgspec.json.Decoder(Options)
+
+
+def encode(value: Any) -> str:
+    """JSON for a statement to take apart, or to keep."""
+    return _ENCODER.encode(value).decode()
 
 
 @lru_cache(maxsize=1024)
 def options_text(options: Options) -> str:
     """The options as they are stored; queues use few different ones."""
-    return _OPTIONS_ENCODER.encode(options).decode()
+    return encode(options)
 
 
 @lru_cache(maxsize=256)
@@ -74,7 +79,7 @@ def _more_text(new: NewJob) -> str | None:
         new.schedule,
         new.instant,
     )
-    return _OPTIONS_ENCODER.encode(more).decode()
+    return encode(more)
 
 
 @lru_cache(maxsize=1024)

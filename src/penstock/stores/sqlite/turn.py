@@ -18,12 +18,12 @@ from penstock.core.transitions import Table
 from penstock.stores.protocol import MAX_LEASE_MS, Pause, Topic
 from penstock.stores.sqlite.clock import not_before
 from penstock.stores.sqlite.limits import Limits
+from penstock.stores.sqlite.records import encode
 from penstock.stores.sqlite.sources import Steps
 
 ROWS_POWER: Final = 8
 """Rows go in by powers of two up to 256: a few statements to prepare, and few values to bind at once."""
 
-_ENCODER = msgspec.json.Encoder()
 _APPLIED = msgspec.json.Decoder(list[tuple[int, State, bool]], strict=False)
 _REFUSED = msgspec.json.Decoder(list[tuple[State | None, str | None]])
 
@@ -309,8 +309,3 @@ def rounds(ids: Sequence[str]) -> Iterator[list[int]]:
         seen.add(each)
         now.append(index)
     yield now
-
-
-def encode(value: Any) -> str:
-    """JSON for a step's :items."""
-    return _ENCODER.encode(value).decode()
