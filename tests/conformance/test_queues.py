@@ -225,7 +225,7 @@ async def test_a_store_says_what_it_is(store: Store, kind: Kind) -> None:
     """Its kind, the server, and what an accepted job survives."""
     info = await store.info()
 
-    assert info.kind in {"memory", "sqlite", "redis"}
+    assert info.kind in {"memory", "sqlite", "redis", "postgres"}
     assert info.durability in set(Durability)
     assert (info.durability is Durability.MEMORY) == (kind.name == "memory")
     assert info.server_version

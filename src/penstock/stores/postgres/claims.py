@@ -1,0 +1,64 @@
+"""Claims: one statement, told where in the line it need not look."""
+
+from penstock.core.job import QueueRef
+from penstock.core.moves import Move
+from penstock.core.outcomes import Claims
+from penstock.stores.postgres.engine import Row
+from penstock.stores.postgres.hints import TIERS, Hints
+from penstock.stores.postgres.reads import PostgresReads
+from penstock.stores.postgres.records import claimed_of
+from penstock.stores.protocol import PROMOTE_LIMIT, RECOVER_LIMIT
+
+_HEAD = 6
+_PLACE = -1
+
+
+class PostgresClaims(PostgresReads):
+    """Promoting and claiming."""
+
+    async def promote(self, queue: QueueRef, limit: int = PROMOTE_LIMIT) -> int:
+        """Make due jobs claimable."""
+        [(moved,)] = await self._move(Move.PROMOTE, await self._number(queue), limit)
+        if moved:
+            self._ring_ready(queue)
+        return int(moved)
+
+    async def claim(self, queue: QueueRef, *, worker: str, limit: int, lease_ms: int) -> Claims:
+        """Lease jobs, and name leases that ran out. What is due is promoted before, only if there is any."""
+        number = await self._number(queue)
+        hints = self._hints.setdefault(number, Hints())
+        rows = await self._lease(number, hints, limit, lease_ms, worker)
+        now_us, _, due, *_ = rows[0]
+        if due is not None and due * 1000 <= now_us:
+            await self._move(Move.PROMOTE, number, PROMOTE_LIMIT)
+            rows = await self._lease(number, hints, limit, lease_ms, worker, anyway=True)
+        now_us, _, due, deadline, is_far, open_at = rows[0][:_HEAD]
+        now = now_us // 1000
+        jobs = [claimed_of(row[_HEAD:]) for row in rows] if rows[0][_HEAD] is not None else []
+        if jobs and hints.wants_peek(max(row[_PLACE] for row in rows)):
+            await self._peek(number, hints)
+        is_late = is_far or (deadline is not None and deadline <= now)
+        expired = await self.expired(queue, RECOVER_LIMIT) if is_late else []
+        own = now + lease_ms if jobs else None
+        coming = [at for at in (due, deadline, own, open_at) if at is not None]
+        return Claims(jobs, expired, max(0, min(coming) - now) if coming else None)
+
+    async def _lease(
+        self, number: int, hints: Hints, limit: int, lease_ms: int, worker: str, *, anyway: bool = False
+    ) -> list[Row]:
+        tiers, lows, highs = hints.spans()
+        rows = await self._move(
+            Move.CLAIM, number, limit, lease_ms, worker, tiers, lows, highs, *hints.times(), anyway
+        )
+        now_us, _, due, deadline, *_ = rows[0]
+        self._seen_us = max(self._seen_us, now_us)
+        hints.saw(now_us // 1000, deadline, due)
+        return rows
+
+    async def _peek(self, number: int, hints: Hints) -> None:
+        newest = hints.newest
+        floors = [hints.floors[tier] for tier in TIERS]
+        [(xmin, xmax, firsts)] = await self._share("peek", number, list(TIERS), floors)
+        hints.peeked(newest, xmin, xmax, firsts)
+
+

@@ -1,0 +1,97 @@
+"""The event log: in an order to which nothing is added behind a reader.
+
+Events are ordered by their stamp, then by their number; see the table. Only those with a stamp below every running
+transaction are read: all of them are there by then, whenever they were committed.
+"""
+
+from typing import Any, Final
+
+from penstock.core.errors import CursorLostError
+from penstock.core.events import Event
+from penstock.core.job import QueueRef
+from penstock.stores.postgres.claims import PostgresClaims
+from penstock.stores.postgres.records import EVENT_COLUMNS, event_from
+
+_HORIZON: Final = "stamp < pg_snapshot_xmin(pg_current_snapshot())"
+
+_TRIMMED: Final = "SELECT trimmed_stamp::text, trimmed FROM penstock.queue WHERE n = $1"
+
+_PAGE: Final = f"""
+SELECT stamp::text, {EVENT_COLUMNS}
+FROM penstock.event
+WHERE queue = $1 AND (stamp, seq) > ($2::xid8, $3::bigint) AND seq > $4::bigint AND {_HORIZON}
+ORDER BY stamp, seq
+LIMIT $5::bigint
+"""  # noqa: S608 (constants)
+
+_RANGE: Final = f"""
+SELECT
+    coalesce((SELECT seq FROM penstock.event WHERE event.queue = $1 AND {_HORIZON} ORDER BY stamp, seq LIMIT 1), 0),
+    coalesce(
+        (SELECT seq FROM penstock.event WHERE event.queue = $1 AND {_HORIZON} ORDER BY stamp DESC, seq DESC LIMIT 1),
+        queue.trimmed
+    ),
+    queue.trimmed
+FROM penstock.queue
+WHERE queue.n = $1
+"""  # noqa: S608 (constants)
+
+_TRIM: Final = f"""
+WITH cut AS MATERIALIZED (
+    SELECT stamp, seq FROM penstock.event
+    WHERE queue = $1 AND seq <= $2::bigint AND {_HORIZON}
+    ORDER BY stamp DESC, seq DESC LIMIT 1
+),
+gone AS (
+    DELETE FROM penstock.event USING cut
+    WHERE event.queue = $1 AND (event.stamp, event.seq) <= (cut.stamp, cut.seq)
+    RETURNING 1
+),
+kept AS (
+    UPDATE penstock.queue SET trimmed_stamp = cut.stamp, trimmed = cut.seq FROM cut WHERE queue.n = $1
+)
+SELECT count(*) FROM gone
+"""  # noqa: S608 (constants)
+
+
+class PostgresLog(PostgresClaims):
+    """Every transition, in the queue's order."""
+
+    async def events(self, queue: QueueRef, after: int | str = 0, limit: int = 1_000) -> list[Event]:
+        """Events behind a cursor, or with a higher number; only a cursor misses none of those committed late."""
+        return [event for _, event in await self.events_with_cursors(queue, after, limit)]
+
+    async def events_with_cursors(
+        self, queue: QueueRef, after: int | str = 0, limit: int = 1_000
+    ) -> list[tuple[str, Event]]:
+        """Events behind a cursor, each with the cursor that goes on behind it."""
+        number = await self._known(queue)
+        if number is None:
+            return []
+        [(trimmed_stamp, trimmed)] = await self._ask(_TRIMMED, number)
+        stamp, seq, above = _position(after)
+        if (stamp, seq) < (int(trimmed_stamp), trimmed) if isinstance(after, str) else above < trimmed:
+            raise CursorLostError(f"events up to {trimmed} of queue {queue} were trimmed")
+        rows = await self._ask(_PAGE, number, stamp, seq, above, limit)
+        return [(f"{row[0]}-{row[1]}", event_from(queue, row[1:])) for row in rows]
+
+    async def event_range(self, queue: QueueRef) -> tuple[int, int]:
+        """The numbers of the oldest event kept and of the newest."""
+        number = await self._known(queue)
+        if number is None:
+            return 1, 0
+        [(first, last, trimmed)] = await self._ask(_RANGE, number)
+        return (first or trimmed + 1), last
+
+    async def trim(self, queue: QueueRef, *, through: int) -> int:
+        """Forget events up to this number."""
+        number = await self._known(queue)
+        return 0 if number is None else int((await self._ask(_TRIM, number, through))[0][0])
+
+
+def _position(after: int | str) -> tuple[int, int, Any]:
+    """The stamp and number behind which to read, and a number that all have to be above."""
+    if isinstance(after, int):
+        return 0, 0, after
+    stamp, _, seq = after.partition("-")
+    return int(stamp), int(seq), 0

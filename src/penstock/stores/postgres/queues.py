@@ -1,0 +1,114 @@
+"""The queues themselves, the store's clock, and what it says of itself."""
+
+from contextlib import AbstractAsyncContextManager
+from typing import Any, Final
+
+from penstock.core.job import QueueRef
+from penstock.stores.postgres.check import findings
+from penstock.stores.postgres.migrate import version_of
+from penstock.stores.postgres.records import declaration_of, restored, stored
+from penstock.stores.postgres.room import Room
+from penstock.stores.protocol import Bell, Durability, Finding, Pause, QueueInfo, StoreInfo, Topic
+
+_COLUMNS: Final = "name, number, declaration, paused_at, pause_reason, pause_by, paused_until"
+_QUEUE: Final = f"SELECT {_COLUMNS} FROM penstock.queue WHERE tenant = $1 AND name = $2"  # noqa: S608 (constants)
+_QUEUES: Final = f"SELECT {_COLUMNS} FROM penstock.queue WHERE tenant = $1 ORDER BY name"  # noqa: S608 (constants)
+
+_PAUSE: Final = """
+UPDATE penstock.queue SET
+    paused_at = CASE WHEN $3::boolean THEN given.now END,
+    paused_until = CASE WHEN $3::boolean THEN given.now + $4::bigint END,
+    pause_reason = $5,
+    pause_by = $6
+FROM (SELECT penstock.now_us($2::bigint) / 1000 AS now) AS given
+WHERE queue.n = $1
+"""
+
+_TURN: Final = "UPDATE penstock.meta SET value = value + $1::bigint WHERE name = 'clock_offset_ms'"
+_INFO: Final = """
+SELECT
+    (SELECT value FROM penstock.meta WHERE name = 'clock_offset_ms'),
+    current_setting('server_version'), current_setting('fsync'), current_setting('synchronous_commit'),
+    current_setting('synchronous_standby_names')
+"""
+
+
+class PostgresQueues(Room):
+    """Queues, clock, health and bells."""
+
+    async def open_queue(self, queue: QueueRef) -> QueueInfo:
+        """The queue, made if it is new."""
+        await self._number(queue)
+        return await self.queue(queue) or QueueInfo(queue, 0)
+
+    async def queue(self, queue: QueueRef) -> QueueInfo | None:
+        """The queue, if there is one."""
+        rows = await self._ask(_QUEUE, queue.tenant, queue.name)
+        return _info(queue.tenant, *rows[0]) if rows else None
+
+    async def queues(self, tenant: str) -> list[QueueInfo]:
+        """All queues of a tenant, by name."""
+        found = [_info(tenant, *row) for row in await self._ask(_QUEUES, tenant)]
+        # The database may sort by the rules of a language.
+        return sorted(found, key=lambda info: info.queue.name)
+
+    async def pause(self, queue: QueueRef, pause: Pause | None, for_ms: int | None = None) -> None:
+        """Stop claims, or let them go on."""
+        said = (None, None) if pause is None else (stored(pause.reason), stored(pause.by))
+        number = await self._number(queue)
+        await self._ask(_PAUSE, number, self._seen_us, pause is not None, for_ms, *said)
+        self._ring_ready(queue)
+
+    async def now(self) -> int:
+        """Unix milliseconds by the server's clock and the offset in the database."""
+        [(now_us,)] = await self._ask("SELECT penstock.now_us($1::bigint)", self._seen_us)
+        return int(now_us) // 1000
+
+    async def turn(self, by_ms: int) -> None:
+        """Turn the clock; the offset is kept in the database."""
+        await self._ask(_TURN, by_ms)
+        self._forget_times()
+        self._wakeups.ring_turned()
+
+    async def info(self) -> StoreInfo:
+        """What this store is."""
+        async with self._engine.connection() as connection:
+            version = await version_of(connection, self._engine)
+        [(offset, server, fsync, commit, standbys)] = await self._ask(_INFO)
+        return StoreInfo(
+            kind="postgres",
+            url=self._address.shown,
+            durability=_durability(fsync, commit, standbys),
+            server_version=f"PostgreSQL {server}",
+            schema_version=version,
+            clock_offset_ms=offset,
+        )
+
+    async def check(self, queue: QueueRef) -> list[Finding]:
+        """Records, keys and events agree."""
+        number = await self._known(queue)
+        return [] if number is None else await findings(self._ask, number)
+
+    def bell(self, queue: QueueRef, topic: Topic) -> AbstractAsyncContextManager[Bell]:
+        """Rings at once for changes of this store, and within milliseconds for those of others."""
+        return self._wakeups.hang(queue, topic)
+
+    def _ring_ready(self, queue: QueueRef) -> None:
+        self._wakeups.ring(queue, {Topic.READY})
+
+
+def _info(tenant: str, name: str, number: int, declaration: str | None, *pause: Any) -> QueueInfo:
+    at, reason, by, until = pause
+    return QueueInfo(
+        QueueRef(tenant, name),
+        number,
+        None if at is None else Pause(at, restored(reason), restored(by), until),
+        None if declaration is None else declaration_of(declaration),
+    )
+
+
+def _durability(fsync: str, commit: str, standbys: str) -> Durability:
+    if fsync != "on" or commit == "off":
+        # Neither a process nor the server's own crash loses anything then, but the machine's may.
+        return Durability.SERVER if commit != "off" else Durability.PROCESS
+    return Durability.REPLICATED if standbys and commit != "local" else Durability.POWER

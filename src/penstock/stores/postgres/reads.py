@@ -1,0 +1,102 @@
+"""Looking into the database without touching it."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from penstock.core.job import ExpiredLease, Job, QueueRef
+from penstock.core.states import State
+from penstock.stores.postgres.queues import PostgresQueues
+from penstock.stores.postgres.records import EXPIRED_COLUMNS, JOB_COLUMNS, expired_of, job_of
+from penstock.stores.protocol import MAX_LEASE_MS, RECOVER_LIMIT, HeldLease, Page, Query
+
+_GET: Final = f"SELECT {JOB_COLUMNS} FROM penstock.record WHERE queue = $1 AND id = ANY($2::text[])"  # noqa: S608 (constants)
+
+_COUNTS: Final = """
+SELECT state, count(*) FROM penstock.job WHERE queue = $1 GROUP BY state
+UNION ALL
+SELECT state, count(*) FROM penstock.ended WHERE queue = $1 GROUP BY state
+"""
+
+_AHEAD: Final = """
+SELECT count(*)
+FROM penstock.job AS mine
+JOIN penstock.job AS other ON other.queue = $1 AND other.state = 'pending'
+WHERE mine.queue = $1 AND mine.id = $2
+    AND (other.priority > mine.priority OR (other.priority = mine.priority AND other.place < mine.place))
+"""
+
+_EXPIRED: Final = f"""
+SELECT {EXPIRED_COLUMNS}
+FROM penstock.job
+CROSS JOIN (SELECT penstock.now_us($2::bigint) / 1000 AS now) AS given
+WHERE queue = $1 AND state = 'active' AND (deadline <= given.now OR deadline > given.now + {MAX_LEASE_MS})
+ORDER BY deadline, id
+LIMIT $3::bigint
+"""  # noqa: S608 (constants)
+
+_LEASES: Final = """
+SELECT id, token, worker, deadline FROM penstock.job
+WHERE queue = $1 AND state = 'active' AND ($2::text IS NULL OR worker = $2)
+ORDER BY deadline
+"""
+
+
+class PostgresReads(PostgresQueues):
+    """The reading half of the store."""
+
+    async def get(self, queue: QueueRef, ids: Sequence[str]) -> list[Job | None]:
+        """The records, None where there is none."""
+        number = await self._known(queue)
+        rows = [] if number is None else await self._ask(_GET, number, list(ids))
+        jobs = {job.id: job for job in (job_of(queue, row) for row in rows)}
+        return [jobs.get(each) for each in ids]
+
+    async def find(self, queue: QueueRef, query: Query) -> Page:
+        """A page of jobs, newest first."""
+        number = await self._known(queue)
+        if number is None:
+            return Page([])
+        by_end = bool(query.states) and all(state.is_ended for state in query.states)
+        table, age = ("ended", "ended_at") if by_end else ("record", "enqueued_at")
+        at, _, last = (query.after or "").partition("/")
+        rows = await self._ask(
+            f"SELECT {JOB_COLUMNS} FROM penstock.{table} WHERE queue = $1 "  # noqa: S608 (constants)
+            "AND ($2::text[] IS NULL OR state = ANY($2::text[])) AND ($3::text IS NULL OR task = $3) "
+            f"AND ($4::bigint IS NULL OR ({age}, id) < ($4::bigint, $5::text)) "
+            f"ORDER BY {age} DESC, id DESC LIMIT $6::bigint",
+            number,
+            sorted(query.states) or None,
+            query.task,
+            at or None,
+            last,
+            query.limit + 1,
+        )
+        jobs = [job_of(queue, row) for row in rows[: query.limit]]
+        if len(rows) <= query.limit or not jobs:
+            return Page(jobs)
+        end = jobs[-1]
+        return Page(jobs, f"{(end.ended_at or 0) if by_end else end.enqueued_at}/{end.id}")
+
+    async def counts(self, queue: QueueRef) -> dict[State, int]:
+        """Jobs per state."""
+        number = await self._known(queue)
+        rows = [] if number is None else await self._ask(_COUNTS, number)
+        return dict.fromkeys(State, 0) | {State(state): count for state, count in rows}
+
+    async def ahead(self, queue: QueueRef, job: str) -> int:
+        """How many pending jobs will be claimed before this one."""
+        number = await self._known(queue)
+        return 0 if number is None else int((await self._ask(_AHEAD, number, job))[0][0])
+
+    async def expired(self, queue: QueueRef, limit: int = RECOVER_LIMIT) -> list[ExpiredLease]:
+        """Leases that ran out, oldest first; also those that end later than any lease may."""
+        number = await self._known(queue)
+        rows = [] if number is None else await self._ask(_EXPIRED, number, self._seen_us, limit)
+        info = await self.queue(queue) if rows else None
+        return [expired_of(row, keyed=info is not None and info.mode.has_keys) for row in rows]
+
+    async def leases(self, queue: QueueRef, worker: str | None = None) -> list[HeldLease]:
+        """Leases of the queue, or those of one worker."""
+        number = await self._known(queue)
+        rows = [] if number is None else await self._ask(_LEASES, number, worker)
+        return [HeldLease(*row) for row in rows]

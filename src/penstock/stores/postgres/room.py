@@ -1,0 +1,147 @@
+"""What all parts of the PostgreSQL store share: connections, statements, numbers of queues, and whom to wake."""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from penstock.core.errors import StoreError
+from penstock.core.job import QueueRef
+from penstock.core.moves import Move
+from penstock.core.outcomes import Applied, Refusal, Refused, repeated
+from penstock.core.states import REDRIVABLE, State
+from penstock.core.transitions import TABLE, Table
+from penstock.stores.postgres.address import address_of
+from penstock.stores.postgres.engine import Engine, Row, Value
+from penstock.stores.postgres.hints import Hints
+from penstock.stores.postgres.sources import in_schema, load_sources, statements
+from penstock.stores.postgres.wakeups import Wakeups
+from penstock.stores.protocol import Topic
+
+_OPENINGS = 100
+_FIND_QUEUE = "SELECT n FROM penstock.queue WHERE tenant = $1 AND name = $2"
+_OPEN_QUEUE = """
+INSERT INTO penstock.queue (tenant, name, number)
+SELECT $1, $2, coalesce(max(number), 0) + 1 FROM penstock.queue WHERE tenant = $1
+ON CONFLICT DO NOTHING
+"""
+
+
+class Room:
+    """The ground floor of the store. `sources` and `table` replace the SQL files and the table; for tests."""
+
+    def __init__(self, url: str, *, sources: dict[str, str] | None = None, table: Table = TABLE) -> None:
+        self._url = url
+        self._sources = sources
+        self._table = table
+        self._address = address_of(url)
+        self._engine = Engine(self._address)
+        self._sql = statements(load_sources() if sources is None else sources, self._address.schema)
+        self._wakeups = Wakeups(self._engine)
+        self._wakeups.on_turned = self._forget_times
+        self._numbers: dict[QueueRef, int] = {}
+        self._hints: dict[int, Hints] = {}
+        self._seen_us = 0
+
+    async def _known(self, queue: QueueRef) -> int | None:
+        """The number of the queue's row; None when there is none."""
+        number = self._numbers.get(queue)
+        if number is None:
+            rows = await self._ask(_FIND_QUEUE, queue.tenant, queue.name)
+            if not rows:
+                return None
+            number = self._numbers[queue] = rows[0][0]
+        return number
+
+    async def _number(self, queue: QueueRef) -> int:
+        """The number of the queue's row, made if it is new."""
+        for _ in range(_OPENINGS):
+            number = await self._known(queue)
+            if number is not None:
+                return number
+            # Two new queues of a tenant may have tried for the same number.
+            await self._ask(_OPEN_QUEUE, queue.tenant, queue.name)
+        raise StoreError(f"the queue {queue} could not be opened")
+
+    async def _ask(self, statement: str, *params: Value) -> list[Row]:
+        """A statement of the code's own."""
+        return await self._engine.run(in_schema(statement, self._address.schema), *params)
+
+    async def _share(self, name: str, *params: Value) -> list[Row]:
+        """A statement that several moves share."""
+        return await self._engine.run(self._sql[f"shared/{name}"], *params)
+
+    async def _move(self, move: Move, number: int, *params: Value) -> list[Row]:
+        """The statement of a move."""
+        return await self._engine.run(self._sql[f"moves/{move}"], number, self._seen_us, *params)
+
+    async def _apply(
+        self, queue: QueueRef, move: Move, items: Sequence[Sequence[Value]], *params: Value
+    ) -> list[Applied | Refused]:
+        """A move of jobs whose items begin with the id, and those of a lease with its token after that."""
+        number = await self._number(queue)
+        out: list[Applied | Refused | None] = [None] * len(items)
+        for indexes in rounds([str(item[0]) for item in items]):
+            columns = [list(column) for column in zip(*(items[index] for index in indexes), strict=True)]
+            for i, state, cancel in await self._move(move, number, *columns, *params):
+                out[indexes[i - 1]] = Applied(State(state), cancel)
+            missing = [index for index in indexes if out[index] is None]
+            answers = await self._refuse(number, move, [items[index] for index in missing])
+            for index, answer in zip(missing, answers, strict=True):
+                out[index] = answer
+        applied = [each for each in out if each is not None]
+        if move not in {Move.HEARTBEAT, Move.PROGRESS, Move.DELETE}:
+            self._ring_after(queue, applied)
+        return applied
+
+    async def _refuse(
+        self, number: int, move: Move, items: Sequence[Sequence[Value]]
+    ) -> list[Applied | Refused]:
+        """The answers for items that did not pass: a repeat gets its old one.
+
+        Asked after the move, so that what others did while it waited for their locks is seen.
+        """
+        if not items:
+            return []
+        rows = await self._share("refused", number, [item[0] for item in items])
+        out: list[Applied | Refused] = []
+        for item, (name, notes) in zip(items, rows, strict=True):
+            state = None if name is None else State(name)
+            if len(item) > 1:
+                before = repeated(notes or "", str(item[1]), move)
+                out.append(Refused(Refusal.LOST, state) if before is None else Applied(before))
+            elif state is None:
+                out.append(Refused(Refusal.MISSING))
+            elif move is Move.CANCEL and state is State.ACTIVE:
+                out.append(Applied(state, True))
+            elif move is Move.REDRIVE and state in REDRIVABLE:
+                out.append(Refused(Refusal.KEYLESS, state))
+            else:
+                out.append(Refused(Refusal.STATE, state))
+        return out
+
+    def _ring_after(self, queue: QueueRef, out: Iterable[Applied | Refused]) -> None:
+        topics: set[Topic] = set()
+        for state in {outcome.state for outcome in out if isinstance(outcome, Applied)}:
+            if state in {State.PENDING, State.DELAYED}:
+                topics.add(Topic.READY)
+            elif state.is_ended:
+                topics.add(Topic.ENDED)
+        if topics:
+            self._wakeups.ring(queue, topics)
+
+    def _forget_times(self) -> None:
+        """The clock was turned: nothing known of times holds."""
+        self._seen_us = 0
+        self._hints.clear()
+
+
+def rounds(ids: Sequence[str]) -> Iterator[list[int]]:
+    """Indexes in consecutive rounds that name each id once: what repeats one has to see what came before."""
+    seen: set[str] = set()
+    now: list[int] = []
+    for index, each in enumerate(ids):
+        if each in seen:
+            yield now
+            seen, now = set(), []
+        seen.add(each)
+        now.append(index)
+    if now:
+        yield now

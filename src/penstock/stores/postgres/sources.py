@@ -1,0 +1,59 @@
+"""The SQL files of this store: one statement per move, made whole from the parts that moves share."""
+
+import re
+from collections.abc import Mapping
+from importlib.resources import files
+from typing import Final
+
+SCHEMA: Final = "penstock"
+"""The name that stands in the files; another one is put in its place."""
+
+_INCLUDE: Final = re.compile(r"^-- include: (\w+)(.*)$")
+
+
+def load_sources() -> dict[str, str]:
+    """The text of every SQL file, by its path below `sql`: `moves/claim.sql`."""
+    root = files("penstock.stores.postgres") / "sql"
+    return {
+        f"{folder.name}/{file.name}": file.read_text("utf-8")
+        for folder in root.iterdir()
+        for file in folder.iterdir()
+        if file.name.endswith(".sql")
+    }
+
+
+def load_migrations() -> list[str]:
+    """The text of every migration, oldest first."""
+    root = files("penstock.stores.postgres") / "migrations"
+    named = sorted((file.name, file) for file in root.iterdir() if file.name.endswith(".sql"))
+    return [file.read_text("utf-8") for _, file in named]
+
+
+def statements(sources: Mapping[str, str], schema: str) -> dict[str, str]:
+    """The statement of every file, by its folder and name: `moves/claim`."""
+    return {
+        name.removesuffix(".sql"): in_schema(_whole(text, sources), schema) for name, text in sources.items()
+    }
+
+
+def in_schema(text: str, schema: str) -> str:
+    """The same for a store in another schema."""
+    return text if schema == SCHEMA else text.replace(f"{SCHEMA}.", f'"{schema}".')
+
+
+def _whole(text: str, sources: Mapping[str, str]) -> str:
+    lines: list[str] = []
+    for line in text.splitlines():
+        include = _INCLUDE.match(line)
+        if include is not None:
+            lines.append(_part(sources[f"shared/{include[1]}.sql"], include[2]))
+        elif not line.startswith("--"):
+            lines.append(line)
+    return "\n".join(lines).strip()
+
+
+def _part(text: str, arguments: str) -> str:
+    for argument in arguments.split(", ")[1:]:
+        name, _, value = argument.partition("=")
+        text = text.replace(f"{{{name}}}", value)
+    return "\n".join(line for line in text.splitlines() if not line.startswith("--"))

@@ -1,0 +1,44 @@
+-- cancel: blocked / pending / delayed / active → cancelled / active; what waits is cancelled; of what runs the request is noted
+-- Items: ids. A request that is already noted changes nothing.
+-- include: given
+item AS MATERIALIZED (
+    SELECT * FROM unnest($3::text[]) WITH ORDINALITY AS item (new_id, i)
+),
+picked AS MATERIALIZED (
+    SELECT job.*, item.*
+    FROM item
+    JOIN penstock.job ON job.queue = $1 AND job.id = item.new_id
+    WHERE true
+        AND job.state IN ('blocked', 'pending', 'delayed', 'active')  -- guard: state
+        AND NOT job.cancel_requested
+    ORDER BY job.id
+    FOR UPDATE OF job
+),
+after AS MATERIALIZED (
+    SELECT
+        ordered.*,
+        nextval('penstock.number') AS seq,
+        CASE WHEN state = 'active' THEN 'active' ELSE 'cancelled' END AS to_state,
+        attempts AS to_attempts,
+        NULL::bigint AS to_visible_at,
+        last_delay_ms AS to_last_delay_ms,
+        CASE WHEN state = 'active' THEN reason ELSE 'CANCELLED' END AS to_reason,
+        error AS to_error,
+        fingerprint AS to_fingerprint,
+        NULL::text AS to_result,
+        settled AS to_settled
+    FROM (SELECT * FROM picked ORDER BY i) AS ordered
+),
+asked AS (
+    UPDATE penstock.job SET
+        cancel_requested = true,
+        version = after.version + 1,
+        stamp = greatest(after.stamp, pg_current_xact_id())
+    FROM after
+    WHERE job.queue = $1
+        AND job.id = after.id
+        AND after.to_state = 'active'
+),
+-- include: moved, place=after.seq
+-- include: event, move=cancel, lease=false, faulty=true, drive=after.drive
+SELECT i, to_state, to_state = 'active' FROM after

@@ -1,0 +1,89 @@
+-- claim: pending → active; the queue must be open; new token and fence, delivery + 1, deadline = now + lease
+-- $3 is how many at most, $4 the lease in ms, $5 the worker. $6 to $8 are spans of the line to look into, in order: tier,
+-- after which place, up to which; they spare walking over entries of jobs that are long gone. $9 and $10 do so for
+-- leases and delayed jobs: nothing lies before them. With due jobs nothing is claimed unless $11: they are promoted first.
+-- include: given
+gate AS MATERIALIZED (
+    SELECT
+        given.now,
+        given.now_us,
+        queue.is_plain,
+        queue.paused_at IS NULL OR queue.paused_until <= given.now AS is_open,
+        queue.paused_until,
+        (
+            SELECT job.visible_at FROM penstock.job
+            WHERE job.queue = $1 AND job.state = 'delayed' AND job.visible_at >= $10::bigint
+            ORDER BY job.visible_at LIMIT 1
+        ) AS due_at,
+        (
+            SELECT job.deadline FROM penstock.job
+            WHERE job.queue = $1 AND job.state = 'active' AND job.deadline >= $9::bigint
+            ORDER BY job.deadline LIMIT 1
+        ) AS first_deadline,
+        EXISTS (
+            SELECT 1 FROM penstock.job
+            WHERE job.queue = $1 AND job.state = 'active' AND job.deadline > given.now + 3600000
+        ) AS is_far
+    FROM given
+    JOIN penstock.queue ON queue.n = $1
+),
+picked AS MATERIALIZED (
+    SELECT job.at
+    FROM gate
+    CROSS JOIN unnest($6::smallint[], $7::bigint[], $8::bigint[]) AS span (tier, low, high)
+    CROSS JOIN LATERAL (
+        SELECT job.ctid AS at
+        FROM penstock.job
+        WHERE job.queue = $1
+            AND job.priority = span.tier
+            AND job.place > span.low
+            AND job.place <= span.high
+            AND job.state = 'pending'  -- guard: state
+        ORDER BY job.place
+        LIMIT $3::bigint
+        FOR UPDATE SKIP LOCKED
+    ) AS job
+    WHERE gate.is_plain
+        AND ($11::boolean OR gate.due_at IS NULL OR gate.due_at > gate.now)
+        AND gate.is_open  -- guard: open
+    LIMIT $3::bigint
+),
+leased AS (
+    UPDATE penstock.job SET
+        state = 'active',
+        version = job.version + 1,
+        stamp = greatest(job.stamp, pg_current_xact_id()),
+        delivery = job.delivery + 1,
+        token = replace(gen_random_uuid()::text, '-', ''),
+        fence = greatest(job.fence + 1, gate.now_us),
+        deadline = gate.now + $4::bigint,
+        worker = $5
+    FROM gate
+    CROSS JOIN picked
+    WHERE job.ctid = picked.at
+    RETURNING job.*
+),
+after AS MATERIALIZED (
+    SELECT ordered.*, nextval('penstock.number') AS seq
+    FROM (SELECT * FROM leased ORDER BY priority DESC, place) AS ordered
+),
+told AS (
+    INSERT INTO penstock.event (
+        queue, stamp, seq, at, move, job, version, drive, source, target, task, priority, key,
+        delivery, attempt, fence, worker, deadline
+    )
+    SELECT
+        $1, after.stamp, after.seq, given.now, 'claim', after.id, after.version, after.drive, 'pending', 'active',
+        after.task, after.priority, after.key, after.delivery, after.attempts + 1, after.fence, after.worker,
+        after.deadline
+    FROM given
+    CROSS JOIN after
+)
+SELECT
+    gate.now_us, gate.is_plain, gate.due_at, gate.first_deadline, gate.is_far,
+    CASE WHEN gate.paused_until > gate.now THEN gate.paused_until END,
+    after.id, after.task, after.payload, after.priority, after.options, after.enqueued_at, after.drive, after.delivery,
+    after.attempts, after.token, after.fence, after.deadline, after.key, after.last_delay_ms, after.cancel_requested,
+    after.more, after.place
+FROM gate
+LEFT JOIN after ON true

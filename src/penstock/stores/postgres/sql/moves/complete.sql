@@ -1,0 +1,36 @@
+-- complete: active → completed; the token must be current
+-- Items: id, token, result.
+-- include: given
+item AS MATERIALIZED (
+    SELECT * FROM unnest($3::text[], $4::text[], $5::text[])
+        WITH ORDINALITY AS item (new_id, new_token, new_result, i)
+),
+picked AS MATERIALIZED (
+    SELECT job.*, item.*, given.now
+    FROM given
+    CROSS JOIN item
+    JOIN penstock.job ON job.queue = $1 AND job.id = item.new_id
+    WHERE true
+        AND job.state = 'active'  -- guard: state
+        AND job.token = item.new_token  -- guard: token
+    ORDER BY job.id
+    FOR UPDATE OF job
+),
+after AS MATERIALIZED (
+    SELECT
+        ordered.*,
+        nextval('penstock.number') AS seq,
+        'completed' AS to_state,
+        attempts AS to_attempts,
+        NULL::bigint AS to_visible_at,
+        last_delay_ms AS to_last_delay_ms,
+        NULL::text AS to_reason,
+        NULL::text AS to_error,
+        NULL::text AS to_fingerprint,
+        new_result AS to_result,
+        right(settled || token || ':complete:' || 'completed' || ' ', 2000) AS to_settled
+    FROM (SELECT * FROM picked ORDER BY i) AS ordered
+),
+-- include: moved, place=after.seq
+-- include: event, move=complete, lease=true, faulty=false, drive=after.drive
+SELECT i, to_state, false FROM after

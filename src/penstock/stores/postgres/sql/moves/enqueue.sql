@@ -1,0 +1,66 @@
+-- enqueue: nothing → pending / delayed / blocked; the id must be free, or hold the same nonce; a held idempotency key gives its job
+-- Items: id, nonce, task, is it blocked, priority, delay in ms, run_at, idempotency key, digest, key, options,
+-- max_attempts, retention in ms, time in ms that the key is held after the record went, payload, more.
+-- An id is in a call once. The transaction's number is taken before the first place: whoever waits for all
+-- transactions up to a number has seen all places taken before it.
+-- include: given
+item AS MATERIALIZED (
+    SELECT item.*, given.now, pg_current_xact_id() AS stamp,
+        CASE WHEN NOT is_blocked AND coalesce(run_at, given.now + delay_ms) > given.now
+            THEN coalesce(run_at, given.now + delay_ms)
+        END AS visible_at
+    FROM given
+    JOIN penstock.queue ON queue.n = $1 AND queue.is_plain
+    CROSS JOIN unnest(
+        $3::text[], $4::text[], $5::text[], $6::boolean[], $7::smallint[], $8::bigint[], $9::bigint[], $10::text[],
+        $11::text[], $12::text[], $13::text[], $14::integer[], $15::bigint[], $16::bigint[], $17::text[], $18::text[]
+    ) WITH ORDINALITY AS item (
+        id, nonce, task, is_blocked, priority, delay_ms, run_at, idempotency_key, digest, key, options,
+        max_attempts, retention_ms, key_held_ms, payload, more, i
+    )
+),
+free AS MATERIALIZED (
+    SELECT item.*
+    FROM item
+    WHERE NOT EXISTS (SELECT 1 FROM penstock.job WHERE job.queue = $1 AND job.id = item.id)
+        AND NOT EXISTS (SELECT 1 FROM penstock.ended WHERE ended.queue = $1 AND ended.id = item.id)
+),
+taken AS (
+    INSERT INTO penstock.idempotency (queue, key, job, digest)
+    SELECT DISTINCT ON (free.idempotency_key) $1, free.idempotency_key, free.id, free.digest
+    FROM free
+    WHERE free.idempotency_key IS NOT NULL
+    ORDER BY free.idempotency_key, free.i
+    ON CONFLICT (queue, key) DO UPDATE SET job = excluded.job, digest = excluded.digest, until = NULL
+    WHERE idempotency.until <= (SELECT given.now FROM given)
+    RETURNING idempotency.key, idempotency.job
+),
+made AS (
+    INSERT INTO penstock.job (
+        queue, id, nonce, task, state, priority, place, stamp, enqueued_at, visible_at, idempotency_key, key, options,
+        max_attempts, retention_ms, key_held_ms, payload, more
+    )
+    SELECT
+        $1, free.id, free.nonce, free.task,
+        CASE WHEN free.is_blocked THEN 'blocked' WHEN free.visible_at IS NULL THEN 'pending' ELSE 'delayed' END,
+        free.priority, nextval('penstock.number'), free.stamp, free.now, free.visible_at, free.idempotency_key,
+        free.key, free.options, free.max_attempts, free.retention_ms, free.key_held_ms, free.payload, free.more
+    FROM free
+    WHERE free.idempotency_key IS NULL OR free.id IN (SELECT taken.job FROM taken)
+    ORDER BY free.i
+    ON CONFLICT (queue, id) DO NOTHING
+    RETURNING job.*
+),
+told AS (
+    INSERT INTO penstock.event (
+        queue, stamp, seq, at, move, job, version, drive, target, task, priority, key, visible_at, idempotency_key,
+        max_attempts, parent, schedule, instant
+    )
+    SELECT
+        $1, made.stamp, made.place, made.enqueued_at, 'enqueue', made.id, 1, 1, made.state, made.task, made.priority,
+        made.key, made.visible_at, made.idempotency_key, made.max_attempts,
+        (made.more::json #>> '{parents,0,0}') || '/' || (made.more::json #>> '{parents,0,1}'),
+        made.more::json ->> 'schedule', (made.more::json ->> 'instant')::bigint
+    FROM made
+)
+SELECT made.id, made.state FROM made

@@ -1,0 +1,37 @@
+-- expire: active → delayed / dead / pending; the token must be current and the deadline passed; attempts + 1; cancelled if that was asked for
+-- Items: id, token, target, reason, error, fingerprint, delay in ms.
+-- include: given
+item AS MATERIALIZED (
+    SELECT * FROM unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::bigint[])
+        WITH ORDINALITY AS item (new_id, new_token, new_state, new_reason, new_error, new_fingerprint, delay_ms, i)
+),
+picked AS MATERIALIZED (
+    SELECT job.*, item.*, given.now
+    FROM given
+    CROSS JOIN item
+    JOIN penstock.job ON job.queue = $1 AND job.id = item.new_id
+    WHERE true
+        AND job.state = 'active'  -- guard: state
+        AND job.token = item.new_token  -- guard: token
+        AND (job.deadline <= given.now OR job.deadline > given.now + 3600000)  -- guard: expired
+    ORDER BY job.id
+    FOR UPDATE OF job
+),
+after AS MATERIALIZED (
+    SELECT
+        ordered.*,
+        nextval('penstock.number') AS seq,
+        CASE WHEN cancel_requested THEN 'cancelled' ELSE new_state END AS to_state,
+        attempts + 1 AS to_attempts,
+        CASE WHEN new_state = 'delayed' AND NOT cancel_requested THEN now + delay_ms END AS to_visible_at,
+        CASE WHEN new_state = 'delayed' AND NOT cancel_requested THEN delay_ms ELSE last_delay_ms END AS to_last_delay_ms,
+        CASE WHEN cancel_requested THEN 'CANCELLED' ELSE new_reason END AS to_reason,
+        new_error AS to_error,
+        new_fingerprint AS to_fingerprint,
+        NULL::text AS to_result,
+        settled AS to_settled
+    FROM (SELECT * FROM picked ORDER BY i) AS ordered
+),
+-- include: moved, place=CASE WHEN after.to_state = 'pending' THEN -after.seq ELSE after.seq END
+-- include: event, move=expire, lease=true, faulty=true, drive=after.drive
+SELECT i, to_state, false FROM after

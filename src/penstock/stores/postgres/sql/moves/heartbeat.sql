@@ -1,0 +1,23 @@
+-- heartbeat: active → active; the token must be current and the deadline ahead; deadline = max(old, now + lease)
+-- Items: id, token. $5 is the lease in ms. Writes no event, so the version stays.
+-- include: given
+item AS MATERIALIZED (
+    SELECT * FROM unnest($3::text[], $4::text[]) WITH ORDINALITY AS item (new_id, new_token, i)
+),
+picked AS MATERIALIZED (
+    SELECT job.id, item.i, given.now
+    FROM given
+    CROSS JOIN item
+    JOIN penstock.job ON job.queue = $1 AND job.id = item.new_id
+    WHERE true
+        AND job.state = 'active'  -- guard: state
+        AND job.token = item.new_token  -- guard: token
+        AND job.deadline > given.now AND job.deadline <= given.now + 3600000  -- guard: held
+    ORDER BY job.id
+    FOR UPDATE OF job
+)
+UPDATE penstock.job SET deadline = greatest(job.deadline, picked.now + $5::bigint)
+FROM picked
+WHERE job.queue = $1
+    AND job.id = picked.id
+RETURNING picked.i, job.state, job.cancel_requested

@@ -1,0 +1,41 @@
+-- progress: active → active; the token must be current; the last value is kept
+-- Items: id, token, value. An event, and with it a version, at most once in $6 ms.
+-- include: given
+item AS MATERIALIZED (
+    SELECT * FROM unnest($3::text[], $4::text[], $5::text[]) WITH ORDINALITY AS item (new_id, new_token, value, i)
+),
+picked AS MATERIALIZED (
+    SELECT job.*, item.*, coalesce(job.progress_at <= given.now - $6::bigint, true) AS tells
+    FROM given
+    CROSS JOIN item
+    JOIN penstock.job ON job.queue = $1 AND job.id = item.new_id
+    WHERE true
+        AND job.state = 'active'  -- guard: state
+        AND job.token = item.new_token  -- guard: token
+    ORDER BY job.id
+    FOR UPDATE OF job
+),
+changed AS (
+    UPDATE penstock.job SET
+        progress = picked.value,
+        progress_at = CASE WHEN picked.tells THEN given.now ELSE picked.progress_at END,
+        version = picked.version + CASE WHEN picked.tells THEN 1 ELSE 0 END,
+        stamp = CASE WHEN picked.tells THEN greatest(picked.stamp, pg_current_xact_id()) ELSE picked.stamp END
+    FROM given
+    CROSS JOIN picked
+    WHERE job.queue = $1
+        AND job.id = picked.id
+),
+after AS MATERIALIZED (
+    SELECT
+        ordered.*,
+        nextval('penstock.number') AS seq,
+        state AS to_state,
+        NULL::bigint AS to_visible_at,
+        NULL::text AS to_reason,
+        NULL::text AS to_error,
+        NULL::text AS to_fingerprint
+    FROM (SELECT * FROM picked WHERE tells ORDER BY i) AS ordered
+),
+-- include: event, move=progress, lease=true, faulty=false, drive=after.drive
+SELECT i, state, cancel_requested FROM picked

@@ -1,0 +1,42 @@
+-- prune: completed / failed / cancelled → gone; after retention; its idempotency key stays until its time
+-- Takes up to $3 jobs, the oldest first, and forgets keys whose time is over.
+-- include: given
+picked AS MATERIALIZED (
+    SELECT done.id, done.state
+    FROM given
+    CROSS JOIN LATERAL (
+        SELECT *
+        FROM penstock.ended AS done
+        WHERE done.queue = $1
+            AND done.state IN ('completed', 'failed', 'cancelled')  -- guard: state
+            AND done.prune_at <= given.now  -- guard: kept
+        ORDER BY done.prune_at, done.id
+        LIMIT $3::bigint
+        FOR UPDATE SKIP LOCKED
+    ) AS done
+),
+after AS (
+    DELETE FROM penstock.ended
+    USING picked
+    WHERE ended.queue = $1
+        AND ended.id = picked.id
+        AND ended.state = picked.state
+    RETURNING ended.*
+),
+-- include: removed
+over AS (
+    DELETE FROM penstock.idempotency
+    USING given
+    WHERE idempotency.queue = $1
+        AND idempotency.until <= given.now
+),
+told AS (
+    INSERT INTO penstock.event (queue, stamp, seq, at, move, jobs)
+    SELECT
+        $1, greatest(max(after.stamp), pg_current_xact_id()), nextval('penstock.number'), max(given.now), 'prune',
+        array_agg(after.id ORDER BY after.prune_at, after.id)
+    FROM given
+    CROSS JOIN after
+    HAVING count(*) > 0
+)
+SELECT count(*) FROM after

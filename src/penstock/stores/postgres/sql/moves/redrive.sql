@@ -1,0 +1,55 @@
+-- redrive: failed / dead / cancelled → pending; to the back; attempts 0, drive + 1, policy and options kept
+-- Items: ids. $4 says that the queue has keys: a job from before that has none, and would wait for ever.
+-- include: given
+item AS MATERIALIZED (
+    SELECT * FROM unnest($3::text[]) WITH ORDINALITY AS item (new_id, i)
+),
+picked AS MATERIALIZED (
+    SELECT ended.*, item.*
+    FROM item
+    JOIN penstock.ended ON ended.queue = $1 AND ended.id = item.new_id
+    WHERE true
+        AND ended.state IN ('failed', 'dead', 'cancelled')  -- guard: state
+        AND NOT ($4::boolean AND ended.key IS NULL)
+    ORDER BY ended.id
+    FOR UPDATE OF ended
+),
+gone AS (
+    DELETE FROM penstock.ended
+    USING picked
+    WHERE ended.queue = $1
+        AND ended.id = picked.id
+        AND ended.state = picked.state
+    RETURNING ended.id
+),
+after AS MATERIALIZED (
+    SELECT
+        ordered.*,
+        nextval('penstock.number') AS seq,
+        'pending' AS to_state,
+        NULL::bigint AS to_visible_at,
+        NULL::text AS to_reason,
+        NULL::text AS to_error,
+        NULL::text AS to_fingerprint
+    FROM (
+        SELECT picked.*, picked.drive + 1 AS to_drive
+        FROM picked
+        WHERE picked.id IN (SELECT gone.id FROM gone)
+        ORDER BY picked.i
+    ) AS ordered
+),
+live AS (
+    INSERT INTO penstock.job (
+        queue, priority, version, drive, delivery, max_attempts, place, stamp, fence, enqueued_at, retention_ms,
+        key_held_ms, progress_at, state, id, nonce, task, settled, options, worker, idempotency_key, key, progress,
+        more, payload
+    )
+    SELECT
+        $1, after.priority, after.version + 1, after.to_drive, after.delivery, after.max_attempts, after.seq,
+        greatest(after.stamp, pg_current_xact_id()), after.fence, after.enqueued_at, after.retention_ms,
+        after.key_held_ms, after.progress_at, after.to_state, after.id, after.nonce, after.task, after.settled,
+        after.options, after.worker, after.idempotency_key, after.key, after.progress, after.more, after.payload
+    FROM after
+),
+-- include: event, move=redrive, lease=false, faulty=false, drive=after.to_drive
+SELECT i, to_state, false FROM after

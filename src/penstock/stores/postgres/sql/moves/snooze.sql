@@ -1,0 +1,36 @@
+-- snooze: active → delayed; the token must be current; no attempt used; cancelled if that was asked for
+-- Items: id, token, delay in ms.
+-- include: given
+item AS MATERIALIZED (
+    SELECT * FROM unnest($3::text[], $4::text[], $5::bigint[])
+        WITH ORDINALITY AS item (new_id, new_token, delay_ms, i)
+),
+picked AS MATERIALIZED (
+    SELECT job.*, item.*, given.now
+    FROM given
+    CROSS JOIN item
+    JOIN penstock.job ON job.queue = $1 AND job.id = item.new_id
+    WHERE true
+        AND job.state = 'active'  -- guard: state
+        AND job.token = item.new_token  -- guard: token
+    ORDER BY job.id
+    FOR UPDATE OF job
+),
+after AS MATERIALIZED (
+    SELECT
+        ordered.*,
+        nextval('penstock.number') AS seq,
+        CASE WHEN cancel_requested THEN 'cancelled' ELSE 'delayed' END AS to_state,
+        attempts AS to_attempts,
+        CASE WHEN NOT cancel_requested THEN now + delay_ms END AS to_visible_at,
+        last_delay_ms AS to_last_delay_ms,
+        CASE WHEN cancel_requested THEN 'CANCELLED' ELSE reason END AS to_reason,
+        error AS to_error,
+        fingerprint AS to_fingerprint,
+        NULL::text AS to_result,
+        right(settled || token || ':snooze:' || CASE WHEN cancel_requested THEN 'cancelled' ELSE 'delayed' END || ' ', 2000) AS to_settled
+    FROM (SELECT * FROM picked ORDER BY i) AS ordered
+),
+-- include: moved, place=after.seq
+-- include: event, move=snooze, lease=true, faulty=false, drive=after.drive
+SELECT i, to_state, false FROM after

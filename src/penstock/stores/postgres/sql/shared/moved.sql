@@ -1,0 +1,45 @@
+-- What `after` says becomes of jobs that were locked: they stay among the live ones, or go to the ended ones.
+changed AS (
+    UPDATE penstock.job SET
+        state = after.to_state,
+        version = after.version + 1,
+        stamp = greatest(after.stamp, pg_current_xact_id()),
+        attempts = after.to_attempts,
+        place = {place},
+        visible_at = after.to_visible_at,
+        last_delay_ms = after.to_last_delay_ms,
+        reason = after.to_reason,
+        error = after.to_error,
+        fingerprint = after.to_fingerprint,
+        settled = after.to_settled,
+        token = NULL,
+        deadline = NULL
+    FROM after
+    WHERE job.queue = $1
+        AND job.id = after.id
+        AND after.to_state IN ('pending', 'delayed')
+),
+gone AS (
+    DELETE FROM penstock.job
+    USING after
+    WHERE job.queue = $1
+        AND job.id = after.id
+        AND after.to_state IN ('completed', 'failed', 'cancelled', 'dead')
+),
+kept AS (
+    INSERT INTO penstock.ended (
+        queue, priority, cancel_requested, version, drive, delivery, attempts, max_attempts, place, stamp, fence,
+        enqueued_at, retention_ms, key_held_ms, last_delay_ms, progress_at, state, id, nonce, task, settled, options,
+        worker, idempotency_key, key, reason, fingerprint, error, progress, more, payload, ended_at, prune_at, result
+    )
+    SELECT
+        $1, after.priority, after.cancel_requested, after.version + 1, after.drive, after.delivery, after.to_attempts,
+        after.max_attempts, after.seq, greatest(after.stamp, pg_current_xact_id()), after.fence, after.enqueued_at,
+        after.retention_ms, after.key_held_ms, after.to_last_delay_ms, after.progress_at, after.to_state, after.id,
+        after.nonce, after.task, after.to_settled, after.options, after.worker, after.idempotency_key, after.key,
+        after.to_reason, after.to_fingerprint, after.to_error, after.progress, after.more, after.payload, given.now,
+        given.now + after.retention_ms, after.to_result
+    FROM given
+    CROSS JOIN after
+    WHERE after.to_state IN ('completed', 'failed', 'cancelled', 'dead')
+),

@@ -1,0 +1,82 @@
+"""The PostgreSQL store: every move one statement, guarded by the locks on the rows it changes."""
+
+from collections.abc import Sequence
+from itertools import groupby
+
+from penstock.core.effects import PROGRESS_EVERY_MS
+from penstock.core.job import QueueRef
+from penstock.core.moves import Beat, Expire, Move, Report, Settlement
+from penstock.core.outcomes import Applied, Refused
+from penstock.stores.postgres.enqueue import PostgresEnqueue
+from penstock.stores.postgres.flows import PostgresFlows
+from penstock.stores.postgres.limits import PostgresLimits
+from penstock.stores.postgres.log import PostgresLog
+from penstock.stores.postgres.migrate import migrate
+from penstock.stores.postgres.records import expire_item, settlement_item
+from penstock.stores.postgres.schedules import PostgresSchedules
+from penstock.stores.protocol import PRUNE_LIMIT
+
+
+class PostgresStore(PostgresLog, PostgresEnqueue, PostgresLimits, PostgresFlows, PostgresSchedules):
+    """A store in one schema of a database, used from one event loop."""
+
+    _users = 0
+
+    async def open(self) -> None:
+        """Reach the server, making or migrating the schema; a store opened twice is closed by the second close."""
+        if self._users == 0:
+            await self._engine.open()
+            await migrate(self._engine)
+        self._users += 1
+
+    async def close(self) -> None:
+        """Close every connection."""
+        if self._users == 1:
+            await self._wakeups.close()
+            await self._engine.close()
+        self._users = max(0, self._users - 1)
+
+    def twin(self) -> "PostgresStore":
+        """Another handle, with connections of its own."""
+        return PostgresStore(self._url, sources=self._sources, table=self._table)
+
+    # Moves
+
+    async def heartbeat(
+        self, queue: QueueRef, beats: Sequence[Beat], lease_ms: int
+    ) -> list[Applied | Refused]:
+        """Renew leases."""
+        return await self._apply(queue, Move.HEARTBEAT, [(beat.id, beat.token) for beat in beats], lease_ms)
+
+    async def progress(self, queue: QueueRef, reports: Sequence[Report]) -> list[Applied | Refused]:
+        """Keep the newest progress."""
+        items = [(report.id, report.token, report.value.decode()) for report in reports]
+        return await self._apply(queue, Move.PROGRESS, items, PROGRESS_EVERY_MS)
+
+    async def settle(self, queue: QueueRef, settlements: Sequence[Settlement]) -> list[Applied | Refused]:
+        """End deliveries, in the order given: neighbours of one kind together."""
+        out: list[Applied | Refused] = []
+        for move, group in groupby(settlements, key=lambda settlement: settlement.move):
+            out += await self._apply(queue, move, [settlement_item(each) for each in group])
+        return out
+
+    async def expire(self, queue: QueueRef, expiries: Sequence[Expire]) -> list[Applied | Refused]:
+        """Apply what was decided for leases that ran out."""
+        return await self._apply(queue, Move.EXPIRE, [expire_item(each) for each in expiries])
+
+    async def cancel(self, queue: QueueRef, ids: Sequence[str]) -> list[Applied | Refused]:
+        """Take back what waits; ask what runs to stop."""
+        return await self._apply(queue, Move.CANCEL, [(each,) for each in ids])
+
+    async def redrive(self, queue: QueueRef, ids: Sequence[str]) -> list[Applied | Refused]:
+        """Give ended jobs a new life."""
+        return await self._apply(queue, Move.REDRIVE, [(each,) for each in ids], False)
+
+    async def delete(self, queue: QueueRef, ids: Sequence[str]) -> list[Applied | Refused]:
+        """Remove jobs that are not running, with one event for all of them."""
+        return await self._apply(queue, Move.DELETE, [(each,) for each in ids])
+
+    async def prune(self, queue: QueueRef, limit: int = PRUNE_LIMIT) -> int:
+        """Remove ended jobs whose time is over."""
+        [(gone,)] = await self._move(Move.PRUNE, await self._number(queue), limit)
+        return int(gone)

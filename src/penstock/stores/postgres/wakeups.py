@@ -1,0 +1,195 @@
+"""Bells over LISTEN and NOTIFY: one listening connection for all bells of a store, and joined notifications."""
+
+import asyncio
+import hashlib
+import random
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from typing import Final
+
+import psycopg
+
+from penstock.core.errors import PenstockError
+from penstock.core.job import QueueRef
+from penstock.stores.bells import Belfry, LocalBell
+from penstock.stores.postgres.engine import Connection, Engine
+from penstock.stores.protocol import Topic
+
+JOIN_SECONDS: Final = 0.004
+"""A commit with a NOTIFY locks out all others of the server: so there is one for many calls, and on its own."""
+
+_CONFIRM_SECONDS: Final = 1.0
+_SILENCE_SECONDS: Final = 5.0
+_FIRST_PAUSE: Final = 0.05
+_LONGEST_PAUSE: Final = 5.0
+_POLL_SECONDS: Final = 0.25
+_NOTIFY: Final = "SELECT pg_notify(channel, '') FROM unnest($1::text[]) AS channel"
+
+
+class _Channel:
+    """A channel that bells hang on, how many, and whether the server has confirmed that we listen."""
+
+    def __init__(self, queue: QueueRef, topic: Topic) -> None:
+        self.queue = queue
+        self.topic = topic
+        self.bells = 0
+        self.confirmed = asyncio.Event()
+
+
+class Wakeups:
+    """The bells of one store. Behind a transaction pooler nobody can listen: bells then ring by the clock."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._belfry = Belfry()
+        self._channels: dict[str, _Channel] = {}
+        self._wanted: set[str] = set()
+        self._listening: asyncio.Task[None] | None = None
+        self._sending: asyncio.Task[None] | None = None
+        self._changed = asyncio.Event()
+        self.turned = _name(engine.address.schema, "turned")
+        self.on_turned = lambda: None
+
+    def ring(self, queue: QueueRef, topics: set[Topic]) -> None:
+        """Ring here at once, and in other processes within milliseconds."""
+        for topic in topics:
+            self._belfry.ring(queue, topic)
+        self._tell({self._channel(queue, topic) for topic in topics})
+
+    def ring_turned(self) -> None:
+        """Tell everybody that the clock was turned."""
+        self._belfry.ring_all()
+        self._tell({self.turned})
+
+    @asynccontextmanager
+    async def hang(self, queue: QueueRef, topic: Topic) -> AsyncIterator[LocalBell]:
+        """A bell for the time of the block."""
+        name = self._channel(queue, topic)
+        channel = self._channels.setdefault(name, _Channel(queue, topic))
+        channel.bells += 1
+        try:
+            if self._listening is None:
+                work = self._poll() if self._engine.address.is_pooled else self._listen()
+                self._listening = asyncio.create_task(work)
+            self._changed.set()
+            # What happens from the confirmation on is heard, and the caller looks for itself after that.
+            # Where it does not come in time the bell hangs nevertheless, and rings once when it comes.
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_CONFIRM_SECONDS):
+                    await channel.confirmed.wait()
+            async with self._belfry.hang(queue, topic) as bell:
+                yield bell
+        finally:
+            channel.bells -= 1
+            if not channel.bells:
+                del self._channels[name]
+                self._changed.set()
+
+    async def close(self) -> None:
+        """Send what is still to be told, and stop listening."""
+        if self._sending is not None:
+            await self._sending
+        listening, self._listening = self._listening, None
+        if listening is not None:
+            listening.cancel()
+            await asyncio.wait([listening])
+
+    def _channel(self, queue: QueueRef, topic: Topic) -> str:
+        return _name(self._engine.address.schema, queue.tenant, queue.name, topic)
+
+    def _tell(self, channels: set[str]) -> None:
+        self._wanted |= channels
+        if self._sending is None or self._sending.done():
+            self._sending = asyncio.create_task(self._send())
+
+    async def _send(self) -> None:
+        # The first ring goes at once; those that come while it is on its way go together, a little later.
+        while self._wanted:
+            names, self._wanted = sorted(self._wanted), set()
+            # Whoever misses a ring still polls.
+            with suppress(PenstockError):
+                await self._engine.run(_NOTIFY, names)
+            await asyncio.sleep(JOIN_SECONDS)
+
+    async def _poll(self) -> None:
+        while True:
+            for channel in self._channels.values():
+                channel.confirmed.set()
+            self._belfry.ring_all()
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_POLL_SECONDS):
+                    self._changed.clear()
+                    await self._changed.wait()
+
+    async def _listen(self) -> None:
+        failures = 0
+        while True:
+            connection: Connection | None = None
+            try:
+                connection = await self._engine.connect(application_name="penstock-bells")
+                failures = 0
+                await self._hear(connection)
+            except (psycopg.Error, OSError, TimeoutError):
+                failures += 1
+            finally:
+                if connection is not None:
+                    await connection.close()
+            for channel in self._channels.values():
+                channel.confirmed.clear()
+            # Rings may have been missed.
+            self._belfry.ring_all()
+            await asyncio.sleep(random.uniform(0, min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**failures)))
+
+    async def _hear(self, connection: Connection) -> None:
+        """Ring for what comes; ends only by an error."""
+        connection.add_notify_handler(lambda notify: self._heard(notify.channel))
+        heard: set[str] = set()
+        while True:
+            self._changed.clear()
+            wanted = {self.turned, *self._channels}
+            # Also the word that the connection is alive, after a silence.
+            commands = [f'LISTEN "{name}"' for name in wanted - heard]
+            commands += [f'UNLISTEN "{name}"' for name in heard - wanted]
+            async with asyncio.timeout(_SILENCE_SECONDS):
+                await connection.execute("; ".join(commands or ["SELECT 1"]).encode())
+            heard = wanted
+            for name in heard & set(self._channels):
+                channel = self._channels[name]
+                if not channel.confirmed.is_set():
+                    channel.confirmed.set()
+                    self._belfry.ring(channel.queue, channel.topic)
+            await self._until_readable(connection)
+
+    async def _until_readable(self, connection: Connection) -> None:
+        loop = asyncio.get_running_loop()
+        while not self._changed.is_set():
+            is_readable = asyncio.Event()
+            loop.add_reader(connection.fileno(), is_readable.set)
+            waits = [asyncio.ensure_future(each.wait()) for each in (is_readable, self._changed)]
+            try:
+                done, _ = await asyncio.wait(
+                    waits, timeout=_SILENCE_SECONDS, return_when=asyncio.FIRST_COMPLETED
+                )
+            finally:
+                loop.remove_reader(connection.fileno())
+                for each in waits:
+                    each.cancel()
+            if not done:
+                return
+            if is_readable.is_set():
+                connection.pgconn.consume_input()
+                while (notify := connection.pgconn.notifies()) is not None:
+                    self._heard(notify.relname.decode())
+
+    def _heard(self, name: str) -> None:
+        if name == self.turned:
+            self.on_turned()
+            self._belfry.ring_all()
+        channel = self._channels.get(name)
+        if channel is not None:
+            self._belfry.ring(channel.queue, channel.topic)
+
+
+def _name(*parts: str) -> str:
+    """A channel's name: those have at most 63 letters, and queues may have more."""
+    return "penstock_" + hashlib.blake2b("/".join(parts).encode(), digest_size=16).hexdigest()
