@@ -137,19 +137,18 @@ def stop(process: "subprocess.Popen[bytes]") -> None:
 
 
 def forget(url: str, schema: str = "penstock") -> None:
-    """Empty every table of a store."""
+    """Empty every table of a store, and drop what its queues had."""
     with psycopg.connect(url, autocommit=True) as connection:
         found = connection.execute(
-            "SELECT format('%%I.%%I', schemaname, tablename) FROM pg_tables "
-            "WHERE schemaname = %s AND tablename <> 'meta'",
-            (schema,),
+            "SELECT format('DELETE FROM %%I.%%I', schemaname, tablename) FROM pg_tables "
+            "WHERE schemaname = %(schema)s AND tablename <> 'meta' UNION ALL "
+            "SELECT format('DROP SEQUENCE %%I.%%I', schemaname, sequencename) FROM pg_sequences "
+            "WHERE schemaname = %(schema)s AND sequencename LIKE 'number%%'",
+            {"schema": schema},
         ).fetchall()
         if found:
-            tables = "; ".join(f"DELETE FROM {name}" for (name,) in found)
             reset = f"UPDATE {schema}.meta SET value = 0 WHERE name = 'clock_offset_ms'"
-            connection.execute(
-                f"BEGIN; {tables}; {reset}; ALTER SEQUENCE {schema}.number RESTART; COMMIT".encode()
-            )
+            connection.execute("; ".join(["BEGIN", *(each for (each,) in found), reset, "COMMIT"]).encode())
 
 
 def _await_answer(process: "subprocess.Popen[bytes]", port: int) -> None:

@@ -30,8 +30,8 @@ class PostgresClaims(PostgresReads):
         rows = await self._lease(number, hints, limit, lease_ms, worker)
         now_us, _, due, *_ = rows[0]
         if due is not None and due * 1000 <= now_us:
-            await self._move(Move.PROMOTE, number, PROMOTE_LIMIT)
-            rows = await self._lease(number, hints, limit, lease_ms, worker, anyway=True)
+            await self._move(Move.PROMOTE, number, PROMOTE_LIMIT, at_us=now_us)
+            rows = await self._lease(number, hints, limit, lease_ms, worker, at_us=now_us)
         now_us, _, due, deadline, is_far, open_at = rows[0][:_HEAD]
         now = now_us // 1000
         jobs = [claimed_of(row[_HEAD:]) for row in rows] if rows[0][_HEAD] is not None else []
@@ -44,11 +44,22 @@ class PostgresClaims(PostgresReads):
         return Claims(jobs, expired, max(0, min(coming) - now) if coming else None)
 
     async def _lease(
-        self, number: int, hints: Hints, limit: int, lease_ms: int, worker: str, *, anyway: bool = False
+        self, number: int, hints: Hints, limit: int, lease_ms: int, worker: str, *, at_us: int | None = None
     ) -> list[Row]:
+        """One statement; with a time it leases although some are due: it is that of their promotion."""
         tiers, lows, highs = hints.spans()
         rows = await self._move(
-            Move.CLAIM, number, limit, lease_ms, worker, tiers, lows, highs, *hints.times(), anyway
+            Move.CLAIM,
+            number,
+            limit,
+            lease_ms,
+            worker,
+            tiers,
+            lows,
+            highs,
+            *hints.times(),
+            at_us is not None,
+            at_us=at_us,
         )
         now_us, _, due, deadline, *_ = rows[0]
         self._seen_us = max(self._seen_us, now_us)

@@ -22,13 +22,17 @@ class PostgresEnqueue(Room):
         _check_plain(jobs, spawns)
         number = await self._number(queue)
         out: list[Enqueued | Refused] = []
-        for indexes in rounds([new.id for new in jobs]):
-            out += await self._take_in(number, [jobs[index] for index in indexes])
+        batches = list(rounds([new.id for new in jobs]))
+        at_us = await self._now_us() if len(batches) > 1 else None
+        for indexes in batches:
+            out += await self._take_in(number, [jobs[index] for index in indexes], at_us)
         self._wakeups.ring(queue, {Topic.READY})
         return out
 
-    async def _take_in(self, number: int, jobs: list[NewJob]) -> list[Enqueued | Refused]:
-        made = dict(await self._move(Move.ENQUEUE, number, *new_columns(jobs)))
+    async def _take_in(
+        self, number: int, jobs: list[NewJob], at_us: int | None
+    ) -> list[Enqueued | Refused]:
+        made = dict(await self._move(Move.ENQUEUE, number, *new_columns(jobs), at_us=at_us))
         rest = [new for new in jobs if new.id not in made]
         known = await self._stand_ins(number, rest) if rest else {}
         return [

@@ -61,8 +61,7 @@ class PostgresQueues(Room):
 
     async def now(self) -> int:
         """Unix milliseconds by the server's clock and the offset in the database."""
-        [(now_us,)] = await self._ask("SELECT penstock.now_us($1::bigint)", self._seen_us)
-        return int(now_us) // 1000
+        return await self._now_us() // 1000
 
     async def turn(self, by_ms: int) -> None:
         """Turn the clock; the offset is kept in the database."""

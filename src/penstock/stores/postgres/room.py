@@ -17,11 +17,7 @@ from penstock.stores.protocol import Topic
 
 _OPENINGS = 100
 _FIND_QUEUE = "SELECT n FROM penstock.queue WHERE tenant = $1 AND name = $2"
-_OPEN_QUEUE = """
-INSERT INTO penstock.queue (tenant, name, number)
-SELECT $1, $2, coalesce(max(number), 0) + 1 FROM penstock.queue WHERE tenant = $1
-ON CONFLICT DO NOTHING
-"""
+_OPEN_QUEUE = "SELECT penstock.open_queue($1, $2)"
 
 
 class Room:
@@ -68,19 +64,28 @@ class Room:
         """A statement that several moves share."""
         return await self._engine.run(self._sql[f"shared/{name}"], *params)
 
-    async def _move(self, move: Move, number: int, *params: Value) -> list[Row]:
-        """The statement of a move."""
-        return await self._engine.run(self._sql[f"moves/{move}"], number, self._seen_us, *params)
+    async def _move(self, move: Move, number: int, *params: Value, at_us: int | None = None) -> list[Row]:
+        """The statement of a move; `at_us` is the time of a call that takes several."""
+        time = self._seen_us if at_us is None else -at_us
+        return await self._engine.run(self._sql[f"moves/{move}"], number, time, *params)
+
+    async def _now_us(self) -> int:
+        """The time by the server's clock and the offset in the database, in microseconds."""
+        [(now_us,)] = await self._ask("SELECT penstock.now_us($1::bigint)", self._seen_us)
+        return int(now_us)
 
     async def _apply(
-        self, queue: QueueRef, move: Move, items: Sequence[Sequence[Value]], *params: Value
+        self, queue: QueueRef, move: Move, items: Sequence[Sequence[Value]], *params: Value, at_us: int | None = None
     ) -> list[Applied | Refused]:
         """A move of jobs whose items begin with the id, and those of a lease with its token after that."""
         number = await self._number(queue)
         out: list[Applied | Refused | None] = [None] * len(items)
-        for indexes in rounds([str(item[0]) for item in items]):
+        batches = list(rounds([str(item[0]) for item in items]))
+        if len(batches) > 1 and at_us is None:
+            at_us = await self._now_us()
+        for indexes in batches:
             columns = [list(column) for column in zip(*(items[index] for index in indexes), strict=True)]
-            for i, state, cancel in await self._move(move, number, *columns, *params):
+            for i, state, cancel in await self._move(move, number, *columns, *params, at_us=at_us):
                 out[indexes[i - 1]] = Applied(State(state), cancel)
             missing = [index for index in indexes if out[index] is None]
             answers = await self._refuse(number, move, [items[index] for index in missing])

@@ -55,9 +55,14 @@ class PostgresStore(PostgresLog, PostgresEnqueue, PostgresLimits, PostgresFlows,
 
     async def settle(self, queue: QueueRef, settlements: Sequence[Settlement]) -> list[Applied | Refused]:
         """End deliveries, in the order given: neighbours of one kind together."""
+        groups = [
+            (move, [settlement_item(each) for each in group])
+            for move, group in groupby(settlements, key=lambda settlement: settlement.move)
+        ]
+        at_us = await self._now_us() if len(groups) > 1 else None
         out: list[Applied | Refused] = []
-        for move, group in groupby(settlements, key=lambda settlement: settlement.move):
-            out += await self._apply(queue, move, [settlement_item(each) for each in group])
+        for move, items in groups:
+            out += await self._apply(queue, move, items, at_us=at_us)
         return out
 
     async def expire(self, queue: QueueRef, expiries: Sequence[Expire]) -> list[Applied | Refused]:

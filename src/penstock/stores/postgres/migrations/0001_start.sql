@@ -7,10 +7,8 @@ CREATE TABLE penstock.meta (
 
 INSERT INTO penstock.meta (name, value) VALUES ('clock_offset_ms', 0);
 
--- Numbers of events, and with them the order of arrival. One sequence for all queues: it is never waited for.
--- It must not be cached by sessions: numbers are taken in the order of time.
-CREATE SEQUENCE penstock.number;
-
+-- numbers is the sequence that gives the numbers of the queue's events, and with them the order of arrival: never waited
+-- for, and taken in the order of time, so that sessions must not cache it.
 -- is_plain is false once claims or arrivals have to look at the whole queue: those lock this row.
 -- trimmed_stamp and trimmed are the place in the event log up to which it was forgotten.
 CREATE TABLE penstock.queue (
@@ -18,6 +16,7 @@ CREATE TABLE penstock.queue (
     tenant text NOT NULL,
     name text NOT NULL,
     number integer NOT NULL,
+    numbers regclass,
     is_plain boolean NOT NULL DEFAULT true,
     has_flows boolean NOT NULL DEFAULT false,
     declaration text,
@@ -230,10 +229,9 @@ CREATE TABLE penstock.child (
     PRIMARY KEY (queue, parent, child_queue, child)
 ) WITH (fillfactor = 80);
 
--- number comes from penstock.number, after the row of the job it is about was locked.
 CREATE TABLE penstock.relay (
     queue integer NOT NULL,
-    number bigint NOT NULL,
+    number bigint GENERATED ALWAYS AS IDENTITY,
     target text NOT NULL,
     what text NOT NULL,
     body text NOT NULL,
@@ -253,12 +251,34 @@ CREATE TABLE penstock.schedule (
 CREATE INDEX schedule_due ON penstock.schedule (queue, next_at) WHERE next_at IS NOT NULL AND NOT paused;
 
 -- The server's clock with the offset of the test kit, in microseconds. A clock that went back behind what the caller
--- has seen is waited out if it is by less than a minute; by more, it was set on purpose and is followed.
+-- has seen is waited out if it is by less than a minute; by more, it was set on purpose and is followed. A negative value
+-- is the time itself: that of a call which takes several statements.
 CREATE FUNCTION penstock.now_us(seen_us bigint) RETURNS bigint LANGUAGE sql VOLATILE AS $$
-    SELECT CASE WHEN seen_us - host.us BETWEEN 1 AND 59999999 THEN seen_us ELSE host.us END
+    SELECT CASE
+        WHEN seen_us < 0 THEN -seen_us
+        WHEN seen_us - host.us BETWEEN 1 AND 59999999 THEN seen_us
+        ELSE host.us
+    END
     FROM (
         SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + meta.value * 1000 AS us
         FROM penstock.meta
         WHERE meta.name = 'clock_offset_ms'
     ) AS host
+$$;
+
+-- A new queue with its sequence. Runs with the rights of whoever migrated: applications need not be allowed to create.
+CREATE FUNCTION penstock.open_queue(tenant_name text, queue_name text) RETURNS void
+LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog AS $$
+DECLARE
+    made integer;
+BEGIN
+    INSERT INTO penstock.queue (tenant, name, number)
+    SELECT tenant_name, queue_name, coalesce(max(number), 0) + 1 FROM penstock.queue WHERE tenant = tenant_name
+    ON CONFLICT DO NOTHING
+    RETURNING n INTO made;
+    IF made IS NOT NULL THEN
+        EXECUTE format('CREATE SEQUENCE penstock.number_%s', made);
+        UPDATE penstock.queue SET numbers = format('penstock.number_%s', made)::regclass WHERE n = made;
+    END IF;
+END
 $$;

@@ -64,7 +64,7 @@ leased AS (
     RETURNING job.*
 ),
 after AS MATERIALIZED (
-    SELECT ordered.*, nextval('penstock.number') AS seq
+    SELECT ordered.*, nextval((SELECT given.numbers FROM given)) AS seq
     FROM (SELECT * FROM leased ORDER BY priority DESC, place) AS ordered
 ),
 told AS (

@@ -19,7 +19,7 @@ picked AS MATERIALIZED (
 after AS MATERIALIZED (
     SELECT
         ordered.*,
-        nextval('penstock.number') AS seq,
+        nextval((SELECT given.numbers FROM given)) AS seq,
         'completed' AS to_state,
         attempts AS to_attempts,
         NULL::bigint AS to_visible_at,

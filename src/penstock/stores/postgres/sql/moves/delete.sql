@@ -37,10 +37,11 @@ after AS MATERIALIZED (
 -- include: removed
 told AS (
     INSERT INTO penstock.event (
-        queue, stamp, seq, at, move, reason, job, version, drive, source, task, priority, key, jobs
+        queue, stamp, seq, at, move, reason, job, version, drive, source, task, priority, key,
+        visible_at, error, fingerprint, jobs
     )
     SELECT
-        $1, greatest(max(after.stamp), pg_current_xact_id()), nextval('penstock.number'), max(given.now), 'delete',
+        $1, greatest(max(after.stamp), pg_current_xact_id()), nextval((SELECT given.numbers FROM given)), max(given.now), 'delete',
         'DELETED',
         CASE WHEN count(*) = 1 THEN max(after.id) END,
         CASE WHEN count(*) = 1 THEN max(after.version) + 1 END,
@@ -49,6 +50,9 @@ told AS (
         CASE WHEN count(*) = 1 THEN max(after.task) END,
         CASE WHEN count(*) = 1 THEN max(after.priority) END,
         CASE WHEN count(*) = 1 THEN max(after.key) END,
+        CASE WHEN count(*) = 1 THEN max(after.visible_at) END,
+        CASE WHEN count(*) = 1 AND max(after.state) = 'cancelled' THEN left(split_part(max(after.error), E'\n', 1), 500) END,
+        CASE WHEN count(*) = 1 AND max(after.state) = 'cancelled' THEN max(after.fingerprint) END,
         CASE WHEN count(*) > 1 THEN array_agg(after.id ORDER BY after.i) END
     FROM given
     CROSS JOIN after

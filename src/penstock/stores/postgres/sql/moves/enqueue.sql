@@ -43,7 +43,7 @@ made AS (
     SELECT
         $1, free.id, free.nonce, free.task,
         CASE WHEN free.is_blocked THEN 'blocked' WHEN free.visible_at IS NULL THEN 'pending' ELSE 'delayed' END,
-        free.priority, nextval('penstock.number'), free.stamp, free.now, free.visible_at, free.idempotency_key,
+        free.priority, nextval((SELECT given.numbers FROM given)), free.stamp, free.now, free.visible_at, free.idempotency_key,
         free.key, free.options, free.max_attempts, free.retention_ms, free.key_held_ms, free.payload, free.more
     FROM free
     WHERE free.idempotency_key IS NULL OR free.id IN (SELECT taken.job FROM taken)

@@ -20,7 +20,7 @@ picked AS MATERIALIZED (
 after AS MATERIALIZED (
     SELECT
         ordered.*,
-        nextval('penstock.number') AS seq,
+        nextval((SELECT given.numbers FROM given)) AS seq,
         CASE WHEN cancel_requested THEN 'cancelled' ELSE new_state END AS to_state,
         attempts + 1 AS to_attempts,
         CASE WHEN new_state = 'delayed' AND NOT cancel_requested THEN now + delay_ms END AS to_visible_at,

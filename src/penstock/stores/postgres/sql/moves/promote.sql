@@ -18,7 +18,7 @@ picked AS MATERIALIZED (
 after AS MATERIALIZED (
     SELECT
         ordered.*,
-        nextval('penstock.number') AS seq,
+        nextval((SELECT given.numbers FROM given)) AS seq,
         'pending' AS to_state,
         NULL::bigint AS to_visible_at,
         NULL::text AS to_reason,

@@ -33,7 +33,7 @@ over AS (
 told AS (
     INSERT INTO penstock.event (queue, stamp, seq, at, move, jobs)
     SELECT
-        $1, greatest(max(after.stamp), pg_current_xact_id()), nextval('penstock.number'), max(given.now), 'prune',
+        $1, greatest(max(after.stamp), pg_current_xact_id()), nextval((SELECT given.numbers FROM given)), max(given.now), 'prune',
         array_agg(after.id ORDER BY after.prune_at, after.id)
     FROM given
     CROSS JOIN after

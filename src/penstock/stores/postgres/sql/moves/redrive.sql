@@ -25,7 +25,7 @@ gone AS (
 after AS MATERIALIZED (
     SELECT
         ordered.*,
-        nextval('penstock.number') AS seq,
+        nextval((SELECT given.numbers FROM given)) AS seq,
         'pending' AS to_state,
         NULL::bigint AS to_visible_at,
         NULL::text AS to_reason,
