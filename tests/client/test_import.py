@@ -7,7 +7,19 @@ import pytest
 
 import penstock
 
-HEAVY = ["sqlite3", "redis", "hiredis", "valkey", "typer", "rich", "pydantic", "pyspark", "uvloop", "pytest"]
+HEAVY = [
+    "sqlite3",
+    "redis",
+    "hiredis",
+    "valkey",
+    "psycopg",
+    "typer",
+    "rich",
+    "pydantic",
+    "pyspark",
+    "uvloop",
+    "pytest",
+]
 
 
 def fresh(code: str) -> str:

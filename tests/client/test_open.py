@@ -41,6 +41,11 @@ def test_redis_and_valkey_are_not_reached_before_they_are_opened(url: str) -> No
     assert type(open_store(url)).__name__ == "RedisStore"
 
 
+@pytest.mark.parametrize("url", ["postgresql://h:1/jobs", "postgres://h/jobs?schema=mine"])
+def test_postgresql_is_not_reached_before_it_is_opened(url: str) -> None:
+    assert type(open_store(url)).__name__ == "PostgresStore"
+
+
 def test_a_missing_driver_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in sys.modules if name.split(".")[0] == "redis" or "stores.redis" in name]:
         monkeypatch.delitem(sys.modules, name)

@@ -84,9 +84,9 @@ def mutants_of(store: str, sources: Mapping[str, str]) -> list[Mutant]:
     ]
 
 
-def sql_sources() -> dict[str, str]:
-    """The move files of the SQLite store."""
-    folder = files("penstock.stores.sqlite") / "sql" / "moves"
+def sql_sources(store: str = "sqlite") -> dict[str, str]:
+    """The move files of a store that speaks SQL."""
+    folder = files(f"penstock.stores.{store}") / "sql" / "moves"
     return {f"moves/{each.name}": each.read_text("utf-8") for each in folder.iterdir()}
 
 
@@ -110,9 +110,9 @@ def mutated(kind: Kind, where: Place, mutants: Sequence[Mutant]) -> Any:
             return kind.open(where, table=_table_without(mutants))
         case _ if all(mutant.guard == READIES for mutant in mutants):
             return kind.open(where, table=_table_without(mutants))
-        case "sqlite":
-            loaded = importlib.import_module("penstock.stores.sqlite.sources").load_sources()
-            return kind.open(where, sources=loaded | _sources_without(sql_sources(), mutants))
+        case "sqlite" | "postgres":
+            loaded = importlib.import_module(f"penstock.stores.{kind.name}.sources").load_sources()
+            return kind.open(where, sources=loaded | _sources_without(sql_sources(kind.name), mutants))
         case _:
             return kind.open(where, sources=_sources_without(lua_sources(), mutants))
 

@@ -74,7 +74,7 @@ class Place:
         return server.url
 
     def database(self, binaries: Path) -> str:
-        """The url of a PostgreSQL of this kind, started at the first call and emptied at every further one."""
+        """The url of such a PostgreSQL, started at the first call and emptied at every further one."""
         server = self._databases.get(binaries)
         if server is None:
             server = self._databases[binaries] = self._stack.enter_context(postgres.running(binaries))

@@ -12,7 +12,7 @@ _TOKEN_IMPLIES_ACTIVE: Final = (
 
 _BY_TOKEN: Final[dict[tuple[str, str, str], str]] = {
     (store, move.value, "state"): _TOKEN_IMPLIES_ACTIVE
-    for store in ("memory", "sqlite", "redis")
+    for store in ("memory", "sqlite", "redis", "postgres")
     for move in Move
     if move in ALIVE and takes_token(move)
 }
@@ -21,6 +21,9 @@ SURVIVORS: Final = _BY_TOKEN | {
     ("memory", "promote", "state"): "only delayed jobs stand in the heap that promote takes from",
     ("memory", "claim", "state"): "only pending jobs stand in the heap that claim takes from",
     ("sqlite", "promote", "state"): "only delayed jobs have a visible_at",
+    ("postgres", "cancel", "state"): "only live jobs lie in the table that cancel reads",
+    ("postgres", "prune", "state"): "only jobs that may be pruned lie in the table that prune reads",
+    ("postgres", "promote", "state"): "only delayed jobs have a visible_at",
     ("redis", "promote", "state"): "only delayed jobs stand in the index that promote reads",
     ("redis", "prune", "state"): "only jobs that may be pruned stand in the index that prune reads",
 }

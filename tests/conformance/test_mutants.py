@@ -19,13 +19,14 @@ from tests.conformance.mutants import (
     readiness_mutants,
     sql_sources,
 )
-from tests.conformance.stores import ON_REDIS, PARTS, STORES, Kind, Part, Place, moves_with
+from tests.conformance.stores import ON_POSTGRES, ON_REDIS, PARTS, STORES, Kind, Part, Place, moves_with
 from tests.conformance.survivors import SURVIVORS
 
 MUTANTS = {
     "memory": memory_mutants(),
     "sqlite": mutants_of("sqlite", sql_sources()),
     "valkey": mutants_of("redis", lua_sources()),
+    "postgres": mutants_of("postgres", sql_sources("postgres")),
 }
 READIES = {kind.name: readiness_mutants(kind.name) for kind in kinds_having(Part.KEYS)}
 KINDS = [each for each in STORES if each.name in MUTANTS]
@@ -76,7 +77,7 @@ async def _survivors(kind: Kind, where: Place, mutants: Sequence[Mutant]) -> lis
     return survivors
 
 
-@pytest.mark.parametrize("store", ["sqlite", "redis"])
+@pytest.mark.parametrize("store", ["sqlite", "redis", "postgres"])
 def test_every_guard_of_the_table_is_marked_in_the_file_of_its_move(store: str) -> None:
     """So that none is left out of the mutants."""
     found = {
@@ -85,7 +86,7 @@ def test_every_guard_of_the_table_is_marked_in_the_file_of_its_move(store: str) 
         for mutant in mutants
         if mutant.store == store
     }
-    moves = moves_with(ON_REDIS if store == "redis" else PARTS)
+    moves = moves_with({"redis": ON_REDIS, "postgres": ON_POSTGRES}.get(store, PARTS))
     wanted = {(move.value, guard.value) for move in moves for guard in TABLE[move].guards}
 
     assert wanted - found == set()

@@ -3,21 +3,22 @@
 import pytest
 
 from tests.conformance.stores import ALLOW_MISSING, PARTS, STORES, may_be_missing
-from tests.kit import valkey
+from tests.kit import postgres, valkey
 
 
 def test_the_suite_runs_on_every_store() -> None:
-    """On Redis as well, wherever it is installed."""
+    """On the distribution's Redis and PostgreSQL as well, wherever they are installed."""
     installed = {"redis7"} if valkey.redis_binary() else set()
+    installed |= {"postgres-debian"} if postgres.debian_binaries() else set()
 
-    assert {kind.name for kind in STORES} == {"memory", "sqlite", "valkey"} | installed
+    assert {kind.name for kind in STORES} == {"memory", "sqlite", "valkey", "postgres"} | installed
 
 
-def test_only_redis_is_still_without_some_parts_of_the_contract() -> None:
+def test_only_servers_are_still_without_some_parts_of_the_contract() -> None:
     """Keys, limits, unique jobs, flows and schedules; no other store may stay behind."""
     behind = {kind.name for kind in STORES if kind.parts != PARTS}
 
-    assert behind <= {"valkey", "redis7"}
+    assert behind <= {"valkey", "redis7", "postgres", "postgres-debian"}
 
 
 @pytest.mark.parametrize(
@@ -44,3 +45,11 @@ def test_a_server_binary_tells_its_version() -> None:
 
     assert binary is not None
     assert valkey.version(binary).startswith("9.")
+
+
+def test_a_postgresql_tells_its_version() -> None:
+    """The one from the wheel is the newest."""
+    binaries = postgres.wheel_binaries()
+
+    assert binaries is not None
+    assert postgres.version(binaries).startswith("18.")

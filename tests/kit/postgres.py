@@ -10,7 +10,7 @@ import socket
 import subprocess
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
@@ -24,7 +24,7 @@ _SETTINGS: Final = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
     "max_connections": "200",
-    # A kill of the server loses nothing that the system's cache has; the machine itself is not part of a test.
+    # A killed server loses nothing that the system has in its cache, and no test ends the machine.
     "fsync": "off",
     # Its transactions would hold back the event log for moments that no test can foresee.
     "autovacuum": "off",
@@ -78,10 +78,10 @@ def url_from_environment() -> str | None:
 
 
 @contextmanager
-def running(binaries: Path, **settings: str) -> Iterator[Server]:
+def running(binaries: Path, settings: Mapping[str, str] | None = None) -> Iterator[Server]:
     """A server on a loopback port with its data in a folder of its own; both are gone after the block."""
     with data_folder(binaries) as folder:
-        process, port = start(binaries, folder, **settings)
+        process, port = start(binaries, folder, settings=settings)
         try:
             yield Server(port, process.pid)
         finally:
@@ -104,11 +104,12 @@ def data_folder(binaries: Path) -> Iterator[Path]:
 
 
 def start(
-    binaries: Path, folder: Path, *, port: int = 0, **settings: str
+    binaries: Path, folder: Path, *, port: int = 0, settings: Mapping[str, str] | None = None
 ) -> tuple[subprocess.Popen[bytes], int]:
     """A server that answers, and its port. Whoever starts it stops it."""
     port = port or _free_port()
-    said = [f"--{name}={value}" for name, value in (_SETTINGS | settings | {"port": str(port)}).items()]
+    all_settings = {**_SETTINGS, **(settings or {}), "port": str(port)}
+    said = [f"--{name}={value}" for name, value in all_settings.items()]
     with (folder / "server.log").open("ab") as log:
         process = subprocess.Popen(
             [binaries / "postgres", "-D", folder / "data", *said],

@@ -1,5 +1,7 @@
 """From a url to a store, importing only the driver that is wanted."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote
 
@@ -14,6 +16,8 @@ SCHEMES: Final = {
     "valkey": "valkey://localhost:6379/0",
     "valkeys": "valkeys://localhost:6379/0",
     "unix": "unix:///run/redis.sock",
+    "postgresql": "postgresql://localhost/jobs",
+    "postgres": "postgres://localhost/jobs",
 }
 
 
@@ -32,16 +36,13 @@ def open_store(url: str, **settings: Any) -> Store:
             from penstock.stores.sqlite import SqliteStore
 
             return _made(SqliteStore, url, path, **(said | settings))
+        case "postgresql" | "postgres":
+            with _needing(url, "postgres"):
+                from penstock.stores.postgres import PostgresStore
+            return _made(PostgresStore, url, url, **settings)
         case _:
-            try:
+            with _needing(url, "redis"):
                 from penstock.stores.redis import RedisStore
-            except ModuleNotFoundError as error:
-                if error.name is not None and error.name.startswith("penstock"):
-                    raise
-                raise ConfigError(
-                    f"a store at {url.partition(':')[0]}:// needs the package {error.name}: "
-                    "pip install 'penstock[redis]'"
-                ) from error
             return _made(RedisStore, url, url, **settings)
 
 
@@ -54,6 +55,20 @@ def check_url(url: object) -> str:
         found = f"{scheme}://" if separator else "no scheme"
         raise ConfigError(f"the url of a store: found {found}, wanted one like {'; '.join(SCHEMES.values())}")
     return scheme
+
+
+@contextmanager
+def _needing(url: str, extra: str) -> Iterator[None]:
+    """ConfigError for a driver that is not installed."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name is not None and error.name.startswith("penstock"):
+            raise
+        raise ConfigError(
+            f"a store at {url.partition(':')[0]}:// needs the package {error.name}: "
+            f"pip install 'penstock[{extra}]'"
+        ) from error
 
 
 def _sqlite(url: str) -> tuple[str, dict[str, Any]]:

@@ -24,7 +24,7 @@ class Address(msgspec.Struct, frozen=True):
 
 
 def address_of(url: str) -> Address:
-    """Take the store's own options out of the url: `schema`, and `pooler=transaction` behind such a pooler."""
+    """Take the store's own options out of the url: `schema`, and `pooler=transaction` behind such a one."""
     parts = urlsplit(url)
     place = parts.netloc.rpartition("@")[2]
     user = f"{parts.username}@" if parts.username else ""

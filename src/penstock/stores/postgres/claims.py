@@ -9,8 +9,11 @@ from penstock.stores.postgres.reads import PostgresReads
 from penstock.stores.postgres.records import claimed_of
 from penstock.stores.protocol import PROMOTE_LIMIT, RECOVER_LIMIT
 
-_HEAD = 6
+_HEAD = 5
 _PLACE = -1
+_FIRST_DEADLINE = """
+SELECT deadline FROM penstock.job WHERE queue = $1 AND deadline >= $2::bigint ORDER BY deadline LIMIT 1
+"""
 
 
 class PostgresClaims(PostgresReads):
@@ -32,15 +35,16 @@ class PostgresClaims(PostgresReads):
         if due is not None and due * 1000 <= now_us:
             await self._move(Move.PROMOTE, number, PROMOTE_LIMIT, at_us=now_us)
             rows = await self._lease(number, hints, limit, lease_ms, worker, at_us=now_us)
-        now_us, _, due, deadline, is_far, open_at = rows[0][:_HEAD]
+        now_us, _, due, is_late, open_at = rows[0][:_HEAD]
         now = now_us // 1000
         jobs = [claimed_of(row[_HEAD:]) for row in rows] if rows[0][_HEAD] is not None else []
         if jobs and hints.wants_peek(max(row[_PLACE] for row in rows)):
             await self._peek(number, hints)
-        is_late = is_far or (deadline is not None and deadline <= now)
         expired = await self.expired(queue, RECOVER_LIMIT) if is_late else []
-        own = now + lease_ms if jobs else None
-        coming = [at for at in (due, deadline, own, open_at) if at is not None]
+        deadline = (
+            now + lease_ms if jobs and len(jobs) == limit else await self._first_deadline(number, hints)
+        )
+        coming = [at for at in (due, deadline, open_at) if at is not None]
         return Claims(jobs, expired, max(0, min(coming) - now) if coming else None)
 
     async def _lease(
@@ -61,15 +65,18 @@ class PostgresClaims(PostgresReads):
             at_us is not None,
             at_us=at_us,
         )
-        now_us, _, due, deadline, *_ = rows[0]
+        now_us, _, due, is_late, *_ = rows[0]
         self._seen_us = max(self._seen_us, now_us)
-        hints.saw(now_us // 1000, deadline, due)
+        hints.saw(now_us // 1000, due, is_late=is_late)
         return rows
+
+    async def _first_deadline(self, number: int, hints: Hints) -> int | None:
+        """When the next lease runs out; asked only by who did not get all he wanted, and may come back late."""
+        rows = await self._ask(_FIRST_DEADLINE, number, hints.times()[0])
+        return rows[0][0] if rows else None
 
     async def _peek(self, number: int, hints: Hints) -> None:
         newest = hints.newest
         floors = [hints.floors[tier] for tier in TIERS]
         [(xmin, xmax, firsts)] = await self._share("peek", number, list(TIERS), floors)
         hints.peeked(newest, xmin, xmax, firsts)
-
-

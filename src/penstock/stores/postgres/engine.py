@@ -51,7 +51,7 @@ class Engine:
             version = connection.info.server_version
             if version < OLDEST:
                 raise ConfigError(
-                    f"the server at {self.address.shown} is PostgreSQL {version // 10_000}; wanted 14 or newer"
+                    f"the server at {self.address.shown} is PostgreSQL {version // 10_000}; wanted 14 or later"
                 )
             encoding = connection.info.parameter_status("server_encoding")
             if encoding != "UTF8":
@@ -137,7 +137,7 @@ class Engine:
 
 
 def bound(value: Value) -> str | None:
-    """A value as the statement takes it: text whose type the server knows, so that one plan serves all calls."""
+    """A value as a statement takes it: text whose type the server knows, so that one plan serves all."""
     if value is None or isinstance(value, str):
         return value
     if isinstance(value, bool):

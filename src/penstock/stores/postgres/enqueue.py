@@ -29,10 +29,8 @@ class PostgresEnqueue(Room):
         self._wakeups.ring(queue, {Topic.READY})
         return out
 
-    async def _take_in(
-        self, number: int, jobs: list[NewJob], at_us: int | None
-    ) -> list[Enqueued | Refused]:
-        made = dict(await self._move(Move.ENQUEUE, number, *new_columns(jobs), at_us=at_us))
+    async def _take_in(self, number: int, jobs: list[NewJob], at_us: int | None) -> list[Enqueued | Refused]:
+        made: dict[str, str] = dict(await self._move(Move.ENQUEUE, number, *new_columns(jobs), at_us=at_us))
         rest = [new for new in jobs if new.id not in made]
         known = await self._stand_ins(number, rest) if rest else {}
         return [

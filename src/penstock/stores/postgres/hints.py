@@ -1,7 +1,7 @@
 """Where in the indexes of a queue nothing can be any more, so that claims need not walk over what is gone.
 
-PostgreSQL leaves the index entries of jobs that were claimed or settled until vacuum comes, which an old snapshot can hold
-back for hours. A claim that starts behind them costs the same then as on a fresh table.
+PostgreSQL leaves the index entries of jobs that were claimed or settled until vacuum comes, which an old
+snapshot can hold back for hours. A claim that starts behind them costs the same then as on a fresh table.
 """
 
 import time
@@ -15,7 +15,7 @@ HIGHEST: Final = (1 << 63) - 1
 PEEK_SECONDS: Final = 0.2
 FULL_SECONDS: Final = 10.0
 LATE_MS: Final = 2_000
-"""How long a delayed job may take from the reading of its clock to its commit; seen within FULL_SECONDS if longer."""
+"""How long a delayed job may take from its look at the clock to its commit; FULL_SECONDS help if longer."""
 
 
 class Probe(msgspec.Struct, frozen=True):
@@ -28,11 +28,11 @@ class Probe(msgspec.Struct, frozen=True):
 class Hints:
     """What one process knows of one queue's line.
 
-    A place at the back, once left, never comes back: jobs that wait again get new places, or negative ones at the
-    front, which are always looked at. What may still appear is the place of a transaction that is not through. So
-    a floor is moved in two looks: the first notes the newest place known and the next transaction number; once a
-    later look finds all transactions before that number ended, nothing can appear up to that place, and the floor
-    goes up to it or to the first job that this look finds waiting.
+    A place at the back, once left, never comes back: jobs that wait again get new places, or negative ones at
+    the front, which are always looked at. What may still appear is the place of a transaction that is not
+    through. So a floor is moved in two looks: the first notes the newest place known and the next transaction
+    number; once a later look finds all transactions before that number ended, nothing can appear up to that
+    place, and the floor goes up to it or to the first job that this look finds waiting.
     """
 
     def __init__(self) -> None:
@@ -51,15 +51,16 @@ class Hints:
         return tiers, lows, [-1, HIGHEST] * len(TIERS)
 
     def times(self) -> tuple[int, int]:
-        """Before which deadline there is no lease, and before which time no delayed job; now and then nothing."""
+        """Before which deadline there is no lease, before which time no delayed job; now and then no word."""
         if time.monotonic() - self._full_at > FULL_SECONDS:
             self._full_at = time.monotonic()
             return LOWEST, LOWEST
         return self._deadline, self._due
 
-    def saw(self, now: int, deadline: int | None, due: int | None) -> None:
-        """What the newest look found first."""
-        self._deadline = now if deadline is None else min(deadline, now)
+    def saw(self, now: int, due: int | None, *, is_late: bool) -> None:
+        """What the newest look found."""
+        if not is_late:
+            self._deadline = now
         self._due = (now if due is None else min(due, now)) - LATE_MS
 
     def wants_peek(self, place: int) -> bool:
@@ -71,7 +72,7 @@ class Hints:
         return True
 
     def peeked(self, newest: int, xmin: int, xmax: int, firsts: list[int | None]) -> None:
-        """Move the floors, if the look before this one allows it. `newest` was known before this look began."""
+        """Move the floors, if the look before this one allows it. `newest` was known before this look."""
         probe = self._probe
         if probe is not None and xmin < probe.xmax:
             return

@@ -1,7 +1,7 @@
 """The event log: in an order to which nothing is added behind a reader.
 
-Events are ordered by their stamp, then by their number; see the table. Only those with a stamp below every running
-transaction are read: all of them are there by then, whenever they were committed.
+Events are ordered by their stamp, then by their number; see the table. Only those with a stamp below every
+running transaction are read: all of them are there by then, whenever they were committed.
 """
 
 from typing import Any, Final
@@ -25,13 +25,13 @@ LIMIT $5::bigint
 """  # noqa: S608 (constants)
 
 _RANGE: Final = f"""
+WITH edge AS (
+    (SELECT seq FROM penstock.event WHERE queue = $1 AND {_HORIZON} ORDER BY stamp, seq LIMIT 1)
+    UNION ALL
+    (SELECT seq FROM penstock.event WHERE queue = $1 AND {_HORIZON} ORDER BY stamp DESC, seq DESC LIMIT 1)
+)
 SELECT
-    coalesce((SELECT seq FROM penstock.event WHERE event.queue = $1 AND {_HORIZON} ORDER BY stamp, seq LIMIT 1), 0),
-    coalesce(
-        (SELECT seq FROM penstock.event WHERE event.queue = $1 AND {_HORIZON} ORDER BY stamp DESC, seq DESC LIMIT 1),
-        queue.trimmed
-    ),
-    queue.trimmed
+    coalesce((SELECT min(seq) FROM edge), queue.trimmed + 1), coalesce((SELECT max(seq) FROM edge), queue.trimmed)
 FROM penstock.queue
 WHERE queue.n = $1
 """  # noqa: S608 (constants)
@@ -58,7 +58,7 @@ class PostgresLog(PostgresClaims):
     """Every transition, in the queue's order."""
 
     async def events(self, queue: QueueRef, after: int | str = 0, limit: int = 1_000) -> list[Event]:
-        """Events behind a cursor, or with a higher number; only a cursor misses none of those committed late."""
+        """Events behind a cursor, or with a higher number; only a cursor misses none committed late."""
         return [event for _, event in await self.events_with_cursors(queue, after, limit)]
 
     async def events_with_cursors(
@@ -80,8 +80,8 @@ class PostgresLog(PostgresClaims):
         number = await self._known(queue)
         if number is None:
             return 1, 0
-        [(first, last, trimmed)] = await self._ask(_RANGE, number)
-        return (first or trimmed + 1), last
+        [(first, last)] = await self._ask(_RANGE, number)
+        return first, last
 
     async def trim(self, queue: QueueRef, *, through: int) -> int:
         """Forget events up to this number."""

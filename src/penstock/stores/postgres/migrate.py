@@ -33,7 +33,7 @@ async def version_of(connection: Connection, engine: Engine) -> int:
     newest = len(load_migrations())
     if version[0] > newest:
         raise StoreVersionError(
-            f"{place}: has schema version {version[0]}, and this Penstock knows up to {newest}; upgrade Penstock"
+            f"{place}: has schema version {version[0]}, and this Penstock knows up to {newest}; upgrade it"
         )
     return int(version[0])
 

@@ -9,7 +9,13 @@ from penstock.stores.postgres.queues import PostgresQueues
 from penstock.stores.postgres.records import EXPIRED_COLUMNS, JOB_COLUMNS, expired_of, job_of
 from penstock.stores.protocol import MAX_LEASE_MS, RECOVER_LIMIT, HeldLease, Page, Query
 
-_GET: Final = f"SELECT {JOB_COLUMNS} FROM penstock.record WHERE queue = $1 AND id = ANY($2::text[])"  # noqa: S608 (constants)
+_GET: Final = f"""
+SELECT {JOB_COLUMNS}
+FROM unnest($2::text[]) AS item (new_id)
+CROSS JOIN LATERAL (
+    SELECT * FROM penstock.record WHERE record.queue = $1 AND record.id = item.new_id LIMIT 1
+) AS record
+"""  # noqa: S608 (constants)
 
 _COUNTS: Final = """
 SELECT state, count(*) FROM penstock.job WHERE queue = $1 GROUP BY state
@@ -29,14 +35,14 @@ _EXPIRED: Final = f"""
 SELECT {EXPIRED_COLUMNS}
 FROM penstock.job
 CROSS JOIN (SELECT penstock.now_us($2::bigint) / 1000 AS now) AS given
-WHERE queue = $1 AND state = 'active' AND (deadline <= given.now OR deadline > given.now + {MAX_LEASE_MS})
+WHERE queue = $1 AND deadline IS NOT NULL AND (deadline <= given.now OR deadline > given.now + {MAX_LEASE_MS})
 ORDER BY deadline, id
 LIMIT $3::bigint
 """  # noqa: S608 (constants)
 
 _LEASES: Final = """
 SELECT id, token, worker, deadline FROM penstock.job
-WHERE queue = $1 AND state = 'active' AND ($2::text IS NULL OR worker = $2)
+WHERE queue = $1 AND deadline IS NOT NULL AND ($2::text IS NULL OR worker = $2)
 ORDER BY deadline
 """
 

@@ -1,4 +1,4 @@
-"""What all parts of the PostgreSQL store share: connections, statements, numbers of queues, and whom to wake."""
+"""What all parts of the PostgreSQL store share: connections, statements, queues, and whom to wake."""
 
 from collections.abc import Iterable, Iterator, Sequence
 
@@ -16,6 +16,7 @@ from penstock.stores.postgres.wakeups import Wakeups
 from penstock.stores.protocol import Topic
 
 _OPENINGS = 100
+_TRIES = 2
 _FIND_QUEUE = "SELECT n FROM penstock.queue WHERE tenant = $1 AND name = $2"
 _OPEN_QUEUE = "SELECT penstock.open_queue($1, $2)"
 
@@ -75,7 +76,12 @@ class Room:
         return int(now_us)
 
     async def _apply(
-        self, queue: QueueRef, move: Move, items: Sequence[Sequence[Value]], *params: Value, at_us: int | None = None
+        self,
+        queue: QueueRef,
+        move: Move,
+        items: Sequence[Sequence[Value]],
+        *params: Value,
+        at_us: int | None = None,
     ) -> list[Applied | Refused]:
         """A move of jobs whose items begin with the id, and those of a lease with its token after that."""
         number = await self._number(queue)
@@ -83,39 +89,47 @@ class Room:
         batches = list(rounds([str(item[0]) for item in items]))
         if len(batches) > 1 and at_us is None:
             at_us = await self._now_us()
-        for indexes in batches:
-            columns = [list(column) for column in zip(*(items[index] for index in indexes), strict=True)]
-            for i, state, cancel in await self._move(move, number, *columns, *params, at_us=at_us):
-                out[indexes[i - 1]] = Applied(State(state), cancel)
-            missing = [index for index in indexes if out[index] is None]
-            answers = await self._refuse(number, move, [items[index] for index in missing])
-            for index, answer in zip(missing, answers, strict=True):
-                out[index] = answer
+        for batch in batches:
+            indexes = batch
+            for again in range(_TRIES, -1, -1):
+                columns = [list(column) for column in zip(*(items[index] for index in indexes), strict=True)]
+                for i, state, cancel in await self._move(move, number, *columns, *params, at_us=at_us):
+                    out[indexes[i - 1]] = Applied(State(state), cancel)
+                missing = [index for index in indexes if out[index] is None]
+                answers = await self._refuse(number, move, [items[index] for index in missing], again > 0)
+                for index, answer in zip(missing, answers, strict=True):
+                    out[index] = answer
+                indexes = [index for index in missing if out[index] is None]
+                if not indexes:
+                    break
         applied = [each for each in out if each is not None]
         if move not in {Move.HEARTBEAT, Move.PROGRESS, Move.DELETE}:
             self._ring_after(queue, applied)
         return applied
 
     async def _refuse(
-        self, number: int, move: Move, items: Sequence[Sequence[Value]]
-    ) -> list[Applied | Refused]:
-        """The answers for items that did not pass: a repeat gets its old one.
+        self, number: int, move: Move, items: Sequence[Sequence[Value]], may_pass: bool
+    ) -> list[Applied | Refused | None]:
+        """The answers for items that did not pass: a repeat gets its old one, and None is to be tried again.
 
-        Asked after the move, so that what others did while it waited for their locks is seen.
+        Asked after the move, so that what others did meanwhile is seen. A move passes over jobs that change
+        while it waits for their lock: what looks as if it could pass now gets another try.
         """
         if not items:
             return []
         rows = await self._share("refused", number, [item[0] for item in items])
-        out: list[Applied | Refused] = []
-        for item, (name, notes) in zip(items, rows, strict=True):
+        out: list[Applied | Refused | None] = []
+        for item, (name, notes, token, cancel) in zip(items, rows, strict=True):
             state = None if name is None else State(name)
-            if len(item) > 1:
+            if move is Move.CANCEL and state is State.ACTIVE and cancel:
+                out.append(Applied(state, True))
+            elif may_pass and state in TABLE[move].sources and (len(item) == 1 or token == item[1]):
+                out.append(None)
+            elif len(item) > 1:
                 before = repeated(notes or "", str(item[1]), move)
                 out.append(Refused(Refusal.LOST, state) if before is None else Applied(before))
             elif state is None:
                 out.append(Refused(Refusal.MISSING))
-            elif move is Move.CANCEL and state is State.ACTIVE:
-                out.append(Applied(state, True))
             elif move is Move.REDRIVE and state in REDRIVABLE:
                 out.append(Refused(Refusal.KEYLESS, state))
             else:

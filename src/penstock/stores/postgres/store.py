@@ -23,10 +23,14 @@ class PostgresStore(PostgresLog, PostgresEnqueue, PostgresLimits, PostgresFlows,
     _users = 0
 
     async def open(self) -> None:
-        """Reach the server, making or migrating the schema; a store opened twice is closed by the second close."""
+        """Reach the server and make or migrate the schema; opened twice, it is closed by the second close."""
         if self._users == 0:
-            await self._engine.open()
-            await migrate(self._engine)
+            try:
+                await self._engine.open()
+                await migrate(self._engine)
+            except BaseException:
+                await self._engine.close()
+                raise
         self._users += 1
 
     async def close(self) -> None:

@@ -1,9 +1,9 @@
-"""Bells over LISTEN and NOTIFY: one listening connection for all bells of a store, and joined notifications."""
+"""Bells over LISTEN and NOTIFY: one connection listens for a store, and notifications are joined."""
 
 import asyncio
 import hashlib
 import random
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Final
 
@@ -16,7 +16,7 @@ from penstock.stores.postgres.engine import Connection, Engine
 from penstock.stores.protocol import Topic
 
 JOIN_SECONDS: Final = 0.004
-"""A commit with a NOTIFY locks out all others of the server: so there is one for many calls, and on its own."""
+"""A commit with a NOTIFY locks out all others of its kind: so there is one for many calls, on its own."""
 
 _CONFIRM_SECONDS: Final = 1.0
 _SILENCE_SECONDS: Final = 5.0
@@ -48,7 +48,7 @@ class Wakeups:
         self._sending: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
         self.turned = _name(engine.address.schema, "turned")
-        self.on_turned = lambda: None
+        self.on_turned: Callable[[], None] = lambda: None
 
     def ring(self, queue: QueueRef, topics: set[Topic]) -> None:
         """Ring here at once, and in other processes within milliseconds."""

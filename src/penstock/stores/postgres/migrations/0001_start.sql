@@ -83,8 +83,10 @@ CREATE TABLE penstock.job (
 );
 
 CREATE INDEX job_pending ON penstock.job (queue, priority, place) WHERE state = 'pending';
-CREATE INDEX job_delayed ON penstock.job (queue, visible_at, place) WHERE state = 'delayed';
-CREATE INDEX job_active ON penstock.job (queue, deadline) WHERE state = 'active';
+-- Of delayed and of active jobs. Said otherwise than by their state, so that moves that name a job by its id and ask for
+-- that state never walk these instead.
+CREATE INDEX job_delayed ON penstock.job (queue, visible_at, place) WHERE visible_at IS NOT NULL;
+CREATE INDEX job_active ON penstock.job (queue, deadline) WHERE deadline IS NOT NULL;
 CREATE INDEX job_blocked ON penstock.job (queue) WHERE state = 'blocked';
 CREATE INDEX job_key_pending ON penstock.job (queue, key, place) WHERE state = 'pending' AND key IS NOT NULL;
 CREATE INDEX job_key_active ON penstock.job (queue, key) WHERE state = 'active' AND key IS NOT NULL;

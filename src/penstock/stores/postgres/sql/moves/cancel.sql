@@ -3,16 +3,23 @@
 -- include: given
 item AS MATERIALIZED (
     SELECT * FROM unnest($3::text[]) WITH ORDINALITY AS item (new_id, i)
+    ORDER BY new_id
 ),
 picked AS MATERIALIZED (
     SELECT job.*, item.*
     FROM item
-    JOIN penstock.job ON job.queue = $1 AND job.id = item.new_id
-    WHERE true
-        AND job.state IN ('blocked', 'pending', 'delayed', 'active')  -- guard: state
-        AND NOT job.cancel_requested
-    ORDER BY job.id
-    FOR UPDATE OF job
+    CROSS JOIN LATERAL (
+        SELECT job.ctid AS seen FROM penstock.job WHERE job.queue = $1 AND job.id = item.new_id OFFSET 0
+    ) AS old
+    CROSS JOIN LATERAL (
+        SELECT job.*, job.ctid AS at
+        FROM penstock.job
+        WHERE job.ctid = old.seen
+            AND job.state IN ('blocked', 'pending', 'delayed', 'active')  -- guard: state
+            AND NOT job.cancel_requested
+        FOR UPDATE
+    ) AS job
+    WHERE job.at = old.seen
 ),
 after AS MATERIALIZED (
     SELECT
@@ -35,8 +42,7 @@ asked AS (
         version = after.version + 1,
         stamp = greatest(after.stamp, pg_current_xact_id())
     FROM after
-    WHERE job.queue = $1
-        AND job.id = after.id
+    WHERE job.ctid = after.at
         AND after.to_state = 'active'
 ),
 -- include: moved, place=after.seq

@@ -12,18 +12,16 @@ gate AS MATERIALIZED (
         queue.paused_until,
         (
             SELECT job.visible_at FROM penstock.job
-            WHERE job.queue = $1 AND job.state = 'delayed' AND job.visible_at >= $10::bigint
+            WHERE job.queue = $1 AND job.visible_at >= $10::bigint
             ORDER BY job.visible_at LIMIT 1
         ) AS due_at,
-        (
-            SELECT job.deadline FROM penstock.job
-            WHERE job.queue = $1 AND job.state = 'active' AND job.deadline >= $9::bigint
-            ORDER BY job.deadline LIMIT 1
-        ) AS first_deadline,
         EXISTS (
             SELECT 1 FROM penstock.job
-            WHERE job.queue = $1 AND job.state = 'active' AND job.deadline > given.now + 3600000
-        ) AS is_far
+            WHERE job.queue = $1 AND job.deadline BETWEEN $9::bigint AND given.now
+        ) OR EXISTS (
+            SELECT 1 FROM penstock.job
+            WHERE job.queue = $1 AND job.deadline > given.now + 3600000
+        ) AS is_late
     FROM given
     JOIN penstock.queue ON queue.n = $1
 ),
@@ -80,7 +78,7 @@ told AS (
     CROSS JOIN after
 )
 SELECT
-    gate.now_us, gate.is_plain, gate.due_at, gate.first_deadline, gate.is_far,
+    gate.now_us, gate.is_plain, gate.due_at, gate.is_late,
     CASE WHEN gate.paused_until > gate.now THEN gate.paused_until END,
     after.id, after.task, after.payload, after.priority, after.options, after.enqueued_at, after.drive, after.delivery,
     after.attempts, after.token, after.fence, after.deadline, after.key, after.last_delay_ms, after.cancel_requested,

@@ -7,32 +7,43 @@ item AS MATERIALIZED (
     ORDER BY new_id, i
 ),
 waiting AS MATERIALIZED (
-    SELECT job.id
+    SELECT job.at, item.i
     FROM item
-    JOIN penstock.job ON job.queue = $1 AND job.id = item.new_id
-    WHERE true
-        AND job.state <> 'active'  -- guard: state
-    ORDER BY job.id
-    FOR UPDATE OF job
+    CROSS JOIN LATERAL (
+        SELECT job.ctid AS at
+        FROM penstock.job
+        WHERE job.queue = $1
+            AND job.id = item.new_id
+            AND job.state <> 'active'  -- guard: state
+        FOR UPDATE
+    ) AS job
+),
+ended_ones AS MATERIALIZED (
+    SELECT ended.at, ended.part, item.i
+    FROM item
+    CROSS JOIN LATERAL (
+        SELECT ended.ctid AS at, ended.tableoid AS part
+        FROM penstock.ended
+        WHERE ended.queue = $1
+            AND ended.id = item.new_id
+        FOR UPDATE
+    ) AS ended
 ),
 gone_live AS (
     DELETE FROM penstock.job
     USING waiting
-    WHERE job.queue = $1
-        AND job.id = waiting.id
-    RETURNING job.*, NULL::bigint AS ended_at, NULL::bigint AS prune_at, NULL::text AS result
+    WHERE job.ctid = waiting.at
+    RETURNING job.*, NULL::bigint AS ended_at, NULL::bigint AS prune_at, NULL::text AS result, waiting.i
 ),
 gone_ended AS (
     DELETE FROM penstock.ended
-    USING item
-    WHERE ended.queue = $1
-        AND ended.id = item.new_id
-    RETURNING ended.*
+    USING ended_ones
+    WHERE ended.ctid = ended_ones.at
+        AND ended.tableoid = ended_ones.part
+    RETURNING ended.*, ended_ones.i
 ),
 after AS MATERIALIZED (
-    SELECT gone.*, item.i, count(*) OVER () AS many
-    FROM (SELECT * FROM gone_live UNION ALL SELECT * FROM gone_ended) AS gone
-    JOIN item ON item.new_id = gone.id
+    SELECT * FROM gone_live UNION ALL SELECT * FROM gone_ended
 ),
 -- include: removed
 told AS (

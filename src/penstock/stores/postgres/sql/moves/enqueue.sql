@@ -22,8 +22,8 @@ item AS MATERIALIZED (
 free AS MATERIALIZED (
     SELECT item.*
     FROM item
-    WHERE NOT EXISTS (SELECT 1 FROM penstock.job WHERE job.queue = $1 AND job.id = item.id)
-        AND NOT EXISTS (SELECT 1 FROM penstock.ended WHERE ended.queue = $1 AND ended.id = item.id)
+    WHERE (SELECT 1 FROM penstock.job WHERE job.queue = $1 AND job.id = item.id LIMIT 1) IS NULL
+        AND (SELECT 1 FROM penstock.ended WHERE ended.queue = $1 AND ended.id = item.id LIMIT 1) IS NULL
 ),
 taken AS (
     INSERT INTO penstock.idempotency (queue, key, job, digest)

@@ -3,21 +3,27 @@
 -- include: given
 item AS MATERIALIZED (
     SELECT * FROM unnest($3::text[], $4::text[]) WITH ORDINALITY AS item (new_id, new_token, i)
+    ORDER BY new_id
 ),
 picked AS MATERIALIZED (
-    SELECT job.id, item.i, given.now
+    SELECT job.at, item.i, given.now
     FROM given
     CROSS JOIN item
-    JOIN penstock.job ON job.queue = $1 AND job.id = item.new_id
-    WHERE true
-        AND job.state = 'active'  -- guard: state
-        AND job.token = item.new_token  -- guard: token
-        AND job.deadline > given.now AND job.deadline <= given.now + 3600000  -- guard: held
-    ORDER BY job.id
-    FOR UPDATE OF job
+    CROSS JOIN LATERAL (
+        SELECT job.ctid AS seen FROM penstock.job WHERE job.queue = $1 AND job.id = item.new_id OFFSET 0
+    ) AS old
+    CROSS JOIN LATERAL (
+        SELECT job.*, job.ctid AS at
+        FROM penstock.job
+        WHERE job.ctid = old.seen
+            AND job.state = 'active'  -- guard: state
+            AND job.token = item.new_token  -- guard: token
+            AND job.deadline > given.now AND job.deadline <= given.now + 3600000  -- guard: held
+        FOR UPDATE
+    ) AS job
+    WHERE job.at = old.seen
 )
 UPDATE penstock.job SET deadline = greatest(job.deadline, picked.now + $5::bigint)
 FROM picked
-WHERE job.queue = $1
-    AND job.id = picked.id
+WHERE job.ctid = picked.at
 RETURNING picked.i, job.state, job.cancel_requested

@@ -3,17 +3,24 @@
 -- include: given
 item AS MATERIALIZED (
     SELECT * FROM unnest($3::text[], $4::text[], $5::text[]) WITH ORDINALITY AS item (new_id, new_token, value, i)
+    ORDER BY new_id
 ),
 picked AS MATERIALIZED (
     SELECT job.*, item.*, coalesce(job.progress_at <= given.now - $6::bigint, true) AS tells
     FROM given
     CROSS JOIN item
-    JOIN penstock.job ON job.queue = $1 AND job.id = item.new_id
-    WHERE true
-        AND job.state = 'active'  -- guard: state
-        AND job.token = item.new_token  -- guard: token
-    ORDER BY job.id
-    FOR UPDATE OF job
+    CROSS JOIN LATERAL (
+        SELECT job.ctid AS seen FROM penstock.job WHERE job.queue = $1 AND job.id = item.new_id OFFSET 0
+    ) AS old
+    CROSS JOIN LATERAL (
+        SELECT job.*, job.ctid AS at
+        FROM penstock.job
+        WHERE job.ctid = old.seen
+            AND job.state = 'active'  -- guard: state
+            AND job.token = item.new_token  -- guard: token
+        FOR UPDATE
+    ) AS job
+    WHERE job.at = old.seen
 ),
 changed AS (
     UPDATE penstock.job SET
@@ -23,8 +30,7 @@ changed AS (
         stamp = CASE WHEN picked.tells THEN greatest(picked.stamp, pg_current_xact_id()) ELSE picked.stamp END
     FROM given
     CROSS JOIN picked
-    WHERE job.queue = $1
-        AND job.id = picked.id
+    WHERE job.ctid = picked.at
 ),
 after AS MATERIALIZED (
     SELECT

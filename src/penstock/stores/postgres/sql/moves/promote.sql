@@ -2,10 +2,10 @@
 -- Moves up to $3 jobs. Whoever promotes at the same time takes others.
 -- include: given
 picked AS MATERIALIZED (
-    SELECT job.*
+    SELECT job.at
     FROM given
     CROSS JOIN LATERAL (
-        SELECT *
+        SELECT job.ctid AS at
         FROM penstock.job
         WHERE job.queue = $1
             AND job.state = 'delayed'  -- guard: state
@@ -15,27 +15,25 @@ picked AS MATERIALIZED (
         FOR UPDATE SKIP LOCKED
     ) AS job
 ),
-after AS MATERIALIZED (
-    SELECT
-        ordered.*,
-        nextval((SELECT given.numbers FROM given)) AS seq,
-        'pending' AS to_state,
-        NULL::bigint AS to_visible_at,
-        NULL::text AS to_reason,
-        NULL::text AS to_error,
-        NULL::text AS to_fingerprint
-    FROM (SELECT * FROM picked ORDER BY visible_at, place) AS ordered
-),
 changed AS (
     UPDATE penstock.job SET
         state = 'pending',
-        version = after.version + 1,
-        stamp = greatest(after.stamp, pg_current_xact_id()),
-        place = after.seq,
+        version = job.version + 1,
+        stamp = greatest(job.stamp, pg_current_xact_id()),
+        place = nextval((SELECT given.numbers FROM given)),
         visible_at = NULL
-    FROM after
-    WHERE job.queue = $1
-        AND job.id = after.id
+    FROM picked
+    WHERE job.ctid = picked.at
+    RETURNING job.*
 ),
--- include: event, move=promote, lease=false, faulty=false, drive=after.drive
-SELECT count(*) FROM after
+told AS (
+    INSERT INTO penstock.event (
+        queue, stamp, seq, at, move, job, version, drive, source, target, task, priority, key
+    )
+    SELECT
+        $1, changed.stamp, changed.place, given.now, 'promote', changed.id, changed.version, changed.drive, 'delayed',
+        'pending', changed.task, changed.priority, changed.key
+    FROM given
+    CROSS JOIN changed
+)
+SELECT count(*) FROM changed

@@ -2,11 +2,11 @@
 -- Takes up to $3 jobs, the oldest first, and forgets keys whose time is over.
 -- include: given
 picked AS MATERIALIZED (
-    SELECT done.id, done.state
+    SELECT done.at
     FROM given
     CROSS JOIN LATERAL (
-        SELECT *
-        FROM penstock.ended AS done
+        SELECT done.ctid AS at
+        FROM penstock.done
         WHERE done.queue = $1
             AND done.state IN ('completed', 'failed', 'cancelled')  -- guard: state
             AND done.prune_at <= given.now  -- guard: kept
@@ -16,12 +16,10 @@ picked AS MATERIALIZED (
     ) AS done
 ),
 after AS (
-    DELETE FROM penstock.ended
+    DELETE FROM penstock.done
     USING picked
-    WHERE ended.queue = $1
-        AND ended.id = picked.id
-        AND ended.state = picked.state
-    RETURNING ended.*
+    WHERE done.ctid = picked.at
+    RETURNING done.*
 ),
 -- include: removed
 over AS (

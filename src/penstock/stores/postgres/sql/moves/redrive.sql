@@ -3,40 +3,39 @@
 -- include: given
 item AS MATERIALIZED (
     SELECT * FROM unnest($3::text[]) WITH ORDINALITY AS item (new_id, i)
+    ORDER BY new_id
 ),
 picked AS MATERIALIZED (
-    SELECT ended.*, item.*
+    SELECT ended.at, ended.part, item.i
     FROM item
-    JOIN penstock.ended ON ended.queue = $1 AND ended.id = item.new_id
-    WHERE true
-        AND ended.state IN ('failed', 'dead', 'cancelled')  -- guard: state
-        AND NOT ($4::boolean AND ended.key IS NULL)
-    ORDER BY ended.id
-    FOR UPDATE OF ended
+    CROSS JOIN LATERAL (
+        SELECT ended.ctid AS at, ended.tableoid AS part
+        FROM penstock.ended
+        WHERE ended.queue = $1
+            AND ended.id = item.new_id
+            AND ended.state IN ('failed', 'dead', 'cancelled')  -- guard: state
+            AND NOT ($4::boolean AND ended.key IS NULL)
+        FOR UPDATE
+    ) AS ended
 ),
 gone AS (
     DELETE FROM penstock.ended
     USING picked
-    WHERE ended.queue = $1
-        AND ended.id = picked.id
-        AND ended.state = picked.state
-    RETURNING ended.id
+    WHERE ended.ctid = picked.at
+        AND ended.tableoid = picked.part
+    RETURNING ended.*, picked.i
 ),
 after AS MATERIALIZED (
     SELECT
         ordered.*,
         nextval((SELECT given.numbers FROM given)) AS seq,
         'pending' AS to_state,
+        drive + 1 AS to_drive,
         NULL::bigint AS to_visible_at,
         NULL::text AS to_reason,
         NULL::text AS to_error,
         NULL::text AS to_fingerprint
-    FROM (
-        SELECT picked.*, picked.drive + 1 AS to_drive
-        FROM picked
-        WHERE picked.id IN (SELECT gone.id FROM gone)
-        ORDER BY picked.i
-    ) AS ordered
+    FROM (SELECT * FROM gone ORDER BY i) AS ordered
 ),
 live AS (
     INSERT INTO penstock.job (

@@ -4,17 +4,24 @@
 item AS MATERIALIZED (
     SELECT * FROM unnest($3::text[], $4::text[], $5::text[])
         WITH ORDINALITY AS item (new_id, new_token, new_error, i)
+    ORDER BY new_id
 ),
 picked AS MATERIALIZED (
     SELECT job.*, item.*, given.now
     FROM given
     CROSS JOIN item
-    JOIN penstock.job ON job.queue = $1 AND job.id = item.new_id
-    WHERE true
-        AND job.state = 'active'  -- guard: state
-        AND job.token = item.new_token  -- guard: token
-    ORDER BY job.id
-    FOR UPDATE OF job
+    CROSS JOIN LATERAL (
+        SELECT job.ctid AS seen FROM penstock.job WHERE job.queue = $1 AND job.id = item.new_id OFFSET 0
+    ) AS old
+    CROSS JOIN LATERAL (
+        SELECT job.*, job.ctid AS at
+        FROM penstock.job
+        WHERE job.ctid = old.seen
+            AND job.state = 'active'  -- guard: state
+            AND job.token = item.new_token  -- guard: token
+        FOR UPDATE
+    ) AS job
+    WHERE job.at = old.seen
 ),
 after AS MATERIALIZED (
     SELECT

@@ -15,15 +15,13 @@ changed AS (
         token = NULL,
         deadline = NULL
     FROM after
-    WHERE job.queue = $1
-        AND job.id = after.id
+    WHERE job.ctid = after.at
         AND after.to_state IN ('pending', 'delayed')
 ),
 gone AS (
     DELETE FROM penstock.job
     USING after
-    WHERE job.queue = $1
-        AND job.id = after.id
+    WHERE job.ctid = after.at
         AND after.to_state IN ('completed', 'failed', 'cancelled', 'dead')
 ),
 kept AS (

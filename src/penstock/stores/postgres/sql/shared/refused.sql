@@ -1,5 +1,7 @@
--- What is known of jobs that a move did not touch: state and settlement notes, in the order asked for.
-SELECT record.state, record.settled
+-- What is known of jobs that a move did not touch: state, settlement notes, token and cancel request, in the order asked for.
+SELECT record.state, record.settled, record.token, record.cancel_requested
 FROM unnest($2::text[]) WITH ORDINALITY AS item (new_id, i)
-LEFT JOIN penstock.record ON record.queue = $1 AND record.id = item.new_id
+LEFT JOIN LATERAL (
+    SELECT * FROM penstock.record WHERE record.queue = $1 AND record.id = item.new_id LIMIT 1
+) AS record ON true
 ORDER BY item.i

@@ -1,0 +1,23 @@
+"""Tests of the PostgreSQL store run on the servers that there are."""
+
+import pytest
+
+from tests.conformance.stores import STORES, Kind, Place
+
+KINDS = [kind for kind in STORES if kind.name.startswith("postgres")]
+
+
+@pytest.fixture(params=KINDS, ids=[kind.name for kind in KINDS])
+def kind(request: pytest.FixtureRequest) -> Kind:
+    """Each kind of PostgreSQL; a missing one fails."""
+    found: Kind = request.param
+    why = found.missing()
+    if why is not None:
+        pytest.fail(f"no {found.name}: {why}", pytrace=False)
+    return found
+
+
+@pytest.fixture
+def url(kind: Kind, where: Place) -> str:
+    """The url of an empty store."""
+    return kind.address(where)
