@@ -57,8 +57,8 @@ class Enqueued(msgspec.Struct, frozen=True, gc=False):
 class Claims(msgspec.Struct, frozen=True):
     """What a claim brought: jobs to run, leases to recover, and when to come back.
 
-    `wait_ms` is the time until something becomes due; None when nothing is known to. It may be longer where the
-    claim brought all that it asked for.
+    `wait_ms` is the time until something becomes due; None when nothing is known to. It may be longer where
+    the claim brought all that it asked for.
     """
 
     jobs: list[Claimed] = []

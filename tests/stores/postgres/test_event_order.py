@@ -28,7 +28,8 @@ async def test_a_writer_that_came_first_and_commits_last_is_not_skipped(url: str
             await late.execute("SELECT pg_current_xact_id()")
             await late.execute(
                 "INSERT INTO penstock.event (queue, stamp, seq, at, move, job, version) "
-                "SELECT n, pg_current_xact_id(), nextval(numbers), 0, 'enqueue', 'late', 1 FROM penstock.queue"
+                "SELECT n, pg_current_xact_id(), nextval(numbers), 0, 'enqueue', 'late', 1 "
+                "FROM penstock.queue"
             )
             await enqueue(store, QUEUE, [new_job("c")])
             before, cursor = await _read_on(store, 0)

@@ -44,10 +44,10 @@ async def test_a_job_that_is_committed_late_is_claimed(url: str) -> None:
         async with await psycopg.AsyncConnection.connect(url) as late:
             await late.execute(
                 "WITH mine AS MATERIALIZED (SELECT pg_current_xact_id() AS stamp) "
-                "INSERT INTO penstock.job (queue, priority, max_attempts, place, stamp, enqueued_at, retention_ms, "
-                "key_held_ms, state, id, nonce, task, options, payload) "
-                "SELECT queue, priority, max_attempts, nextval('penstock.number_' || queue), mine.stamp, enqueued_at, "
-                "retention_ms, key_held_ms, state, 'late', nonce, task, options, payload "
+                "INSERT INTO penstock.job (queue, priority, max_attempts, place, stamp, enqueued_at, "
+                "retention_ms, key_held_ms, state, id, nonce, task, options, payload) "
+                "SELECT queue, priority, max_attempts, nextval('penstock.number_' || queue), mine.stamp, "
+                "enqueued_at, retention_ms, key_held_ms, state, 'late', nonce, task, options, payload "
                 "FROM mine CROSS JOIN penstock.job WHERE id = 'a'"
             )
             for n in range(6):

@@ -71,7 +71,7 @@ class PostgresClaims(PostgresReads):
         return rows
 
     async def _first_deadline(self, number: int, hints: Hints) -> int | None:
-        """When the next lease runs out; asked only by who did not get all he wanted, and may come back late."""
+        """When the next lease runs out; asked only by who did not get all he wanted, and may wait."""
         rows = await self._ask(_FIRST_DEADLINE, number, hints.times()[0])
         return rows[0][0] if rows else None
 

@@ -51,7 +51,7 @@ class Engine:
             version = connection.info.server_version
             if version < OLDEST:
                 raise ConfigError(
-                    f"the server at {self.address.shown} is PostgreSQL {version // 10_000}; wanted 14 or later"
+                    f"the server at {self.address.shown} is PostgreSQL {version // 10_000}; wanted 14 or up"
                 )
             encoding = connection.info.parameter_status("server_encoding")
             if encoding != "UTF8":

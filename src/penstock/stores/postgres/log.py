@@ -31,7 +31,8 @@ WITH edge AS (
     (SELECT seq FROM penstock.event WHERE queue = $1 AND {_HORIZON} ORDER BY stamp DESC, seq DESC LIMIT 1)
 )
 SELECT
-    coalesce((SELECT min(seq) FROM edge), queue.trimmed + 1), coalesce((SELECT max(seq) FROM edge), queue.trimmed)
+    coalesce((SELECT min(seq) FROM edge), queue.trimmed + 1),
+    coalesce((SELECT max(seq) FROM edge), queue.trimmed)
 FROM penstock.queue
 WHERE queue.n = $1
 """  # noqa: S608 (constants)
