@@ -132,8 +132,12 @@ class Engine:
         usable = not connection.closed and connection.info.transaction_status is TransactionStatus.IDLE
         if usable and self._slots is slots:
             self._idle.append(connection)
-        else:
-            await connection.close()
+            return
+        # Where one connection was lost, those that lie idle most likely are lost too.
+        lost = [connection, *self._idle] if connection.closed else [connection]
+        self._idle = [each for each in self._idle if each not in lost]
+        for each in lost:
+            await each.close()
 
 
 def bound(value: Value) -> str | None:
