@@ -73,6 +73,21 @@ async def test_versions_come_in_order_also_from_a_transaction_with_a_lower_numbe
     assert findings == []
 
 
+async def test_events_are_ordered_by_numbers_not_by_their_digits(url: str) -> None:
+    """A transaction with one digit more comes later."""
+    store = PostgresStore(url)
+    async with opened(store):
+        await enqueue(store, QUEUE, [new_job(f"j{n}") for n in range(3)])
+        async with await psycopg.AsyncConnection.connect(url) as connection:
+            for stamp, seq in (("9", 1), ("10", 2), ("11", 3)):
+                await connection.execute(
+                    "UPDATE penstock.event SET stamp = %s::text::xid8 WHERE seq = %s", (stamp, seq)
+                )
+        events = await store.events(QUEUE)
+
+    assert [event.seq for event in events] == [1, 2, 3]
+
+
 async def test_a_reader_beside_many_writers_sees_every_version_once_and_in_order(url: str) -> None:
     """Whatever it reads while they work is never amended."""
     store = PostgresStore(url)

@@ -4,6 +4,7 @@ Events are ordered by their stamp, then by their number; see the table. Only tho
 running transaction are read: all of them are there by then, whenever they were committed.
 """
 
+import asyncio
 from typing import Any, Final
 
 from penstock.core.errors import CursorLostError
@@ -14,13 +15,20 @@ from penstock.stores.postgres.records import EVENT_COLUMNS, event_from
 
 _HORIZON: Final = "stamp < pg_snapshot_xmin(pg_current_snapshot())"
 
+_RUNNING: Final = """
+SELECT pg_snapshot_xmin(seen)::text::bigint, pg_snapshot_xmax(seen)::text::bigint
+FROM pg_current_snapshot() AS seen
+"""
+_LOOKS: Final = 40
+_LOOK_SECONDS: Final = 0.0025
+
 _TRIMMED: Final = "SELECT trimmed_stamp::text, trimmed FROM penstock.queue WHERE n = $1"
 
 _PAGE: Final = f"""
 SELECT stamp::text, {EVENT_COLUMNS}
 FROM penstock.event
 WHERE queue = $1 AND (stamp, seq) > ($2::xid8, $3::bigint) AND seq > $4::bigint AND {_HORIZON}
-ORDER BY stamp, seq
+ORDER BY event.stamp, event.seq
 LIMIT $5::bigint
 """  # noqa: S608 (constants)
 
@@ -69,6 +77,7 @@ class PostgresLog(PostgresClaims):
         number = await self._known(queue)
         if number is None:
             return []
+        await self._await_running()
         [(trimmed_stamp, trimmed)] = await self._ask(_TRIMMED, number)
         stamp, seq, above = _position(after)
         if (stamp, seq) < (int(trimmed_stamp), trimmed) if isinstance(after, str) else above < trimmed:
@@ -81,13 +90,30 @@ class PostgresLog(PostgresClaims):
         number = await self._known(queue)
         if number is None:
             return 1, 0
+        await self._await_running()
         [(first, last)] = await self._ask(_RANGE, number)
         return first, last
 
     async def trim(self, queue: QueueRef, *, through: int) -> int:
         """Forget events up to this number."""
         number = await self._known(queue)
-        return 0 if number is None else int((await self._ask(_TRIM, number, through))[0][0])
+        if number is None:
+            return 0
+        await self._await_running()
+        return int((await self._ask(_TRIM, number, through))[0][0])
+
+    async def _await_running(self) -> None:
+        """Give transactions that run now a tenth of a second, so that callers see what they wrote themselves.
+
+        A notification on its way is enough to hold the horizon back for a moment.
+        """
+        first: int | None = None
+        for _ in range(_LOOKS):
+            [(xmin, xmax)] = await self._ask(_RUNNING)
+            first = xmax if first is None else first
+            if xmin >= first:
+                return
+            await asyncio.sleep(_LOOK_SECONDS)
 
 
 def _position(after: int | str) -> tuple[int, int, Any]:
