@@ -12,6 +12,7 @@ from penstock.core.outcomes import Applied, Claims, Enqueued, Refusal, Refused, 
 from penstock.core.states import LIVE, State
 from penstock.core.transitions import refusal
 from penstock.stores.memory.flows import MemoryFlows
+from penstock.stores.memory.log import MemoryLog
 from penstock.stores.memory.reads import MemoryReads, expired_leases
 from penstock.stores.memory.schedules import MemorySchedules
 from penstock.stores.memory.shelf import Shelf
@@ -27,7 +28,7 @@ from penstock.stores.protocol import (
 )
 
 
-class MemoryStore(MemoryReads, MemoryFlows, MemorySchedules):
+class MemoryStore(MemoryReads, MemoryLog, MemoryFlows, MemorySchedules):
     """A store for tests. `table` is the table of moves; only tests of the tests pass another."""
 
     async def open(self) -> None:
@@ -284,7 +285,7 @@ class MemoryStore(MemoryReads, MemoryFlows, MemorySchedules):
             shelf.forget_keys(now)
             return len(gone)
 
-    # Queues, events, clock
+    # Queues, clock
 
     async def open_queue(self, queue: QueueRef) -> QueueInfo:
         with self._lock:
@@ -321,13 +322,6 @@ class MemoryStore(MemoryReads, MemoryFlows, MemorySchedules):
                 pause = Pause(now, pause.reason, pause.by, until)
             shelf.info = QueueInfo(queue, shelf.info.number, pause, shelf.info.declaration)
         self._belfry.ring(queue, Topic.READY)
-
-    async def trim(self, queue: QueueRef, *, through: int) -> int:
-        with self._lock:
-            shelf = self._shelf(queue)
-            cut = sum(event.seq <= through for event in shelf.log)
-            del shelf.log[:cut]
-            return cut
 
     def bell(self, queue: QueueRef, topic: Topic) -> AbstractAsyncContextManager[Bell]:
         return self._belfry.hang(queue, topic)

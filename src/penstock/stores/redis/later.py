@@ -20,9 +20,10 @@ from penstock.stores.protocol import (
     Spawn,
     StoredSchedule,
 )
+from penstock.stores.redis.log import StreamReaders
 
 
-class Later:
+class Later(StreamReaders):
     """Limits, flows and schedules, for now on SQLite and in memory only."""
 
     async def declare(self, queue: QueueRef, declaration: Declaration) -> QueueInfo:
