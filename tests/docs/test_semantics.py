@@ -163,6 +163,8 @@ def numbers_table() -> str:
             "events kept by a worker's trimming",
             f"{pruner.EVENTS_KEPT} per queue, {pruner.EVENTS_AGE / 86_400:g} days",
         ),
+        ("events kept for readers that are behind", f"{pruner.EVENTS_HELD} per queue"),
+        ("lease of a reader of events", f"{protocol.READER_LEASE_MS // job.DAY_MS} days"),
     ]
     return "\n".join(
         ["| what | value |", "| --- | --- |", *(f"| {what} | {value} |" for what, value in rows)]

@@ -10,6 +10,7 @@ from penstock.cli.checks import (
     Check,
     examine_blocked,
     examine_limits,
+    examine_readers,
     examine_relays,
     examine_schedules,
 )
@@ -95,6 +96,7 @@ async def _examine(store: Store, info: QueueInfo, *, history: bool) -> list[Chec
     checks = [records, await _leases(store, ref), await _counts(store, ref, counts, live, mark)]
     checks += await examine_limits(store, info, counts)
     checks += [await examine_relays(store, ref), await examine_blocked(store, ref)]
+    checks.append(await examine_readers(store, ref))
     return [*checks, await _history(store, ref, first, mark, live)] if history else checks
 
 
