@@ -36,7 +36,7 @@ def moves_with(parts: frozenset[Part]) -> frozenset[Move]:
     return frozenset(move for move in Move if move not in MOVES_OF_PARTS or MOVES_OF_PARTS[move] in parts)
 
 
-ON_REDIS: Final[frozenset[Part]] = frozenset()
+ON_REDIS: Final[frozenset[Part]] = PARTS
 """The parts that the Redis store has so far."""
 
 ALIVE: Final = moves_with(ON_REDIS)

@@ -1,6 +1,7 @@
 """The event log: one stream per queue, with its events' numbers as ids, and a hash of its readers."""
 
-from typing import Any, Final
+from collections.abc import Iterator
+from typing import Final
 
 from penstock.core.cursors import Cursor, check_cursor, placed, read_cursor
 from penstock.core.events import Event
@@ -45,7 +46,7 @@ class StreamLog:
         )
         last = int(newest or 0)
         first = _seq(kept[0][0]) if kept else last + 1
-        events = [event_of(queue, _seq(number), _packed(fields)) for number, fields in found]
+        events = [event_of(queue, _seq(number), packed) for number, packed in _entries(found)]
         there = events.pop(0) if events and events[0].seq == cursor.seq else None
         check_cursor(queue, cursor, first, last, there)
         return there, events[:limit]
@@ -81,20 +82,14 @@ class StreamReaders:
         return Reader(name, str(place), place.seq, int(kept_until))
 
     async def readers(self, queue: QueueRef) -> list[Reader]:
-        key = _readers_of(queue)
-        names, facts = await self._server.commands([("HKEYS", key), ("HVALS", key)], at_once=True)
-        return [_reader(*each) for each in sorted(zip(names, facts, strict=True))]
+        facts = await self._server.command("HGETALL", keys_of(queue).readers)
+        return [_reader(*each) for each in sorted(facts.items())]
 
     async def drop_reader(self, queue: QueueRef, name: str) -> bool:
-        return bool(await self._server.command("HDEL", _readers_of(queue), name))
+        return bool(await self._server.command("HDEL", keys_of(queue).readers, name))
 
     async def forget_readers(self, queue: QueueRef) -> int:
         return int(await self._queues.run(queue, _READERS, "forget"))
-
-
-def _readers_of(queue: QueueRef) -> str:
-    """A hash: reader → `<kept_until> <cursor>`. The same key is made in lua/queues/readers.lua."""
-    return f"{keys_of(queue).events}:readers"
 
 
 def _reader(name: bytes, fact: bytes) -> Reader:
@@ -102,10 +97,11 @@ def _reader(name: bytes, fact: bytes) -> Reader:
     return Reader(name.decode(), cursor, read_cursor("cursor", cursor).seq, int(kept_until))
 
 
-def _packed(fields: Any) -> bytes:
-    """The only value of a stream's entry, whether the client made a dict of it or left it as it came."""
-    packed: bytes = next(iter(fields.values())) if isinstance(fields, dict) else fields[1]
-    return packed
+def _entries(found: list[tuple[bytes, dict[bytes, bytes]]]) -> Iterator[tuple[bytes, bytes]]:
+    """The ids of a stream's entries, and the one value that each has."""
+    for number, fields in found:
+        (packed,) = fields.values()
+        yield number, packed
 
 
 def _seq(number: bytes) -> int:

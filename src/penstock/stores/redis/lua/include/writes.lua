@@ -1,0 +1,37 @@
+-- include: meta
+-- What a call writes is gathered while it looks and decides, and written at its end: a script that fails before has
+-- changed nothing, and a hundred jobs are one command for each index instead of a hundred.
+local CHUNK = 4000 -- what one command takes; even, so that no pair is torn apart
+local set, unset, added, removed, pushed, led, popped, logged, facts = {}, {}, {}, {}, {}, {}, {}, {}, {}
+
+local function gather(into, key, one, other)
+  local list = into[key]
+  if not list then
+    list = {}
+    into[key] = list
+  end
+  list[#list + 1] = one
+  list[#list + 1] = other
+end
+
+local function run(command, gathered)
+  for key, list in pairs(gathered) do
+    for first = 1, #list, CHUNK do
+      redis.call(command, key, unpack(list, first, math.min(first + CHUNK - 1, #list)))
+    end
+  end
+end
+
+-- Members of sorted sets never come back under the same name within a call: what was added may be removed, not
+-- the other way round.
+local function write_all()
+  for _, entry in ipairs(logged) do redis.call('XADD', unpack(entry)) end
+  for list, count in pairs(popped) do redis.call('LPOP', list, count) end
+  run('HSET', set)
+  run('HDEL', unset)
+  run('ZADD', added)
+  run('ZREM', removed)
+  run('RPUSH', pushed)
+  run('LPUSH', led)
+  set, unset, added, removed, pushed, led, popped, logged = {}, {}, {}, {}, {}, {}, {}, {}
+end
