@@ -320,7 +320,7 @@ class Reads(Protocol):
         ...
 
     async def ahead(self, queue: QueueRef, job: str) -> int:
-        """How many pending jobs will be claimed before this pending one."""
+        """How many pending jobs, of its key where keys take turns, will be claimed before this pending one."""
         ...
 
     async def expired(self, queue: QueueRef, limit: int = RECOVER_LIMIT) -> list[ExpiredLease]:

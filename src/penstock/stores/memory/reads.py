@@ -72,9 +72,12 @@ class MemoryReads(Room):
             def order(each: Job) -> tuple[int, int]:
                 return -each.priority, shelf.places[each.id]
 
-            mine = order(shelf.jobs[job])
+            mine = shelf.jobs[job]
             waiting = (each for each in shelf.jobs.values() if each.state is State.PENDING)
-            return sum(order(each) < mine for each in waiting)
+            if shelf.declared.mode.has_keys:
+                places = (shelf.places[each.id] for each in waiting if each.key == mine.key)
+                return sum(place < shelf.places[job] for place in places)
+            return sum(order(each) < order(mine) for each in waiting)
 
     async def expired(self, queue: QueueRef, limit: int = RECOVER_LIMIT) -> list[ExpiredLease]:
         with self._lock:

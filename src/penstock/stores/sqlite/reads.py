@@ -66,6 +66,14 @@ WHERE queue.tenant = :tenant AND queue.name = :name
     AND (other.priority > mine.priority OR (other.priority = mine.priority AND other.place < mine.place))
 """
 
+_AHEAD_IN_KEY: Final = """
+SELECT count(*)
+FROM queue
+JOIN job AS mine ON mine.queue = queue.n AND mine.id = :job
+JOIN job AS other ON other.queue = queue.n AND other.state = 'pending' AND other.key = mine.key
+WHERE queue.tenant = :tenant AND queue.name = :name AND other.place < mine.place
+"""
+
 
 class SqliteReads(Turns):
     """The reading half of the store."""
@@ -128,10 +136,12 @@ class SqliteReads(Turns):
         return await self._read(work)
 
     async def ahead(self, queue: QueueRef, job: str) -> int:
-        """How many pending jobs will be claimed before this one."""
+        """How many pending jobs, of its key where keys take turns, will be claimed before this one."""
 
         def work(connection: sqlite3.Connection) -> int:
-            row = connection.execute(_AHEAD, {**_named(queue), "job": job}).fetchone()
+            info = read_queue(connection, queue)
+            sql = _AHEAD_IN_KEY if info is not None and info.mode.has_keys else _AHEAD
+            row = connection.execute(sql, {**_named(queue), "job": job}).fetchone()
             return int(row[0])
 
         return await self._read(work)

@@ -69,8 +69,10 @@ local function append_removal(move, reason, ids, job)
     event[4], event[5], event[6], event[7], event[8] = ids[1], job[VERSION] + 1, job[DRIVE], job[STATE], false
     event[9], event[10], event[11] = job[TASK], job[KEY], job[PRIORITY]
   end
-  fill(event, 18)
+  fill(event, 17)
+  event[18] = job and job[STATE] == 'delayed' and job[VISIBLE_AT]
   event[19] = reason
+  if job and job[STATE] == 'cancelled' then event[20], event[21] = job[ERROR], job[FINGERPRINT] end
   if not job then
     fill(event, 25)
     event[26] = ids
