@@ -42,9 +42,9 @@ def test_redis_and_valkey_are_not_reached_before_they_are_opened(url: str) -> No
 
 
 def test_a_missing_driver_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.split(".")[0] == "redis" or "stores.redis" in name]:
+    for name in [name for name in sys.modules if name.split(".")[0] == "hiredis" or "stores.redis" in name]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "redis", None)
+    monkeypatch.setitem(sys.modules, "hiredis", None)
 
     with pytest.raises(ConfigError, match=r"pip install 'penstock\[redis\]'"):
         open_store("redis://localhost")

@@ -1,0 +1,170 @@
+"""The connections to one address: bounded, some kept open, found alive before use."""
+
+import asyncio
+import random
+from contextlib import suppress
+from typing import Any, Final
+
+from penstock.core.errors import PoolTimeoutError
+from penstock.stores.redis.line import Line, ReplyError, dial, pack
+from penstock.stores.redis.url import Address, Target
+
+_CHECK_SECONDS: Final = 1.0
+_FIRST_PAUSE: Final = 0.25
+_LONGEST_PAUSE: Final = 5.0
+_PING: Final = pack([("PING",)])
+
+
+class Pool:
+    """Gives each call the first connection that has room, so that few calls share one write.
+
+    Calls wait for room for a bounded time. Connections are made one after the other: however many calls find
+    the server away, it sees one attempt at a time. What is missing of the connections to keep is made in the
+    background, with growing pauses of full jitter while that fails.
+    """
+
+    def __init__(self, target: Target, address: Address, *, patience: float = 0.0) -> None:
+        numbers = target.numbers
+        self._target = target
+        self._address = address
+        self._calls = numbers.calls_per_connection
+        self._idle = min(numbers.idle_connections, numbers.connections)
+        self._patience = patience
+        self._lines: list[Line] = []
+        self._checked = 0
+        self._room = asyncio.Semaphore(numbers.connections * self._calls)
+        self._dialling: asyncio.Task[None] | None = None
+        self._keeping: asyncio.Task[None] | None = None
+        self._is_closed = False
+
+    @property
+    def size(self) -> int:
+        """How many connections there are."""
+        return len(self._lines)
+
+    async def call(self, packed: bytes, replies: int) -> list[Any]:
+        """The replies to packed commands, of which some may be errors."""
+        await self._enter()
+        try:
+            line = await self._ready()
+        except BaseException:
+            self._room.release()
+            raise
+        # From here on the line gives the room back, also if this call is cancelled.
+        answers = await line.call(packed, replies)
+        if any(isinstance(each, ReplyError) and str(each).startswith("READONLY") for each in answers):
+            # The primary has become a replica; the name may lead elsewhere by now.
+            line.close()
+        return answers
+
+    async def close(self) -> None:
+        """Close all connections; calls under way fail."""
+        self._is_closed = True
+        tasks = [task for task in (self._keeping, self._dialling) if task is not None]
+        for task in tasks:
+            task.cancel()
+        for line in list(self._lines):
+            line.close()
+        if tasks:
+            await asyncio.wait(tasks)
+
+    async def _enter(self) -> None:
+        if not self._room.locked():
+            await self._room.acquire()
+            return
+        seconds = self._target.numbers.pool_timeout
+        try:
+            async with asyncio.timeout(seconds):
+                await self._room.acquire()
+        except TimeoutError:
+            raise PoolTimeoutError(
+                f"no connection to {self._address} had room for {seconds:g} s: nothing was sent"
+            ) from None
+
+    async def _ready(self) -> Line:
+        """A line to send on."""
+        while True:
+            line = self._roomy()
+            if line is None:
+                await self._dialled()
+            elif line.quiet_for < self._target.numbers.idle_check or await self._answers(line):
+                return line
+
+    def _roomy(self) -> Line | None:
+        for line in self._lines:
+            if line.calls < self._calls:
+                return line
+        is_full = len(self._lines) + self._checked >= self._target.numbers.connections
+        return min(self._lines, key=lambda line: line.calls) if self._lines and is_full else None
+
+    async def _answers(self, line: Line) -> bool:
+        """Whether a line that was quiet still lives. Nobody else uses it meanwhile."""
+        self._lines.remove(line)
+        self._checked += 1
+        try:
+            with suppress(OSError):
+                async with asyncio.timeout(_CHECK_SECONDS):
+                    line.freed = None
+                    await line.call(_PING, 1)
+                if not line.closed.done():
+                    line.freed = self._room.release
+                    self._lines.insert(0, line)
+                    return True
+        finally:
+            self._checked -= 1
+            if line not in self._lines:
+                line.close()
+        return False
+
+    async def _dialled(self) -> None:
+        """One more line. Callers that ask at the same time get the same one."""
+        if self._is_closed:
+            raise ConnectionError("the connection was closed")
+        if self._dialling is None:
+            self._dialling = asyncio.create_task(self._dial())
+            self._dialling.add_done_callback(self._dial_ended)
+        dialling = self._dialling
+        await asyncio.wait([dialling])
+        if dialling.cancelled():
+            raise ConnectionError("the connection was closed")
+        dialling.result()
+
+    async def _dial(self) -> None:
+        line = await dial(self._target, self._address, lost=self._forget, patience=self._patience)
+        if self._is_closed or line.closed.done():
+            line.close()
+            raise ConnectionError("the connection was closed")
+        line.freed = self._room.release
+        self._lines.append(line)
+        self._keep()
+
+    def _dial_ended(self, task: asyncio.Task[None]) -> None:
+        self._dialling = None
+        if not task.cancelled():
+            # Whoever waited has it; nobody may have.
+            task.exception()
+
+    def _forget(self, line: Line) -> None:
+        if line in self._lines:
+            self._lines.remove(line)
+            self._keep()
+
+    def _keep(self) -> None:
+        if self._keeping is None and not self._is_closed and len(self._lines) < self._idle:
+            self._keeping = asyncio.create_task(self._keep_open())
+
+    async def _keep_open(self) -> None:
+        """Have so many connections as are to be kept."""
+        failures = 0
+        try:
+            while len(self._lines) < self._idle:
+                # The first pause too is random: clients that lost a server together do not return together.
+                # A program that ends at once has made one connection.
+                await asyncio.sleep(random.uniform(0, min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**failures)))
+                try:
+                    await self._dialled()
+                    failures = 0
+                except (OSError, ReplyError):
+                    failures = min(failures + 1, 10)
+        finally:
+            self._keeping = None
