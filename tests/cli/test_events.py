@@ -140,11 +140,23 @@ def test_a_reader_that_follows_keeps_its_place(shell: Shell) -> None:
     assert _read(shell, "audit") == []
 
 
+def test_reading_renews_the_lease_also_when_there_is_nothing_new(shell: Shell) -> None:
+    shell.enqueue("a")
+    _read(shell, "audit")
+    (before,) = shell.store(lambda store: store.readers(MAIL))
+    shell.store(lambda store: store.turn(60_000))
+    _read(shell, "audit")
+    (after,) = shell.store(lambda store: store.readers(MAIL))
+
+    assert after.cursor == before.cursor
+    assert after.kept_until >= before.kept_until + 60_000
+
+
 def test_a_reader_that_follows_renews_its_lease_though_nothing_comes(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.cli.events.RENEW_SECONDS", 0.0)
-    monkeypatch.setattr("penstock.cli.events.POLL_SECONDS", 0.05)
+    monkeypatch.setattr("penstock.cli.tailing.RENEW_SECONDS", 0.0)
+    monkeypatch.setattr("penstock.cli.tailing.POLL_SECONDS", 0.05)
     shell.enqueue("a")
     _read(shell, "audit")
     (before,) = shell.store(lambda store: store.readers(MAIL))
