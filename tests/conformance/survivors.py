@@ -23,5 +23,9 @@ SURVIVORS: Final = _BY_TOKEN | {
     ("sqlite", "promote", "state"): "only delayed jobs have a visible_at",
     ("redis", "promote", "state"): "only delayed jobs stand in the index that promote reads",
     ("redis", "prune", "state"): "only jobs that may be pruned stand in the index that prune reads",
+    **dict.fromkeys(
+        [("valkey", "claim", "readies"), ("redis7", "claim", "readies")],
+        "a claim moves or takes away the turn of the key it serves itself",
+    ),
 }
 """By store, move and guard."""

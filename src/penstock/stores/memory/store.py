@@ -296,6 +296,8 @@ class MemoryStore(MemoryReads, MemoryLog, MemoryFlows, MemorySchedules):
             shelf = self._shelf(queue)
             is_live = any(job.state in LIVE for job in shelf.jobs.values())
             wanted = agreed(shelf.info.declaration, check_declaration(declaration), is_live=is_live)
+            if wanted == shelf.info.declaration:
+                return shelf.info
             shelf.info = QueueInfo(queue, shelf.info.number, shelf.info.pause, wanted)
             shelf.touched += list(shelf.lanes.known())
             self._refresh(shelf)

@@ -197,7 +197,7 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, StreamReaders):
 
     # Events
 
-    async def events(self, queue: QueueRef, after: int = 0, limit: int = 1_000) -> list[Event]:
+    async def events(self, queue: QueueRef, after: str | int = 0, limit: int = 1_000) -> list[Event]:
         return await self._log.events(queue, after, limit)
 
     async def event_range(self, queue: QueueRef) -> tuple[int, int]:

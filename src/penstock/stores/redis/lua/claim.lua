@@ -71,7 +71,6 @@ local function take_by_tier(allowed)
 end
 
 local function take_by_key(allowed)
-  release_held(promote_limit)
   while #ids < allowed and passed < pass_limit do
     local first = redis.call('ZRANGE', READY, 0, 0)[1]
     if not first then return end
@@ -84,7 +83,9 @@ local function take_by_key(allowed)
       popped[PENDING .. line] = seen + 1
       if claim_entry(line, entry) then serve(key, lane) end
     else
-      close(key, lane)
+      -- Also where the lane knows nothing of it: the loop has to come to an end.
+      redis.call('ZREM', READY, first)
+      lane[TURN], lane[HELD_UNTIL] = false, false
     end
   end
 end
@@ -110,7 +111,6 @@ local function handed_out()
 end
 
 local function anyone_waits()
-  if has_keys then return redis.call('ZCARD', READY) > 0 end
   return live_before() > redis.call('ZCARD', ACTIVE) + redis.call('ZCARD', DELAYED) + redis.call('ZCARD', BLOCKED)
 end
 
@@ -134,6 +134,7 @@ local promoted = promote(promote_limit)
 if promoted > 0 then write_all() end
 refresh_touched()
 if meta[13] and meta[13] ~= '' then refresh_some(promote_limit) end
+if has_keys then release_held(promote_limit) end
 take()
 -- The others have to hear of what this worker left.
 if promoted > #ids then ring_for('pending') end

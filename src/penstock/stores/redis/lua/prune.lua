@@ -9,13 +9,16 @@ local limit = tonumber(ARGV[1])
 local MAY_GO = {completed = true, failed = true, cancelled = true}
 local pruned = {}
 
+local function pass_over(id)
+  gather(removed, PRUNABLE, id)
+  return true
+end
+
 -- False at the first job that is to be kept: those after it go later.
 local function prune(id)
   local job = load(id)
-  if not job or not MAY_GO[job[STATE]] then -- guard: state
-    gather(removed, PRUNABLE, id)
-    return true
-  end
+  if not job then return pass_over(id) end
+  if not MAY_GO[job[STATE]] then return pass_over(id) end -- guard: state
   if job[ENDED_AT] + job[RETENTION_MS] > now then return false end -- guard: kept
   remove(id, job)
   pruned[#pruned + 1] = {id = id, ended_at = job[ENDED_AT]}
