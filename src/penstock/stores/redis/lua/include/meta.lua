@@ -12,4 +12,4 @@ local now_us = math.max(tonumber(meta[3]), clock[1] * 1000000 + clock[2] + meta[
 local now = math.floor(now_us / 1000)
 
 -- Numbers become text here and nowhere else: `..` would write a fence as 1.79e+15.
-local function int(n) return string.format('%.0f', n) end
+local function int(n) return string.format('%d', n) end

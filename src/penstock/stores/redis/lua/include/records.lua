@@ -33,10 +33,10 @@ end
 -- searched for there, which would take time with the length of the list: its entry stays, is noted in GONE, and the
 -- claim drops it. An entry carries the place that the record had when it was made, so that an old one never stands
 -- for a job that came back. Places grow towards the back; those at the front are negative.
-local function pending_entry(id, place) return int(place) .. ' ' .. id end
+local function pending_entry(id, place) return string.format('%d %s', place, id) end
 
 -- The place breaks ties: members with equal scores sort by their bytes.
-local function delayed_entry(id, place) return string.format('%016d ', place) .. id end
+local function delayed_entry(id, place) return string.format('%016d %s', place, id) end
 
 local waiting_here = 0 -- how many more wait by this call
 

@@ -4,20 +4,26 @@
 local CHUNK = 4000 -- what one command takes; even, so that no pair is torn apart
 local set, unset, added, removed, pushed, led, popped, logged, facts = {}, {}, {}, {}, {}, {}, {}, {}, {}
 
+-- Lists carry their length: asking Lua for it would search.
 local function gather(into, key, one, other)
   local list = into[key]
   if not list then
-    list = {}
+    list = {length = 0}
     into[key] = list
   end
-  list[#list + 1] = one
-  list[#list + 1] = other
+  local length = list.length + 1
+  list[length] = one
+  if other then
+    length = length + 1
+    list[length] = other
+  end
+  list.length = length
 end
 
 local function run(command, gathered)
   for key, list in pairs(gathered) do
-    for first = 1, #list, CHUNK do
-      redis.call(command, key, unpack(list, first, math.min(first + CHUNK - 1, #list)))
+    for first = 1, list.length, CHUNK do
+      redis.call(command, key, unpack(list, first, math.min(first + CHUNK - 1, list.length)))
     end
   end
 end
