@@ -133,14 +133,13 @@ def process(url: str, jobs: int) -> Figures:
         claim = store.call_of(Move.CLAIM, store.claim(QUEUE, worker="bare", limit=BATCH, lease_ms=_LEASE_MS))
         tokens = claim[_FIRST_KEY + len(keys_of(QUEUE).all) + _TOKENS_AT]
         token_of = [tokens[at : at + _TOKEN_LENGTH] for at in range(0, len(tokens), _TOKEN_LENGTH)]
-        left = jobs
+        for name in (Move.CLAIM, _SETTLE):
+            client.script_load(Scripts().get(name).text)
         start = time.perf_counter()
-        while left > 0:
-            # Jobs come as id, record and payload; to complete one takes its id and the token sent along.
-            ids = client.execute_command(*claim)[0][::3]
+        # Jobs come as id, record and payload; to complete one takes its id and the token sent along.
+        while ids := client.execute_command(*claim)[0][::3]:
             done = [Complete(job.decode(), token, None) for job, token in zip(ids, token_of, strict=False)]
             client.execute_command(*store.call_of(_SETTLE, store.settle(QUEUE, done)))
-            left -= len(ids)
         took = time.perf_counter() - start
         await store.close()
         return took

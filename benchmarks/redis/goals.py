@@ -6,10 +6,11 @@ from typing import Final
 from benchmarks.cases import OURS
 from benchmarks.redis.bare import BARE
 from benchmarks.redis.memory import TOTAL
-from benchmarks.redis.sides import NODE, SEVERAL_PROCESSES
+from benchmarks.redis.sides import EXTRAS, NODE
 from benchmarks.results import Row, Verdict, at_least, at_most, first, select
 
 MEMORY_LIMIT: Final = 650
+_FLEETS: Final = {side.label for side in EXTRAS if side.is_fleet}
 
 
 def verdicts(rows: Sequence[Row]) -> list[Verdict]:
@@ -22,10 +23,10 @@ def _rates(rows: Sequence[Row]) -> list[Verdict]:
     processing = first(rows, "processing", OURS, "rate")
     if processing is not None:
         peers = _peers(rows, "processing", "rate")
-        alike = [row for row in peers if row.side != NODE and row.label not in SEVERAL_PROCESSES]
+        alike = [row for row in peers if row.side != NODE and row.label not in _FLEETS]
         goal = "processing at least 5 × the fastest Python peer"
         out += _beside(at_least, 5, f"{goal}, one process each", processing, _fastest(alike))
-        fleets = [row for row in peers if row.side != NODE and row.label in SEVERAL_PROCESSES]
+        fleets = [row for row in peers if row.side != NODE and row.label in _FLEETS]
         out += _beside(at_least, 5, f"{goal} with several processes", processing, _fastest(fleets))
         node = [row for row in peers if row.side == NODE]
         out += _beside(at_least, 1, f"processing ahead of {NODE}", processing, _fastest(node))

@@ -25,8 +25,8 @@ class Side:
     """One row of the tables. Rates are per second, so `processing` and `enqueues` may be small for the slow.
 
     `worker` is the command line below `programs`, and `label` says what of it is not a default. `bulk` and
-    `callers` say how it enqueues. `script` enqueues in its place where a side is not
-    written in Python. An extra is another way to run the worker of a side, measured for processing only.
+    `callers` say how it enqueues; `script` does that where a side is not written in Python. A fleet is a
+    worker of several processes.
     """
 
     name: str
@@ -40,7 +40,7 @@ class Side:
     callers: str = "100 coroutines"
     package: str = ""
     script: Path | None = None
-    is_extra: bool = False
+    is_fleet: bool = False
 
 
 PENSTOCK: Final = Side(
@@ -118,7 +118,7 @@ PYTHON_PEERS: Final = (
         f"{_IN}.rq",
         ("rq", "worker", "--quiet"),
         "a process per job",
-        500,
+        300,
         10_000,
         "enqueue_many",
         "100 threads",
@@ -163,38 +163,40 @@ PYTHON_PEERS: Final = (
 _BY_NAME: Final = {side.name: side for side in PYTHON_PEERS}
 
 
-def _extra(name: str, label: str, *worker: str, processing: int | None = None) -> Side:
-    side = _BY_NAME[name]
-    jobs = processing or side.processing
-    return replace(side, worker=worker, label=label, processing=jobs, is_extra=True)
+def _extra(side: Side, label: str, *worker: str, is_fleet: bool = False) -> Side:
+    return replace(side, label=label, worker=worker, is_fleet=is_fleet)
 
 
 EXTRAS: Final = (
     _extra(
-        "Taskiq",
+        _BY_NAME["Taskiq"],
         "as it comes: 2 processes, 100 tasks each",
         *("taskiq", "worker", f"{_IN}.taskiq:broker", "--log-level", "WARNING"),
+        is_fleet=True,
     ),
-    _extra("Dramatiq", "as it comes: a process per core, 8 threads each", "dramatiq", f"{_IN}.dramatiq"),
-    _extra("Huey", "-w 1", "huey_consumer", f"{_IN}.huey.huey", "-w", "1", "-q"),
     _extra(
-        "Huey",
+        _BY_NAME["Dramatiq"],
+        "as it comes: a process per core, 8 threads each",
+        *("dramatiq", f"{_IN}.dramatiq"),
+        is_fleet=True,
+    ),
+    _extra(_BY_NAME["Huey"], "-w 1", "huey_consumer", f"{_IN}.huey.huey", "-w", "1", "-q"),
+    _extra(
+        _BY_NAME["Huey"],
         "-w 2 -k process",
         *("huey_consumer", f"{_IN}.huey.huey", "-w", "2", "-k", "process", "-q"),
+        is_fleet=True,
     ),
     _extra(
-        "RQ",
+        replace(_BY_NAME["RQ"], processing=2_000),
         "SimpleWorker: no process per job",
         *("rq", "worker", "--quiet", "-w", "rq.worker.SimpleWorker"),
-        processing=2_000,
     ),
     _extra(
-        "Celery",
+        _BY_NAME["Celery"],
         "as it comes: a process per core",
         *("celery", "-A", f"{_IN}.celery", "worker", "-l", "warning"),
+        is_fleet=True,
     ),
 )
-SEVERAL_PROCESSES: Final = frozenset(
-    side.label for side in EXTRAS if "process" in side.label and side.name != "RQ"
-)
-"""Labels of workers that use more processes than Penstock's."""
+"""Other ways to run the workers of some sides, measured for processing only."""
