@@ -12,14 +12,10 @@ _KEYLESS: Final = frozenset({"PING", "TIME", "INFO", "CONFIG", "PUBLISH", "CLUST
 
 def key_of(command: Sequence[Any]) -> bytes | None:
     """The key that says where a command goes; None when any node will do."""
-    match command[0]:
-        case "EVAL" | "EVALSHA":
-            key = command[3] if command[2] else None
-        case "SCAN":
-            # A pattern with the queue's hash tag.
-            key = command[command.index("MATCH") + 1]
-        case name:
-            key = None if name in _KEYLESS else command[1]
+    if command[0] in ("EVAL", "EVALSHA"):
+        key = command[3] if command[2] else None
+    else:
+        key = None if command[0] in _KEYLESS else command[1]
     return key.encode() if isinstance(key, str) else key
 
 

@@ -27,7 +27,13 @@ async def check_server(server: Server) -> None:
         )
     if "cluster" in (info.get("redis_mode"), info.get("server_mode")):
         await server.learn_nodes()
-    policy = (await _settings(server, info)).get("maxmemory-policy", "noeviction")
+    settings = await _settings(server, info)
+    if server.numbers.wait_fsync and (settings.get("appendonly") != "yes" or not _has_waitaof(name, version)):
+        raise ConfigError(
+            f"the server at {server.url} cannot do what wait_fsync asks for: "
+            "wanted an append-only file and Redis 7.2 or Valkey"
+        )
+    policy = settings.get("maxmemory-policy", "noeviction")
     if policy != "noeviction":
         raise ConfigError(
             f"the server at {server.url} evicts keys when memory is short (maxmemory-policy {policy}), "
@@ -86,6 +92,10 @@ def _told(info: Mapping[str, str]) -> dict[str, str]:
     if "maxmemory_policy" in info:
         told["maxmemory-policy"] = info["maxmemory_policy"]
     return told
+
+
+def _has_waitaof(name: str, version: tuple[int, ...] | None) -> bool:
+    return name == "Valkey" or version is None or version >= (7, 2)
 
 
 def _version(info: Mapping[str, str]) -> tuple[str, tuple[int, ...] | None]:

@@ -4,8 +4,11 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+import msgspec
+
 from penstock.core.errors import NotReplicatedError, StoreError
 from penstock.core.moves import Move
+from penstock.stores.redis.cluster import key_of
 from penstock.stores.redis.faults import Faults, QueueNotOpenError
 from penstock.stores.redis.line import Line, ReplyError
 from penstock.stores.redis.router import Router
@@ -18,6 +21,7 @@ __all__ = ["QueueNotOpenError", "Server"]
 _PROMISING: Final = frozenset({Move.ENQUEUE})
 """Scripts whose answer is a promise to someone outside. What else a lost server forgets is done again."""
 _MARK_MS: Final = 60_000
+_ENCODER: Final = msgspec.msgpack.Encoder()
 
 
 class Server:
@@ -63,8 +67,7 @@ class Server:
         if not commands:
             return []
         with self._faults.translated():
-            ask = self._opened.ask_at_once if at_once else self._opened.ask_all
-            replies = await ask(commands)
+            replies = await (self._at_once(commands) if at_once else self._opened.ask_all(commands))
             return [shaped(each, _checked(reply)) for each, reply in zip(commands, replies, strict=True)]
 
     async def run(self, name: str, keys: Sequence[str | bytes], *arguments: Any) -> Any:
@@ -91,6 +94,18 @@ class Server:
     async def dial(self, heard: Callable[[Any], None]) -> Line:
         """A connection of its own, for what comes unasked."""
         return await self._opened.dial(heard)
+
+    async def _at_once(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
+        try:
+            return await self._opened.ask_at_once(commands)
+        except ReplyError as error:
+            if not str(error).startswith("OOM"):
+                raise
+        # Redis 7.0 lets no transaction begin at its maxmemory, not even one that only reads.
+        key = key_of(commands[0])
+        packed = _ENCODER.encode([[_text(part) for part in command] for command in commands])
+        answers: list[Any] = await self.run("reads/at_once", [] if key is None else [key], packed)
+        return answers
 
     def _check_wish(self, numbers: Numbers, waited: Any) -> None:
         on_disk, replicas = waited if numbers.wait_fsync else (0, waited)
@@ -121,6 +136,10 @@ def _wish(numbers: Numbers, key: str | bytes) -> Sequence[Sequence[Any]]:
     if numbers.wait_fsync:
         return mark, ("WAITAOF", 1, numbers.wait_replicas, wait_ms)
     return mark, ("WAIT", numbers.wait_replicas, wait_ms)
+
+
+def _text(part: Any) -> Any:
+    return part if isinstance(part, bytes) else str(part)
 
 
 def _checked(reply: Any) -> Any:

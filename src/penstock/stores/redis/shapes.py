@@ -19,10 +19,6 @@ def _entries(reply: Sequence[Any]) -> list[tuple[bytes, dict[bytes, bytes]]]:
     return [(number, pairs(fields)) for number, fields in reply]
 
 
-def _cursor(reply: Sequence[Any]) -> tuple[int, Any]:
-    return int(reply[0]), reply[1]
-
-
 def _facts(reply: bytes) -> Mapping[str, str]:
     lines = (line.partition(":") for line in reply.decode(errors="replace").splitlines())
     return {name: value for name, colon, value in lines if colon and not name.startswith("#")}
@@ -32,7 +28,6 @@ _SHAPES: Final[Mapping[Any, Callable[[Any], Any]]] = {
     "HGETALL": pairs,
     "XRANGE": _entries,
     "XREVRANGE": _entries,
-    "SCAN": _cursor,
     "SMEMBERS": set,
     "INFO": _facts,
 }
