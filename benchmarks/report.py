@@ -39,6 +39,14 @@ def write(
     goals: Sequence[Verdict],
 ) -> None:
     """Into the page between the suite's two marks, and into the JSON file of its name beside it."""
+    found = {
+        "machine": facts,
+        "rows": [asdict(row) | {"median": row.median} for row in rows],
+        "goals": [asdict(goal) | {"median": goal.median} for goal in goals],
+    }
+    page.with_name(f"{page.stem}-{suite.name}.json").write_text(
+        json.dumps(_rounded(found), indent=1, ensure_ascii=False) + "\n", "utf-8"
+    )
     begin, end = f"<!-- {suite.name} figures: written by the run -->", f"<!-- end of {suite.name} figures -->"
     before, begun, rest = page.read_text("utf-8").partition(begin)
     _, ended, after = rest.partition(end)
@@ -49,14 +57,6 @@ def write(
         lines += [f"### {suite.title}: {title}", "", *_markdown(heads, cells), ""]
     lines += [f"### {suite.title}: machine and versions", "", *_markdown(("", ""), facts.items()), ""]
     page.write_text(before + "\n".join([begin, "", *lines, end]) + after, "utf-8")
-    found = {
-        "machine": facts,
-        "rows": [asdict(row) | {"median": row.median} for row in rows],
-        "goals": [asdict(goal) | {"median": goal.median} for goal in goals],
-    }
-    page.with_name(f"{page.stem}-{suite.name}.json").write_text(
-        json.dumps(_rounded(found), indent=1, ensure_ascii=False) + "\n", "utf-8"
-    )
 
 
 def _tables(
