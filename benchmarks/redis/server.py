@@ -9,7 +9,8 @@ from redis import Redis
 
 from tests.kit import valkey
 
-PERSISTENCE: Final = {"appendonly": "yes", "appendfsync": "everysec"}
+# The last one: whether a rewrite of the file falls into a measurement would be left to the number of jobs.
+PERSISTENCE: Final = {"appendonly": "yes", "appendfsync": "everysec", "auto-aof-rewrite-percentage": "0"}
 
 
 class Server:
