@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import ClassVar, Final, Protocol
 
 import msgspec
 
@@ -320,7 +320,7 @@ class Reads(Protocol):
         ...
 
     async def ahead(self, queue: QueueRef, job: str) -> int:
-        """How many pending jobs, of its key where keys take turns, will be claimed before this pending one."""
+        """How many pending jobs, of its key where keys take turns, will be claimed before this one."""
         ...
 
     async def expired(self, queue: QueueRef, limit: int = RECOVER_LIMIT) -> list[ExpiredLease]:
@@ -429,7 +429,12 @@ class Health(Protocol):
 
 
 class Store(Moves, Flows, Schedules, Reads, Queues, EventLog, Wakeups, Clock, Health, Protocol):
-    """All of it. Opened before use, closed after; safe to use from one event loop."""
+    """All of it. Opened before use, closed after; safe to use from one event loop.
+
+    `keeps_call_order` says that calls made one after the other, without waiting, take effect in that order.
+    """
+
+    keeps_call_order: ClassVar[bool]
 
     async def open(self) -> None: ...
 

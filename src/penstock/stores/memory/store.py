@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
+from typing import ClassVar
 
 from penstock.core import effects
 from penstock.core.job import Claimed, Job, NewJob, QueueRef
@@ -30,6 +31,8 @@ from penstock.stores.protocol import (
 
 class MemoryStore(MemoryReads, MemoryLog, MemoryFlows, MemorySchedules):
     """A store for tests. `table` is the table of moves; only tests of the tests pass another."""
+
+    keeps_call_order: ClassVar[bool] = True
 
     async def open(self) -> None:
         """Nothing to do."""

@@ -207,7 +207,7 @@ async def dial(
         for line in made:
             line.close()
         if isinstance(error, TimeoutError):
-            raise LateReplyError(f"no connection within {target.numbers.connect_timeout:g} s") from None
+            raise ConnectionError(f"no connection within {target.numbers.connect_timeout:g} s") from None
         raise
     return made[0]
 

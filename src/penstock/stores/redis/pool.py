@@ -16,7 +16,7 @@ _PING: Final = pack([("PING",)])
 
 
 class Pool:
-    """Gives each call the first connection that has room, so that few calls share one write.
+    """Gives each call the first connection that has room, so that calls that come together share a write.
 
     Calls wait for room for a bounded time. Connections are made one after the other: however many calls find
     the server away, it sees one attempt at a time. What is missing of the connections to keep is made in the
@@ -31,16 +31,11 @@ class Pool:
         self._idle = min(numbers.idle_connections, numbers.connections)
         self._patience = patience
         self._lines: list[Line] = []
-        self._checked = 0
         self._room = asyncio.Semaphore(numbers.connections * self._calls)
         self._dialling: asyncio.Task[None] | None = None
+        self._checking: asyncio.Task[None] | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._is_closed = False
-
-    @property
-    def size(self) -> int:
-        """How many connections there are."""
-        return len(self._lines)
 
     async def call(self, packed: bytes, replies: int) -> list[Any]:
         """The replies to packed commands, of which some may be errors."""
@@ -60,7 +55,7 @@ class Pool:
     async def close(self) -> None:
         """Close all connections; calls under way fail."""
         self._is_closed = True
-        tasks = [task for task in (self._keeping, self._dialling) if task is not None]
+        tasks = [task for task in (self._keeping, self._checking, self._dialling) if task is not None]
         for task in tasks:
             task.cancel()
         for line in list(self._lines):
@@ -85,36 +80,43 @@ class Pool:
         """A line to send on."""
         while True:
             line = self._roomy()
-            if line is None:
-                await self._dialled()
-            elif line.quiet_for < self._target.numbers.idle_check or await self._answers(line):
+            if line is not None and line.quiet_for < self._target.numbers.idle_check:
                 return line
+            if line is not None and self._checking is None:
+                self._checking = asyncio.create_task(self._check(line))
+            if self._checking is not None:
+                await asyncio.wait([self._checking])
+            else:
+                await self._dialled()
 
     def _roomy(self) -> Line | None:
         for line in self._lines:
             if line.calls < self._calls:
                 return line
-        is_full = len(self._lines) + self._checked >= self._target.numbers.connections
+        # Calls that were given room at the same time as a line was lost share what is left.
+        is_full = self._count >= self._target.numbers.connections
         return min(self._lines, key=lambda line: line.calls) if self._lines and is_full else None
 
-    async def _answers(self, line: Line) -> bool:
-        """Whether a line that was quiet still lives. Nobody else uses it meanwhile."""
+    @property
+    def _count(self) -> int:
+        return len(self._lines) + (self._checking is not None)
+
+    async def _check(self, line: Line) -> None:
+        """Keep a line that was quiet if it still lives. Nobody uses it meanwhile."""
         self._lines.remove(line)
-        self._checked += 1
+        line.freed = None
         try:
             with suppress(OSError):
                 async with asyncio.timeout(_CHECK_SECONDS):
-                    line.freed = None
                     await line.call(_PING, 1)
                 if not line.closed.done():
                     line.freed = self._room.release
                     self._lines.insert(0, line)
-                    return True
         finally:
-            self._checked -= 1
+            self._checking = None
             if line not in self._lines:
                 line.close()
-        return False
+                self._keep()
 
     async def _dialled(self) -> None:
         """One more line. Callers that ask at the same time get the same one."""
@@ -150,14 +152,14 @@ class Pool:
             self._keep()
 
     def _keep(self) -> None:
-        if self._keeping is None and not self._is_closed and len(self._lines) < self._idle:
+        if self._keeping is None and not self._is_closed and self._count < self._idle:
             self._keeping = asyncio.create_task(self._keep_open())
 
     async def _keep_open(self) -> None:
         """Have so many connections as are to be kept."""
         failures = 0
         try:
-            while len(self._lines) < self._idle:
+            while self._count < self._idle:
                 # The first pause too is random: clients that lost a server together do not return together.
                 # A program that ends at once has made one connection.
                 await asyncio.sleep(random.uniform(0, min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**failures)))

@@ -35,7 +35,8 @@ class Router:
 
     async def ask(self, commands: Sequence[Sequence[Any]], *, is_alone: bool = False) -> list[Any]:
         """The replies to commands about one queue; `is_alone`, on a connection that nobody else uses."""
-        await self._refresh()
+        if self._is_stale:
+            await self.learn()
         address = self._nodes.at(commands[0])
         packed, count = pack(commands), len(commands)
         replies: list[Any] = []
@@ -44,7 +45,7 @@ class Router:
             said = _elsewhere(replies[0])
             if said is None:
                 break
-            address = self._nodes.move(said)
+            address = self._follow(said)
             if said.startswith("ASK "):
                 # The slot is on its way; until it is there, each command has to say that it knows.
                 asking = b"".join(pack([("ASKING",), command]) for command in commands)
@@ -55,7 +56,8 @@ class Router:
         """The replies to commands about any queues, in one round trip per node."""
         if not self._is_cluster:
             return await self.ask(commands)
-        await self._refresh()
+        if self._is_stale:
+            await self.learn()
         groups: dict[Address, list[int]] = {}
         for number, command in enumerate(commands):
             groups.setdefault(self._nodes.at(command), []).append(number)
@@ -70,7 +72,8 @@ class Router:
 
     async def ask_at_once(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
         """The replies to commands about one queue, with nothing in between."""
-        await self._refresh()
+        if self._is_stale:
+            await self.learn()
         address = self._nodes.at(commands[0])
         whole: list[Sequence[Any]] = [("MULTI",), *commands, ("EXEC",)]
         answer: Any = None
@@ -81,7 +84,7 @@ class Router:
             said = _elsewhere(answer)
             if said is None:
                 break
-            address = self._nodes.move(said)
+            address = self._follow(said)
             if said.startswith("ASK "):
                 whole = [("ASKING",), *whole]
         if isinstance(answer, ReplyError):
@@ -123,9 +126,9 @@ class Router:
             else:
                 return
 
-    async def _refresh(self) -> None:
-        if self._is_stale:
-            await self.learn()
+    def _follow(self, said: str) -> Address:
+        self._is_cluster = True
+        return self._nodes.move(said)
 
     async def _call(self, address: Address, packed: bytes, count: int, is_alone: bool) -> list[Any]:
         try:

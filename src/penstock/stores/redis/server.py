@@ -81,9 +81,9 @@ class Server:
             replies = await self._opened.ask([("EVALSHA", script.sha, *tail), *after], is_alone=is_wished)
             if isinstance(replies[0], ReplyError) and str(replies[0]).startswith("NOSCRIPT"):
                 replies = await self._opened.ask([("EVAL", script.text, *tail), *after], is_alone=is_wished)
-            answer, *waited = map(_checked, replies)
-        if waited:
-            self._check_wish(numbers, waited[-1])
+            answer = _checked(replies[0])
+        if is_wished:
+            self._check_wish(numbers, replies[1:])
         return answer
 
     async def learn_nodes(self) -> None:
@@ -107,14 +107,19 @@ class Server:
         answers: list[Any] = await self.run("reads/at_once", [] if key is None else [key], packed)
         return answers
 
-    def _check_wish(self, numbers: Numbers, waited: Any) -> None:
-        on_disk, replicas = waited if numbers.wait_fsync else (0, waited)
-        if replicas >= numbers.wait_replicas and on_disk >= numbers.wait_fsync:
-            return
-        disk = "" if on_disk >= numbers.wait_fsync else ", and it is not on the disk"
+    def _check_wish(self, numbers: Numbers, replies: Sequence[Any]) -> None:
+        wrong = next((reply for reply in replies if isinstance(reply, ReplyError)), None)
+        if wrong is None:
+            on_disk, replicas = replies[-1] if numbers.wait_fsync else (0, replies[-1])
+            if replicas >= numbers.wait_replicas and on_disk >= numbers.wait_fsync:
+                return
+            disk = "" if on_disk >= numbers.wait_fsync else ", and it is not on the disk"
+            said = f"{replicas} replicas of {numbers.wait_replicas} confirmed it{disk}"
+        else:
+            said = f"nobody could confirm it: {wrong}"
         raise NotReplicatedError(
-            f"the server at {self.url} has it, but within {numbers.wait_timeout:g} s {replicas} replicas of "
-            f"{numbers.wait_replicas} confirmed it{disk}; the same enqueue once more is harmless"
+            f"the server at {self.url} has it, but within {numbers.wait_timeout:g} s {said}; "
+            "the same enqueue once more is harmless"
         )
 
     @property

@@ -3,7 +3,7 @@
 import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from penstock.core.decide import CANCELLED
 from penstock.core.effects import PROGRESS_EVERY_MS
@@ -52,6 +52,8 @@ _FIRST_VALUE: Final = 3
 
 class RedisStore(RedisLimits, RedisFlows, RedisSchedules, StreamReaders):
     """A store on a Redis or Valkey server. `sources` replaces scripts by path; for tests of the tests."""
+
+    keeps_call_order: ClassVar[bool] = True
 
     def __init__(self, url: str, *, sources: Mapping[str, str] | None = None) -> None:
         self._url = url

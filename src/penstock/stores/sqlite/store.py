@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from itertools import groupby
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from penstock.core.errors import OptionError
 from penstock.core.job import Claimed, NewJob, QueueRef
@@ -46,6 +46,8 @@ T = TypeVar("T")
 
 class SqliteStore(SqliteReads, SqliteLog, SqliteFlows, SqliteSchedules):
     """A store in one file. `sources` and `table` replace the SQL files and the table of moves; for tests."""
+
+    keeps_call_order: ClassVar[bool] = True
 
     def __init__(
         self,
