@@ -1,5 +1,7 @@
 """Which job is claimed first."""
 
+import asyncio
+
 from penstock.core.job import QueueRef
 from penstock.core.moves import Expire, Release, Retry
 from penstock.core.states import State
