@@ -88,6 +88,18 @@ async def test_a_connection_that_was_quiet_is_asked_before_it_is_used(
     assert proxy.connections == 2
 
 
+async def test_connections_are_bounded_also_while_one_is_asked(server: valkey.Server) -> None:
+    """Whoever comes meanwhile waits for it."""
+    async with proxied(server.port) as proxy:
+        options = "?connections=1&idle_connections=1&idle_check=1ms"
+        async with opened(RedisStore(proxy.url + options)) as store:
+            for _ in range(5):
+                await asyncio.sleep(0.01)
+                await asyncio.gather(*(store.now() for _ in range(20)))
+
+    assert proxy.connections == 1
+
+
 async def test_a_busy_connection_is_not_asked(url: str, operator: Redis) -> None:
     """A call is one command."""
     async with opened(RedisStore(url)) as store:
