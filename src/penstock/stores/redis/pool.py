@@ -31,17 +31,20 @@ class Pool:
         self._idle = min(numbers.idle_connections, numbers.connections)
         self._patience = patience
         self._lines: list[Line] = []
+        self._last: dict[bytes, Line] = {}
         self._room = asyncio.Semaphore(numbers.connections * self._calls)
         self._dialling: asyncio.Task[None] | None = None
         self._checking: asyncio.Task[None] | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._is_closed = False
 
-    async def call(self, packed: bytes, replies: int) -> list[Any]:
-        """The replies to packed commands, of which some may be errors."""
+    async def call(self, packed: bytes, replies: int, key: bytes | None = None) -> list[Any]:
+        """The replies to packed commands, of which some may be errors. `key` is what they are about."""
         await self._enter()
         try:
-            line = await self._ready()
+            line = self._used(key) or await self._ready()
+            if key is not None:
+                self._last[key] = line
         except BaseException:
             self._room.release()
             raise
@@ -75,6 +78,11 @@ class Pool:
             raise PoolTimeoutError(
                 f"no connection to {self._address} had room for {seconds:g} s: nothing was sent"
             ) from None
+
+    def _used(self, key: bytes | None) -> Line | None:
+        """The line on which earlier calls about the key may be under way."""
+        line = None if key is None else self._last.get(key)
+        return line if line is not None and line.calls and not line.closed.done() else None
 
     async def _ready(self) -> Line:
         """A line to send on."""
@@ -147,6 +155,7 @@ class Pool:
             task.exception()
 
     def _forget(self, line: Line) -> None:
+        self._last = {key: each for key, each in self._last.items() if each is not line}
         if line in self._lines:
             self._lines.remove(line)
             self._keep()

@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.stores.redis.cluster import Nodes
+from penstock.stores.redis.cluster import Nodes, key_of
 from penstock.stores.redis.line import Line, ReplyError, dial, pack
 from penstock.stores.redis.pool import Pool
 from penstock.stores.redis.url import Address, Target
@@ -39,9 +39,11 @@ class Router:
             await self.learn()
         address = self._nodes.at(commands[0])
         packed, count = pack(commands), len(commands)
+        # Alone on a connection there is nothing to keep in order.
+        key = None if is_alone else key_of(commands[0])
         replies: list[Any] = []
         for _ in range(_REDIRECTS):
-            replies = await self._call(address, packed, count, is_alone)
+            replies = await self._call(address, packed, count, is_alone, key)
             said = _elsewhere(replies[0])
             if said is None:
                 break
@@ -130,9 +132,11 @@ class Router:
         self._is_cluster = True
         return self._nodes.move(said)
 
-    async def _call(self, address: Address, packed: bytes, count: int, is_alone: bool) -> list[Any]:
+    async def _call(
+        self, address: Address, packed: bytes, count: int, is_alone: bool, key: bytes | None = None
+    ) -> list[Any]:
         try:
-            return await self._pool(address, is_alone).call(packed, count)
+            return await self._pool(address, is_alone).call(packed, count, key)
         except OSError:
             # Another node may have its slots by now.
             self._is_stale = self._is_cluster
