@@ -9,8 +9,7 @@ import pytest
 from penstock.core.flows import ChildEnding, JobRef
 from penstock.core.job import NewJob
 from penstock.core.limits import Declaration, KeyRule, Mode
-from penstock.stores.protocol import StoredSchedule
-from penstock.stores.sqlite import SqliteStore
+from penstock.stores.protocol import Store, StoredSchedule
 from tests.cli.conftest import MAIL, Shell
 
 
@@ -189,7 +188,7 @@ def test_relays_that_nobody_carries_are_a_finding(shell: Shell) -> None:
 
 
 def test_a_blocked_job_that_nothing_will_unblock_is_a_finding(shell: Shell) -> None:
-    async def flow(store: SqliteStore) -> None:
+    async def flow(store: Store) -> None:
         top, child = JobRef("mail", "top"), JobRef("mail", "a")
         jobs = [
             NewJob(id="top", nonce="n", task="send", payload=b"{}", awaits=(child,)),
@@ -209,7 +208,7 @@ def test_a_blocked_job_that_nothing_will_unblock_is_a_finding(shell: Shell) -> N
 
 
 def test_a_schedule_that_nobody_fires_is_a_finding(shell: Shell) -> None:
-    async def plan(store: SqliteStore) -> None:
+    async def plan(store: Store) -> None:
         now = await store.now()
         for name, ago in (("late", 30_000), ("due", 1_000)):
             await store.put_schedule(StoredSchedule(MAIL, name, b"{}", now - ago))
@@ -224,7 +223,7 @@ def test_a_schedule_that_nobody_fires_is_a_finding(shell: Shell) -> None:
 
 
 def test_a_schedule_that_a_full_queue_holds_back_says_so(shell: Shell) -> None:
-    async def plan(store: SqliteStore) -> None:
+    async def plan(store: Store) -> None:
         await store.declare(MAIL, Declaration(max_length=1))
         await store.put_schedule(StoredSchedule(MAIL, "late", b"{}", await store.now() - 30_000))
 

@@ -33,7 +33,11 @@ def on(kinds: Sequence[Kind]) -> pytest.MarkDecorator:
 
 def kind_having(*parts: Part) -> Any:
     """The fixture `kind`: each kind of store that has these parts; a missing one fails."""
-    kinds = kinds_having(*parts)
+    return kind_among(kinds_having(*parts))
+
+
+def kind_among(kinds: Sequence[Kind]) -> Any:
+    """The fixture `kind`: each of these; a missing one fails."""
 
     @pytest.fixture(name="kind", params=kinds, ids=_names(kinds))
     def found(request: pytest.FixtureRequest) -> Kind:
