@@ -7,6 +7,7 @@ import typer
 from penstock.cli.desk import Desk, command
 from penstock.cli.output import local, utc
 from penstock.cli.tailing import Printer
+from penstock.core.cursors import read_cursor
 from penstock.core.errors import OptionError
 from penstock.core.job import QueueRef
 from penstock.stores.protocol import Store
@@ -54,6 +55,8 @@ async def tail(
     for option, value in (("--after", after), ("--reader", reader)):
         if value is not None and queue is None:
             raise OptionError(option, value, "--queue with it: every queue numbers its own events")
+    if after is not None:
+        read_cursor("--after", after)
     async with desk.store() as store:
         refs = [info.queue for info in await desk.queues(store, queue)]
         begin = after if reader is None else await _begin(store, refs[0], reader, after)
