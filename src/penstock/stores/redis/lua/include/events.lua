@@ -11,7 +11,7 @@ local FAULT = {fail = true, retry = true, bury = true, expire = true, cancel = t
 
 local function append(event)
   seq = seq + 1
-  logged[#logged + 1] = {EVENTS, string.format('%d-0', seq), 'e', cmsgpack.pack(event)}
+  logged[seq - first_seq] = cmsgpack.pack(event)
 end
 
 local function fill(event, last)

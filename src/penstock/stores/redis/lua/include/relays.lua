@@ -5,9 +5,9 @@ local relayed = tonumber(meta[12] or 0)
 local function relay(queue, kind, body, result)
   relayed = relayed + 1
   facts.relayed = relayed
-  local entry = {RELAYS, int(relayed) .. '-0', 'queue', queue, 'kind', kind, 'body', body}
-  if result then entry[9], entry[10] = 'result', result end
-  logged[#logged + 1] = entry
+  local entry = {int(relayed) .. '-0', 'queue', queue, 'kind', kind, 'body', body}
+  if result then entry[8], entry[9] = 'result', result end
+  carried[#carried + 1] = entry
 end
 
 -- Leave word of an ending for every job that waits for this one; `state` is false when the record is gone.
