@@ -6,6 +6,8 @@ BENCH_VENV := .venv-bench
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 BENCH_STAMP := $(BENCH_VENV)/.ready
+# Environments of the peers of `make bench-redis`: their Redis clients do not agree on a version.
+REDIS_PEERS := redis saq arq
 
 # Folders to check; those not there are left out.
 SOURCES := $(wildcard src tests benchmarks examples)
@@ -35,7 +37,7 @@ endef
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-9s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: setup
 setup: $(STAMP) ## Create .venv with every locked tool and Penstock in editable form
@@ -76,6 +78,11 @@ torture: $(STAMP) ## Crash, pause and cut off real workers (TORTURE_SEED=, TORTU
 mutants: $(STAMP) ## Break the stores on purpose and print which test notices each break
 	$(BIN)/pytest tests/conformance/test_mutants.py -s $(PYTEST_ARGS)
 
+$(BENCH_VENV)-%/.ready: requirements/bench-%.txt $(STAMP)
+	$(PYTHON) -m venv $(@D)
+	$(BIN)/uv pip install --quiet --python $(@D)/bin/python --require-hashes -r requirements/bench-$*.txt
+	@touch $@
+
 $(BENCH_STAMP): requirements/bench.txt pyproject.toml $(STAMP)
 	$(PYTHON) -m venv $(BENCH_VENV)
 	$(BIN)/uv pip install --quiet --python $(BENCH_VENV)/bin/python --require-hashes -r requirements/bench.txt
@@ -83,17 +90,21 @@ $(BENCH_STAMP): requirements/bench.txt pyproject.toml $(STAMP)
 	@touch $@
 
 .PHONY: bench
-bench: $(BENCH_STAMP) ## Measure throughput and latency beside a peer (BENCH_ARGS=...)
-	$(BENCH_VENV)/bin/python -m benchmarks $(BENCH_ARGS)
+bench: $(BENCH_STAMP) ## Measure the SQLite store beside a peer (BENCH_ARGS=...)
+	$(BENCH_VENV)/bin/python -m benchmarks sqlite $(BENCH_ARGS)
+
+.PHONY: bench-redis
+bench-redis: $(BENCH_STAMP) $(REDIS_PEERS:%=$(BENCH_VENV)-%/.ready) ## Measure the Redis store beside its peers (BENCH_ARGS=...)
+	$(BENCH_VENV)/bin/python -m benchmarks redis $(BENCH_ARGS)
 
 .PHONY: lock
 lock: $(STAMP) ## Recompile the hash-locked requirements (LOCK_ARGS=--upgrade for newer versions)
-	cd requirements && for name in uv dev bench; do \
+	cd requirements && for name in uv dev bench $(REDIS_PEERS:%=bench-%); do \
 		../$(COMPILE) $(LOCK_ARGS) $$name.in --output-file $$name.txt || exit 1; \
 	done
 	@if grep -n '://' requirements/*.txt; then echo "An address slipped into a lock." >&2; exit 1; fi
 
 .PHONY: clean
 clean: ## Remove the environments, caches and build products
-	rm -rf $(VENV) $(BENCH_VENV) build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(BENCH_VENV) $(BENCH_VENV)-* build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -3,15 +3,11 @@
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
-from benchmarks.plan import Plan
 from benchmarks.spawn import Figures
 
 OURS: Final = "Penstock"
-PEER: Final = "Huey"
-OURS_MODULE: Final = "benchmarks.ours"
-PEER_MODULE: Final = "benchmarks.peer"
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,4 +28,4 @@ class Section:
 
     name: str
     title: str
-    cases: Callable[[Plan], Iterator[list[Case]]]
+    cases: Callable[[Any], Iterator[list[Case]]]

@@ -3,9 +3,9 @@
 import os
 import platform
 import re
-import sqlite3
+import subprocess
 from datetime import UTC, datetime
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import version
 from pathlib import Path
 
 
@@ -18,17 +18,17 @@ def facts() -> dict[str, str]:
         "Kernel": f"{platform.system()} {platform.release()}",
         "Load at the start": f"{os.getloadavg()[0]:.1f}",
         "Python": platform.python_version(),
-        "SQLite": sqlite3.sqlite_version,
         "Penstock": version("penstock"),
-        "Huey": _version("huey"),
     }
 
 
-def _version(package: str) -> str:
-    try:
-        return version(package)
-    except PackageNotFoundError:
+def version_in(python: Path, package: str) -> str:
+    """The version of a package in another environment."""
+    if not python.exists():
         return "not installed"
+    ask = f"from importlib.metadata import version; print(version({package!r}))"
+    done = subprocess.run([python, "-c", ask], capture_output=True, text=True, timeout=30)
+    return done.stdout.strip() or "not installed"
 
 
 def _processor() -> str:

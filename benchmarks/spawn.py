@@ -1,9 +1,10 @@
 """Starts measured processes and reads what they found."""
 
 import json
+import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -19,10 +20,27 @@ class Failed(Exception):
     """A measured process did not do its part."""
 
 
-def run(module: str, role: str, **keywords: Any) -> Figures:
-    """Run a role to its end in a process of its own."""
-    command = _command(module, role, keywords)
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=LONGEST)
+def run(
+    module: str,
+    role: str,
+    *,
+    python: str | Path = sys.executable,
+    environment: Mapping[str, str] | None = None,
+    **keywords: Any,
+) -> Figures:
+    """Run a role to its end in a process of its own, if need be by the Python of another environment."""
+    return run_command(_command(module, role, keywords, python), environment=environment)
+
+
+def run_command(
+    command: list[str], *, folder: Path = ROOT, environment: Mapping[str, str] | None = None
+) -> Figures:
+    """Run a command that prints what it found as a last line of JSON."""
+    given = {**os.environ, **(environment or {})}
+    try:
+        done = subprocess.run(command, cwd=folder, env=given, capture_output=True, text=True, timeout=LONGEST)
+    except subprocess.TimeoutExpired:
+        raise Failed(f"{' '.join(command)}: not done after {LONGEST:.0f} s") from None
     return _figures(command, done.returncode, done.stdout, done.stderr)
 
 
@@ -71,8 +89,10 @@ def service(module: str, role: str, **keywords: Any) -> Iterator[Service]:
         started.kill()
 
 
-def _command(module: str, role: str, keywords: dict[str, Any]) -> list[str]:
-    return [sys.executable, "-m", "benchmarks.child", module, role, json.dumps(keywords)]
+def _command(
+    module: str, role: str, keywords: dict[str, Any], python: str | Path = sys.executable
+) -> list[str]:
+    return [str(python), "-m", "benchmarks.child", module, role, json.dumps(keywords)]
 
 
 def _figures(command: list[str], code: int, out: str, said: str) -> Figures:

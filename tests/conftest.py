@@ -10,10 +10,11 @@ import pytest
 
 from penstock.core.job import QueueRef
 from penstock.stores.protocol import Store
-from tests.conformance.stores import STORES, Kind, Place, may_be_missing, place
+from tests.conformance.having import TOOK_PART, kind_having
+from tests.conformance.stores import STORES, Kind, Place, place
 from tests.kit import aio
 
-_took_part = pytest.StashKey[dict[str, int]]()
+kind = kind_having()
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -31,7 +32,7 @@ def pytest_configure(config: pytest.Config) -> None:
     # A run in the background of a script is started deaf to SIGINT, and the processes under test with it.
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
-    config.stash[_took_part] = {}
+    config.stash[TOOK_PART] = {}
 
 
 def pytest_report_header() -> str:
@@ -41,7 +42,7 @@ def pytest_report_header() -> str:
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:
     """Which stores the tests ran on."""
-    counts = config.stash[_took_part]
+    counts = config.stash[TOOK_PART]
     if counts:
         said = ", ".join(f"{_title(kind)}: {counts.get(kind.name, 0)} tests" for kind in STORES)
         terminalreporter.write_line(f"stores that took part: {said}")
@@ -52,20 +53,6 @@ def where(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     """The place of this run's stores."""
     with place(tmp_path_factory.mktemp("stores")) as made:
         yield made
-
-
-@pytest.fixture(params=STORES, ids=[kind.name for kind in STORES])
-def kind(request: pytest.FixtureRequest) -> Kind:
-    """Each kind of store; a missing one fails."""
-    found: Kind = request.param
-    why = found.missing()
-    if why is not None:
-        if may_be_missing():
-            pytest.skip(f"no {found.name}: {why}")
-        pytest.fail(f"no {found.name}: {why}", pytrace=False)
-    counts = request.config.stash[_took_part]
-    counts[found.name] = counts.get(found.name, 0) + 1
-    return found
 
 
 @pytest.fixture

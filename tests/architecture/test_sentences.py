@@ -6,14 +6,14 @@ import pytest
 
 from penstock.core.moves import Move
 from penstock.core.transitions import TABLE
-from tests.conformance.stores import ON_POSTGRES, ON_REDIS, PARTS, moves_with
+from tests.conformance.stores import ON_POSTGRES, PARTS, moves_with
 
 FOLDERS = {
     "sqlite": (files("penstock.stores.sqlite") / "sql" / "moves", ".sql"),
     "redis": (files("penstock.stores.redis") / "lua", ".lua"),
     "postgres": (files("penstock.stores.postgres") / "sql" / "moves", ".sql"),
 }
-MOVES = {"sqlite": moves_with(PARTS), "redis": moves_with(ON_REDIS), "postgres": moves_with(ON_POSTGRES)}
+MOVES = {store: moves_with(ON_POSTGRES if store == "postgres" else PARTS) for store in FOLDERS}
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,7 @@
-"""A command line in a directory of its own, on a SQLite file, and a way to bring jobs into any state."""
+"""A command line in a directory of its own, and a way to bring jobs into any state.
+
+Its store is a SQLite file, or one of each kind that a test is marked with (`shared`).
+"""
 
 import asyncio
 import importlib
@@ -16,18 +19,24 @@ from penstock.cli.main import run
 from penstock.core.job import NewJob, Options, QueueRef
 from penstock.core.moves import Bury, Complete, Fail, Fault, Release, Retry, Settlement, Snooze
 from penstock.core.outcomes import Enqueued
-from penstock.stores.sqlite import SqliteStore
+from penstock.stores.open import open_store
+from penstock.stores.protocol import Store
+from tests.conformance.having import kind_among
+from tests.conformance.stores import STORES, Kind, Place
 
 T = TypeVar("T")
 MAIL = QueueRef("default", "mail")
 BOOM = Fault("ERROR", "ValueError: boom 7\nTraceback …", "f00")
 
+kind = kind_among([each for each in STORES if each.name == "sqlite"])
+
 
 class Shell:
     """Runs commands; `store` works on their store directly."""
 
-    def __init__(self, directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def __init__(self, directory: Path, url: str, capsys: pytest.CaptureFixture[str]) -> None:
         self.directory = directory
+        self.url = url
         self.file = directory / "jobs.db"
         self._capsys = capsys
         self.out = self.err = ""
@@ -45,11 +54,11 @@ class Shell:
         assert self.out.count("\n") == 1
         return json.loads(self.out)
 
-    def store(self, work: Callable[[SqliteStore], Awaitable[T]]) -> T:
+    def store(self, work: Callable[[Store], Awaitable[T]]) -> T:
         """What the work on the store returns."""
 
         async def opened() -> T:
-            store = SqliteStore(self.file)
+            store = open_store(self.url)
             await store.open()
             try:
                 return await work(store)
@@ -61,7 +70,7 @@ class Shell:
     def enqueue(self, *ids: str, queue: QueueRef = MAIL, **fields: Any) -> list[str]:
         """Jobs of task `send` with these ids."""
 
-        async def work(store: SqliteStore) -> list[str]:
+        async def work(store: Store) -> list[str]:
             task = fields.pop("task", "send")
             new = [NewJob(id=each, nonce="n", task=task, payload=b'{"to":"ada"}', **fields) for each in ids]
             out = await store.enqueue(queue, new)
@@ -77,7 +86,7 @@ class Shell:
     def settle(self, how: str, many: int = 1, *, queue: QueueRef = MAIL, fault: Fault = BOOM) -> None:
         """Lease jobs and end the deliveries so."""
 
-        async def work(store: SqliteStore) -> None:
+        async def work(store: Store) -> None:
             claims = await store.claim(queue, worker="w1", limit=many, lease_ms=30_000)
             assert len(claims.jobs) == many
             await store.settle(queue, [_settlement(how, job.id, job.token, fault) for job in claims.jobs])
@@ -123,13 +132,20 @@ def use_module(monkeypatch: pytest.MonkeyPatch, name: str, text: str) -> None:
 
 
 @pytest.fixture
-def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
+def shell(
+    kind: Kind,
+    where: Place,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Shell:
     """Commands in an empty directory, on an empty store."""
     for name in [each for each in os.environ if each.startswith("PENSTOCK_")]:
         monkeypatch.delenv(name)
     monkeypatch.delenv("COLUMNS", raising=False)
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PENSTOCK_URL", f"sqlite:///{tmp_path / 'jobs.db'}")
-    shell = Shell(tmp_path, capsys)
+    url = f"sqlite:///{tmp_path / 'jobs.db'}" if kind.name == "sqlite" else kind.address(where)
+    monkeypatch.setenv("PENSTOCK_URL", url)
+    shell = Shell(tmp_path, url, capsys)
     shell.store(lambda store: store.info())
     return shell

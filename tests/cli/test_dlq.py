@@ -8,9 +8,12 @@ from penstock.core.job import Job, QueueRef
 from penstock.core.moves import Fault
 from penstock.core.states import State
 from tests.cli.conftest import MAIL, Shell, Terminal
+from tests.conformance.having import shared
 
 TIMEOUT = Fault("TIMEOUT", "Timeout: 3 s", "aaa")
 WEB = QueueRef("default", "web")
+
+pytestmark = shared()
 
 
 @pytest.fixture

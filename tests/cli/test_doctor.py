@@ -2,12 +2,14 @@
 
 import sqlite3
 from contextlib import closing
+from typing import Any
+
+import pytest
 
 from penstock.core.flows import ChildEnding, JobRef
 from penstock.core.job import NewJob
 from penstock.core.limits import Declaration, KeyRule, Mode
-from penstock.stores.protocol import StoredSchedule
-from penstock.stores.sqlite import SqliteStore
+from penstock.stores.protocol import Store, StoredSchedule
 from tests.cli.conftest import MAIL, Shell
 
 
@@ -78,6 +80,37 @@ def test_a_trimmed_log_is_checked_from_where_it_begins(shell: Shell) -> None:
 
     (history,) = [check for check in document["checks"] if check["name"] == "history"]
     assert history["seen"].endswith("the log begins at 4")
+
+
+def test_a_reader_that_holds_back_trimming_is_mentioned_and_no_fault(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell.enqueue("a", "b", "c")
+    shell.store(lambda store: store.keep_reader(MAIL, "slow", 1))
+    shell.store(lambda store: store.keep_reader(MAIL, "quick", 3))
+    assert _readers(shell.json("doctor"))["seen"] == "2 registered"
+    with monkeypatch.context() as patched:
+        patched.setattr("penstock.cli.checks.EVENTS_KEPT", 1)
+        by_count = _readers(shell.json("doctor"))
+    monkeypatch.setattr("penstock.cli.checks.EVENTS_AGE", -60.0)
+    by_age = _readers(shell.json("doctor"))
+
+    assert by_count["seen"] == "2 registered; slow holds back trimming, 2 events behind"
+    assert by_age == by_count
+
+
+def test_events_that_were_cut_ahead_of_a_reader_are_a_finding(shell: Shell) -> None:
+    shell.enqueue("a", "b", "c")
+    shell.store(lambda store: store.keep_reader(MAIL, "slow", 0))
+    shell.store(lambda store: store.trim(MAIL, through=2))
+
+    (finding,) = findings(shell)
+    assert finding == "events 1 to 2 were trimmed before reader 'slow' had read them"
+
+
+def _readers(document: dict[str, Any]) -> dict[str, Any]:
+    (found,) = [check for check in document["checks"] if check["name"] == "readers of events"]
+    return dict(found)
 
 
 KEYED = Declaration(mode=Mode.DYNAMIC, key_limit=3, max_active=4, max_length=9)
@@ -155,7 +188,7 @@ def test_relays_that_nobody_carries_are_a_finding(shell: Shell) -> None:
 
 
 def test_a_blocked_job_that_nothing_will_unblock_is_a_finding(shell: Shell) -> None:
-    async def flow(store: SqliteStore) -> None:
+    async def flow(store: Store) -> None:
         top, child = JobRef("mail", "top"), JobRef("mail", "a")
         jobs = [
             NewJob(id="top", nonce="n", task="send", payload=b"{}", awaits=(child,)),
@@ -175,7 +208,7 @@ def test_a_blocked_job_that_nothing_will_unblock_is_a_finding(shell: Shell) -> N
 
 
 def test_a_schedule_that_nobody_fires_is_a_finding(shell: Shell) -> None:
-    async def plan(store: SqliteStore) -> None:
+    async def plan(store: Store) -> None:
         now = await store.now()
         for name, ago in (("late", 30_000), ("due", 1_000)):
             await store.put_schedule(StoredSchedule(MAIL, name, b"{}", now - ago))
@@ -190,7 +223,7 @@ def test_a_schedule_that_nobody_fires_is_a_finding(shell: Shell) -> None:
 
 
 def test_a_schedule_that_a_full_queue_holds_back_says_so(shell: Shell) -> None:
-    async def plan(store: SqliteStore) -> None:
+    async def plan(store: Store) -> None:
         await store.declare(MAIL, Declaration(max_length=1))
         await store.put_schedule(StoredSchedule(MAIL, "late", b"{}", await store.now() - 30_000))
 

@@ -3,11 +3,14 @@
 from penstock.core.flows import ChildPolicy, JobRef
 from penstock.core.job import NewJob, QueueRef
 from penstock.core.unique import Unique, UniqueRule
-from penstock.stores.protocol import Spawn
-from penstock.stores.sqlite import SqliteStore
+from penstock.stores.protocol import Spawn, Store
 from tests.cli.conftest import MAIL, Shell
+from tests.conformance.having import shared
+from tests.conformance.stores import Part
 
 WEB = QueueRef("default", "web")
+
+pytestmark = shared(Part.FLOWS)
 
 
 def new(job: str, *awaits: JobRef, parents: tuple[str, ...] = (), **more: object) -> NewJob:
@@ -18,7 +21,7 @@ def new(job: str, *awaits: JobRef, parents: tuple[str, ...] = (), **more: object
 def tell_a_flow(shell: Shell) -> None:
     """`top` waits for `left` and `right`, which both wait for `base`, and for `far` in another queue."""
 
-    async def work(store: SqliteStore) -> None:
+    async def work(store: Store) -> None:
         base = JobRef("mail", "base")
         kin = [JobRef("mail", "left"), JobRef("mail", "right"), JobRef("web", "far")]
         jobs = [
@@ -74,7 +77,7 @@ def test_from_a_child_the_tree_goes_down_and_names_its_parents(shell: Shell) -> 
 def test_many_children_are_summed_up(shell: Shell) -> None:
     names = [f"c{number:02}" for number in range(25)]
 
-    async def work(store: SqliteStore) -> None:
+    async def work(store: Store) -> None:
         jobs = [new("top", *(JobRef("mail", name) for name in names))]
         await store.enqueue(MAIL, jobs + [new(name, parents=("top",)) for name in names])
 

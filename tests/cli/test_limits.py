@@ -9,6 +9,8 @@ from penstock.core.limits import Declaration, Mode, Rate
 from penstock.core.moves import Complete
 from penstock.stores.sqlite import SqliteStore
 from tests.cli.conftest import Shell
+from tests.conformance.having import shared
+from tests.conformance.stores import Part
 
 CALLS = QueueRef("default", "calls")
 
@@ -17,6 +19,7 @@ def keyed(shell: Shell, *more: str) -> None:
     assert shell("queues", "declare", "calls", "--mode", "keyed", *more) == 0, shell.err
 
 
+@shared(Part.KEYS, Part.LIMITS)
 def test_what_is_declared_is_kept_and_shown(shell: Shell) -> None:
     keyed(
         shell,
@@ -42,6 +45,7 @@ def test_what_is_declared_is_kept_and_shown(shell: Shell) -> None:
     assert "max active  10 (0 running)" in shell.out
 
 
+@shared(Part.KEYS, Part.LIMITS)
 def test_a_change_needs_a_higher_version(shell: Shell) -> None:
     keyed(shell)
 
@@ -79,6 +83,7 @@ def test_what_cannot_be_declared_is_one_line(shell: Shell, arguments: list[str],
     assert shell.err.count("\n") == 1
 
 
+@shared(Part.KEYS, Part.LIMITS)
 def test_keys_are_shown_with_what_waits_and_runs(shell: Shell) -> None:
     keyed(shell, "--key-limit", "1", "--key-rate", "1/h")
     shell.enqueue("a1", "a2", queue=CALLS, key="ada")
@@ -95,6 +100,7 @@ def test_keys_are_shown_with_what_waits_and_runs(shell: Shell) -> None:
     assert "(in 59 min 5" in shell.out
 
 
+@shared(Part.KEYS, Part.LIMITS)
 def test_a_key_gets_a_rule_and_loses_it(shell: Shell) -> None:
     assert shell("queues", "declare", "calls", "--mode", "dynamic", "--key-limit", "2") == 0
 
@@ -129,6 +135,7 @@ def test_a_global_queue_has_no_keys(shell: Shell) -> None:
     assert "wanted a keyed or dynamic queue; this one is global" in shell.err
 
 
+@shared(Part.KEYS, Part.LIMITS)
 def test_drain_returns_once_nothing_is_live(shell: Shell) -> None:
     shell.enqueue("a")
     shell.settle("complete")
@@ -154,6 +161,7 @@ def test_drain_waits_for_what_is_live(shell: Shell, monkeypatch: pytest.MonkeyPa
     assert shell.err == "1 left: 1 pending\n"
 
 
+@shared(Part.KEYS, Part.LIMITS)
 def test_drain_gives_up_in_time_and_says_what_is_left(shell: Shell) -> None:
     shell.enqueue("a")
     assert shell("queues", "pause", "mail") == 0

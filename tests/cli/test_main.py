@@ -26,7 +26,7 @@ from tests.cli.conftest import Shell, use_module
         ),
         (["jobs", "list", "--queue", "mail", "--after", "9" * 20 + "/a"], 2, "wanted what `next` says"),
         (["events", "tail", "--limit", "9" * 20], 2, "Invalid value for '--limit'"),
-        (["events", "tail", "--queue", "mail", "--after", "9" * 20], 2, "Invalid value for '--after'"),
+        (["events", "tail", "--queue", "mail", "--after", "9" * 20], 2, "--after: found '99"),
         (["queues", "keys", "mail", "--first", "9" * 20], 2, "Invalid value for '--first'"),
         (["queues", "pause", "mail", "--for", "9" * 20 + "d"], 2, "--for: found '99"),
         (["schedules", "add", "a", "b", "--every", "9" * 20 + "d"], 2, "--every: found '99"),

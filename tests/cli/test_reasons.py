@@ -7,10 +7,11 @@ from penstock.core.flows import Child, ChildEnding, ChildPolicy, JobRef
 from penstock.core.job import NewJob, Options
 from penstock.core.limits import Declaration, Mode, Rate
 from penstock.core.states import State
-from penstock.stores.protocol import Pause
-from penstock.stores.sqlite import SqliteStore
+from penstock.stores.protocol import Pause, Store
 from tests.cli.conftest import MAIL, Shell
 from tests.cli.test_explain import job, said
+from tests.conformance.having import shared
+from tests.conformance.stores import Part
 
 
 def declare(shell: Shell, mode: Mode = Mode.KEYED, **limits: Any) -> None:
@@ -21,7 +22,7 @@ def flow(shell: Shell, *children: str, policy: ChildPolicy = ChildPolicy.FAIL, t
     """`top` waits for these."""
     top = JobRef("mail", "top")
 
-    async def work(store: SqliteStore) -> None:
+    async def work(store: Store) -> None:
         awaits = tuple(JobRef("mail", child) for child in children)
         jobs = [
             NewJob(id="top", nonce="n", task="send", payload=b"{}", awaits=awaits, child_policy=policy),
@@ -37,7 +38,7 @@ def flow(shell: Shell, *children: str, policy: ChildPolicy = ChildPolicy.FAIL, t
 
 
 def carry(shell: Shell) -> None:
-    async def work(store: SqliteStore) -> None:
+    async def work(store: Store) -> None:
         for relay in await store.relays(MAIL):
             assert isinstance(relay.what, ChildEnding)
             await store.child_ended(MAIL, [relay.what])
@@ -45,6 +46,7 @@ def carry(shell: Shell) -> None:
     shell.store(work)
 
 
+@shared(*Part)
 def test_a_key_at_its_limit_is_the_reason(shell: Shell) -> None:
     declare(shell, key_limit=2)
     shell.enqueue("a", "b", "c", "d", key="ada")
@@ -59,6 +61,7 @@ def test_a_key_at_its_limit_is_the_reason(shell: Shell) -> None:
     assert "next in line in key 'ada'" in said(shell, "c")
 
 
+@shared(*Part)
 def test_a_key_held_back_by_its_rate_is_the_reason(shell: Shell) -> None:
     declare(shell, key_rate=Rate(1, 60_000))
     shell.enqueue("a", "b", key="ada")
@@ -71,6 +74,7 @@ def test_a_key_held_back_by_its_rate_is_the_reason(shell: Shell) -> None:
     assert "limit:" not in text
 
 
+@shared(*Part)
 def test_a_queue_at_its_max_active_is_the_reason(shell: Shell) -> None:
     declare(shell, Mode.GLOBAL, max_active=1)
     shell.enqueue("a", "b")
@@ -79,6 +83,7 @@ def test_a_queue_at_its_max_active_is_the_reason(shell: Shell) -> None:
     assert "queue 'mail' is at its max_active: 1 of 1 are running" in said(shell, "b")
 
 
+@shared(*Part)
 def test_the_queues_rate_is_the_reason_and_tells_when_it_goes_on(shell: Shell) -> None:
     declare(shell, Mode.GLOBAL, rate=Rate(1, 60_000, 2))
     shell.enqueue("a", "b", "c")
@@ -89,6 +94,7 @@ def test_the_queues_rate_is_the_reason_and_tells_when_it_goes_on(shell: Shell) -
     assert "held back by its rate of 1/min, 2 at once: the next job may start in 59 s" in text
 
 
+@shared(*Part)
 def test_limits_that_leave_room_are_no_reason(shell: Shell) -> None:
     declare(shell, key_limit=2, max_active=5, rate=Rate(1, 60_000, 3), key_rate=Rate(1, 60_000, 3))
     shell.enqueue("a", "b", key="ada")
@@ -101,6 +107,7 @@ def test_limits_that_leave_room_are_no_reason(shell: Shell) -> None:
     assert "workers are busy: 1 lease is held" in text
 
 
+@shared(*Part)
 def test_a_pause_that_ends_says_when_and_limits_are_told_beside_it(shell: Shell) -> None:
     declare(shell, key_limit=1)
     shell.enqueue("a", "b", key="ada")
@@ -114,6 +121,7 @@ def test_a_pause_that_ends_says_when_and_limits_are_told_beside_it(shell: Shell)
     assert "key 'ada' is at its limit" in text
 
 
+@shared(*Part)
 def test_a_blocked_job_says_which_children_are_left(shell: Shell) -> None:
     flow(shell, "a", "b", "c")
     shell.settle("complete")
@@ -126,6 +134,7 @@ def test_a_blocked_job_says_which_children_are_left(shell: Shell) -> None:
     assert "it waits for mail/b (active), mail/c (pending)" in text
 
 
+@shared(*Part)
 def test_a_blocked_job_names_the_child_that_died_and_holds_it_up(shell: Shell) -> None:
     flow(shell, "a", "b", policy=ChildPolicy.WAIT)
     shell.settle("bury")
@@ -138,6 +147,7 @@ def test_a_blocked_job_names_the_child_that_died_and_holds_it_up(shell: Shell) -
     assert "mail/a ended as dead and holds it up: penstock jobs retry mail/a" in text
 
 
+@shared(*Part)
 def test_a_blocked_job_says_that_a_dead_child_which_was_removed_cannot_be_redriven(shell: Shell) -> None:
     flow(shell, "a", "b", policy=ChildPolicy.WAIT)
     shell.settle("bury")
@@ -157,6 +167,7 @@ def test_a_blocked_job_of_many_names_some() -> None:
     assert explain(facts)[1].endswith("web/c4 (pending) and 4 more")
 
 
+@shared(*Part)
 def test_a_blocked_job_whose_children_are_not_there_says_so(shell: Shell) -> None:
     flow(shell, "a", there=False)
 
@@ -178,6 +189,7 @@ def test_without_its_children_a_blocked_job_says_what_is_known() -> None:
     assert "blocked until the jobs it depends on have ended" in text
 
 
+@shared(*Part)
 def test_a_job_that_failed_with_its_child_says_so(shell: Shell) -> None:
     flow(shell, "a")
     shell.settle("fail")
@@ -189,6 +201,7 @@ def test_a_job_that_failed_with_its_child_says_so(shell: Shell) -> None:
     assert "child mail/a ended without success" in text
 
 
+@shared(*Part)
 def test_a_schedules_job_says_so(shell: Shell) -> None:
     shell.enqueue("a", schedule="nightly", instant=1_767_225_600_000, options=Options())
 

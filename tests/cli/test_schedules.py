@@ -12,6 +12,8 @@ import pytest
 from penstock.core.states import State
 from penstock.stores.protocol import Query
 from tests.cli.conftest import MAIL, Shell
+from tests.conformance.having import shared
+from tests.conformance.stores import Part
 
 APP = """
 from penstock import Penstock
@@ -37,6 +39,7 @@ def add(shell: Shell, *more: str) -> int:
     return shell("schedules", "add", "digest", "send", "to=ada", "--queue", "mail", *more)
 
 
+@shared(Part.SCHEDULES)
 def test_a_schedule_is_added_listed_and_shown_in_words(mail: Shell) -> None:
     assert add(mail, "--cron", "30 3 * * *", "--zone", "Europe/Berlin", "--catch-up", "all") == 0
     assert mail.out.startswith("schedule 'digest' runs every day at 03:30 (Europe/Berlin); next: 20")
@@ -54,6 +57,7 @@ def test_a_schedule_is_added_listed_and_shown_in_words(mail: Shell) -> None:
     assert mail.out.split()[:2] == ["schedule", "queue"]
 
 
+@shared(Part.SCHEDULES)
 def test_an_interval_can_be_paused_resumed_run_and_removed(mail: Shell) -> None:
     assert add(mail, "--every", "10m", "--priority", "high") == 0
 
@@ -129,6 +133,7 @@ def test_a_scheduler_puts_the_apps_schedules_and_fires_without_workers(mail: She
     assert (job.schedule, job.payload) == ("send", b'{"to":"ada"}')
 
 
+@shared(Part.SCHEDULES)
 def test_a_scheduler_needs_no_code(mail: Shell) -> None:
     add(mail, "--every", "1s")
     process = subprocess.Popen(

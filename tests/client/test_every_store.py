@@ -2,12 +2,17 @@
 
 import asyncio
 import secrets
+from collections import Counter
 
 import pytest
 
 from penstock import Penstock, State
+from penstock.core.errors import OptionError, QueueFullError
 from penstock.stores.protocol import Store
-from tests.conformance.stores import Kind, Place
+from tests.conformance.having import having
+from tests.conformance.stores import Kind, Part, Place
+
+PAGES = (("ada", 2), ("bob", 1), ("bob", 2))
 
 
 @pytest.fixture
@@ -60,3 +65,34 @@ async def test_without_await_beside_a_running_worker(unopened: Store) -> None:
     await working
 
     assert results == [2 * number for number in range(1, 50)]
+
+
+@having(Part.KEYS, Part.LIMITS, Part.UNIQUE)
+async def test_keys_kinds_and_bounds_hold_for_an_app(unopened: Store) -> None:
+    app = Penstock(store=unopened, tenant=f"t{secrets.token_hex(4)}")
+    sync = app.queue("sync", mode="keyed", key_limit=1, max_length=4)
+    running: Counter[str] = Counter()
+    most = 0
+
+    @sync.task
+    async def pull(user: str, page: int) -> int:
+        nonlocal most
+        running[user] += 1
+        most = max(most, running[user])
+        await asyncio.sleep(0)
+        running[user] -= 1
+        return page
+
+    async with app:
+        only = pull.options(key="ada", unique="waiting")
+        first, same = await only.enqueue("ada", 1), await only.enqueue("ada", 1)
+        rest = [await pull.options(key=user).enqueue(user, page) for user, page in PAGES]
+        with pytest.raises(QueueFullError):
+            await pull.options(key="bob").enqueue("bob", 3)
+        with pytest.raises(OptionError, match="key"):
+            await pull.enqueue("eve", 1)
+        await app.worker(concurrency=8, burst=True).run()
+        results = [await each.result(timeout=20) for each in (first, *rest)]
+
+    assert (same.id, same.created) == (first.id, False)
+    assert (results, most) == ([1, 2, 1, 2], 1)

@@ -47,9 +47,9 @@ def test_postgresql_is_not_reached_before_it_is_opened(url: str) -> None:
 
 
 def test_a_missing_driver_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    for name in [name for name in sys.modules if name.split(".")[0] == "redis" or "stores.redis" in name]:
+    for name in [name for name in sys.modules if name.split(".")[0] == "hiredis" or "stores.redis" in name]:
         monkeypatch.delitem(sys.modules, name)
-    monkeypatch.setitem(sys.modules, "redis", None)
+    monkeypatch.setitem(sys.modules, "hiredis", None)
 
     with pytest.raises(ConfigError, match=r"pip install 'penstock\[redis\]'"):
         open_store("redis://localhost")

@@ -25,6 +25,7 @@ async def judge(store: Store, queue: QueueRef, path: Path) -> None:
     """Walk a path on a queue with one slot per key; then exactly the keys that could run are served."""
     await store.declare(queue, Declaration(mode=Mode.KEYED))
     await path(store, queue)
+    assert await store.check(queue) == []
     await judge_ready(store, queue)
 
 

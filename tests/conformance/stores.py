@@ -36,14 +36,8 @@ def moves_with(parts: frozenset[Part]) -> frozenset[Move]:
     return frozenset(move for move in Move if move not in MOVES_OF_PARTS or MOVES_OF_PARTS[move] in parts)
 
 
-ON_REDIS: Final[frozenset[Part]] = frozenset()
-"""The parts that the Redis store has so far."""
-
 ON_POSTGRES: Final[frozenset[Part]] = frozenset()
 """The parts that the PostgreSQL store has so far."""
-
-ALIVE: Final = moves_with(ON_REDIS)
-"""Moves that every store has."""
 
 ALLOW_MISSING: Final = "PENSTOCK_TEST_ALLOW_MISSING"
 
@@ -213,7 +207,7 @@ STORES: Final = [
         lambda: sqlite3.sqlite_version,
         lambda: _absent("penstock.stores.sqlite", "SqliteStore"),
     ),
-    Kind("valkey", _valkey_url, _redis, _valkey_version, _no_valkey, ON_REDIS),
+    Kind("valkey", _valkey_url, _redis, _valkey_version, _no_valkey),
     Kind("postgres", _postgres_url, _postgres, _postgres_version, _no_postgres, ON_POSTGRES),
 ]
 
@@ -225,7 +219,6 @@ if valkey.redis_binary() is not None:
             _redis,
             lambda: valkey.version(_present(valkey.redis_binary())),
             lambda: _absent("penstock.stores.redis", "RedisStore"),
-            ON_REDIS,
         )
     )
 

@@ -4,7 +4,6 @@ from typing import Final
 
 from penstock.core.moves import Move
 from tests.conformance.cases import takes_token
-from tests.conformance.stores import ALIVE
 
 _TOKEN_IMPLIES_ACTIVE: Final = (
     "a record has a token only while it is active, so the token's guard says it too"
@@ -14,7 +13,7 @@ _BY_TOKEN: Final[dict[tuple[str, str, str], str]] = {
     (store, move.value, "state"): _TOKEN_IMPLIES_ACTIVE
     for store in ("memory", "sqlite", "redis", "postgres")
     for move in Move
-    if move in ALIVE and takes_token(move)
+    if takes_token(move)
 }
 
 SURVIVORS: Final = _BY_TOKEN | {
@@ -26,5 +25,9 @@ SURVIVORS: Final = _BY_TOKEN | {
     ("postgres", "promote", "state"): "only delayed jobs have a visible_at",
     ("redis", "promote", "state"): "only delayed jobs stand in the index that promote reads",
     ("redis", "prune", "state"): "only jobs that may be pruned stand in the index that prune reads",
+    **dict.fromkeys(
+        [("valkey", "claim", "readies"), ("redis7", "claim", "readies")],
+        "a claim moves or takes away the turn of the key it serves itself",
+    ),
 }
 """By store, move and guard."""

@@ -6,8 +6,6 @@ from collections.abc import AsyncIterator
 from contextlib import ExitStack, asynccontextmanager
 from pathlib import Path
 
-import pytest
-
 from penstock.core.job import QueueRef
 from penstock.core.moves import Complete, Expire, Move
 from penstock.core.outcomes import Applied, Refused
@@ -15,15 +13,12 @@ from penstock.core.states import State
 from penstock.stores.protocol import Store
 from tests.conformance import process
 from tests.conformance.arrange import FAULT, LEASE_MS, claim, enqueue, new_job, states_of
+from tests.conformance.having import on, shared
 from tests.conformance.stores import STORES, Kind, Place, opened
 from tests.kit import valkey
 
 BINARIES = {"valkey": valkey.valkey_binary, "redis7": valkey.redis_binary}
 SERVED = [each for each in STORES if each.name in BINARIES]
-
-
-SHARED = [each for each in STORES if each.is_shared]
-shared = pytest.mark.parametrize("kind", SHARED, ids=[each.name for each in SHARED], indirect=True)
 
 
 @asynccontextmanager
@@ -33,7 +28,7 @@ async def _opened(kind: Kind, where: Place) -> AsyncIterator[tuple[Store, str]]:
         yield store, address
 
 
-@shared
+@shared()
 async def test_a_worker_killed_after_its_claim_loses_nothing(
     kind: Kind, where: Place, queue: QueueRef
 ) -> None:
@@ -63,7 +58,7 @@ async def test_a_worker_killed_after_its_claim_loses_nothing(
         assert await store.check(queue) == []
 
 
-@shared
+@shared()
 async def test_a_producer_killed_in_a_burst_loses_nothing_accepted(
     kind: Kind, where: Place, queue: QueueRef
 ) -> None:
@@ -90,7 +85,7 @@ async def test_a_producer_killed_in_a_burst_loses_nothing_accepted(
         assert await store.check(queue) == []
 
 
-@shared
+@shared()
 async def test_a_worker_killed_while_it_settles_leaves_each_job_settled_or_leased(
     kind: Kind, where: Place, queue: QueueRef
 ) -> None:
@@ -117,7 +112,7 @@ async def test_a_worker_killed_while_it_settles_leaves_each_job_settled_or_lease
         assert await store.check(queue) == []
 
 
-@pytest.mark.parametrize("kind", SERVED, ids=[each.name for each in SERVED], indirect=True)
+@on(SERVED)
 async def test_a_server_killed_in_a_burst_loses_nothing_accepted(
     kind: Kind, queue: QueueRef, tmp_path: Path
 ) -> None:

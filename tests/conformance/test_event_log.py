@@ -2,14 +2,15 @@
 
 from itertools import pairwise
 
+import msgspec
 import pytest
 
-from penstock.core.errors import CursorLostError
+from penstock.core.errors import CursorLostError, InvalidNameError, OptionError
 from penstock.core.events import Event
 from penstock.core.job import Options, QueueRef
 from penstock.core.moves import Beat, Bury, Complete, Move, Release, Report, Retry
 from penstock.core.states import State
-from penstock.stores.protocol import Store
+from penstock.stores.protocol import READER_LEASE_MS, Reader, Store
 from tests.conformance.arrange import (
     FAULT,
     LEASE_MS,
@@ -105,22 +106,72 @@ async def test_a_cursor_reads_page_by_page(store: Store, queue: QueueRef) -> Non
     """And goes on where it stopped when more has come."""
     await enqueue(store, queue, [new_job(f"j{n}") for n in range(7)])
     pages: list[list[Event]] = []
-    cursor = 0
+    cursor: str | int = 0
     while page := await store.events(queue, after=cursor, limit=3):
         pages.append(page)
-        cursor = page[-1].seq
+        cursor = page[-1].cursor
     await enqueue(store, queue, [new_job("later")])
     news = await store.events(queue, after=cursor, limit=3)
 
     assert [len(page) for page in pages] == [3, 3, 1]
     assert [event.seq for page in pages for event in page] == list(range(1, 8))
     assert [(event.seq, event.job) for event in news] == [(8, "later")]
-    assert await store.events(queue, after=8) == []
+    assert await store.events(queue, after=news[-1].cursor) == []
+
+
+async def test_a_number_reads_on_like_a_cursor(store: Store, queue: QueueRef) -> None:
+    """Also as text, and also beyond the newest event."""
+    await enqueue(store, queue, [new_job(f"j{n}") for n in range(3)])
+    events = await store.events(queue)
+
+    assert await store.events(queue, after=1) == await store.events(queue, after="1") == events[1:]
+    assert await store.events(queue, after=1, limit=1) == events[1:2]
+    assert await store.events(queue, after=99) == []
+
+
+async def test_every_event_has_a_cursor_of_its_own_and_keeps_it(store: Store, queue: QueueRef) -> None:
+    """By it the log is read on, from wherever."""
+    await enqueue(store, queue, [new_job(f"j{n}") for n in range(3)])
+    held = await claim_one(store, queue)
+    await settle(store, queue, Complete(held.id, held.token))
+    await store.delete(queue, ["j1", "j2"])
+    events = await store.events(queue)
+    again = await store.events(queue, after=events[1].cursor)
+
+    assert len({event.cursor for event in events}) == len(events) == 6
+    assert again == events[2:]
+
+
+async def test_a_cursor_of_another_log_is_lost(store: Store, queue: QueueRef) -> None:
+    """As after a failover that lost some events and used their numbers again."""
+    other = QueueRef(queue.tenant, "other")
+    await enqueue(store, queue, [new_job(f"j{n}") for n in range(3)])
+    await enqueue(store, other, [new_job(f"j{n}") for n in range(2)])
+    cursors = [event.cursor for event in await store.events(queue)]
+
+    with pytest.raises(CursorLostError, match=r"event 2 of queue .*other is another one"):
+        await store.events(other, after=cursors[1])
+    with pytest.raises(CursorLostError, match="beyond event 2"):
+        await store.events(other, after=cursors[2])
+    with pytest.raises(CursorLostError, match="beyond event 0"):
+        await store.events(QueueRef(queue.tenant, "unknown"), after=cursors[0])
+
+
+@pytest.mark.parametrize("text", ["", "abc", "-1", "1-", "1-xyz", "١"])
+async def test_a_text_that_is_no_cursor_is_named(store: Store, queue: QueueRef, text: str) -> None:
+    """Nothing is guessed from it."""
+    with pytest.raises(OptionError, match="wanted the cursor of an event"):
+        await store.events(queue, after=text)
+    with pytest.raises(OptionError, match="wanted the cursor of an event"):
+        await store.keep_reader(queue, "audit", text)
+    with pytest.raises(OptionError, match="wanted the cursor of an event"):
+        await store.events(queue, after=-1)
 
 
 async def test_a_cursor_before_the_trimmed_part_is_lost(store: Store, queue: QueueRef) -> None:
     """It is told, rather than served with a gap."""
     await enqueue(store, queue, [new_job(f"j{n}") for n in range(6)])
+    cursors = [event.cursor for event in await store.events(queue)]
     trimmed = await store.trim(queue, through=4)
     again = await store.trim(queue, through=4)
     kept = await store.events(queue, after=4)
@@ -128,10 +179,13 @@ async def test_a_cursor_before_the_trimmed_part_is_lost(store: Store, queue: Que
     assert (trimmed, again) == (4, 0)
     assert await store.event_range(queue) == (5, 6)
     assert [event.seq for event in kept] == [5, 6]
-    with pytest.raises(CursorLostError):
+    with pytest.raises(CursorLostError, match="events 4 to 4 of"):
         await store.events(queue, after=3)
-    with pytest.raises(CursorLostError):
+    with pytest.raises(CursorLostError, match="events 1 to 4 of"):
         await store.events(queue)
+    with pytest.raises(CursorLostError, match="events 3 to 4 of"):
+        await store.events(queue, after=cursors[1])
+    assert await store.events(queue, after=cursors[3]) == kept
 
 
 async def test_numbers_go_on_after_everything_was_trimmed(store: Store, queue: QueueRef) -> None:
@@ -188,5 +242,115 @@ async def test_an_event_reads_back_from_its_own_text(store: Store, queue: QueueR
     await settle(store, queue, Bury("a", held.token, FAULT))
     events = await store.events(queue)
 
-    assert [Event.from_json(event.to_json()) for event in events] == events
+    bare = [msgspec.structs.replace(event, cursor="") for event in events]
+    assert [Event.from_json(event.to_json()) for event in events] == bare
     assert all((event.tenant, event.queue, event.v) == (queue.tenant, queue.name, 1) for event in events)
+
+
+async def test_a_reader_is_kept_with_its_place(store: Store, queue: QueueRef) -> None:
+    """By name; each further call moves it and renews its lease."""
+    await enqueue(store, queue, [new_job(f"j{n}") for n in range(4)])
+    events = await store.events(queue)
+    before = await store.now()
+    await store.keep_reader(queue, "copy", events[0].cursor)
+    first = await store.keep_reader(queue, "audit", events[1].cursor)
+    after = await store.now()
+    await store.turn(60_000)
+    moved = await store.keep_reader(queue, "audit", events[2].cursor)
+    kept = await store.readers(queue)
+
+    assert (first.name, first.cursor, first.seq) == ("audit", events[1].cursor, 2)
+    assert before + READER_LEASE_MS <= first.kept_until <= after + READER_LEASE_MS
+    assert (moved.cursor, moved.seq) == (events[2].cursor, 3)
+    assert moved.kept_until >= first.kept_until + 60_000
+    assert [(each.name, each.seq) for each in kept] == [("audit", 3), ("copy", 1)]
+    assert kept[0] == moved
+    assert await store.events(queue, after=moved.cursor) == events[3:]
+
+
+async def test_a_reader_may_begin_before_the_first_event(store: Store, queue: QueueRef) -> None:
+    """Also where there is no queue yet; and a number becomes the cursor of its event."""
+    new = await store.keep_reader(queue, "audit", 0)
+    await enqueue(store, queue, [new_job("a"), new_job("b")])
+    events = await store.events(queue, after=new.cursor)
+    numbered = await store.keep_reader(queue, "audit", 1)
+
+    assert new.seq == 0
+    assert [event.job for event in events] == ["a", "b"]
+    assert numbered.cursor == events[0].cursor
+
+
+async def test_a_place_that_is_lost_is_not_kept(store: Store, queue: QueueRef) -> None:
+    """The reader stays where it was."""
+    other = QueueRef(queue.tenant, "other")
+    await enqueue(store, queue, [new_job(f"j{n}") for n in range(4)])
+    await enqueue(store, other, [new_job("x")])
+    cursors = [event.cursor for event in await store.events(queue)]
+    kept = await store.keep_reader(queue, "audit", cursors[3])
+    await store.trim(queue, through=2)
+
+    with pytest.raises(CursorLostError, match="events 2 to 2 of"):
+        await store.keep_reader(queue, "audit", cursors[0])
+    with pytest.raises(CursorLostError, match="another one"):
+        await store.keep_reader(other, "audit", cursors[0])
+    with pytest.raises(CursorLostError, match="beyond"):
+        await store.keep_reader(other, "audit", cursors[1])
+    assert await store.readers(queue) == [kept]
+    assert await store.readers(other) == []
+
+
+async def test_what_was_cut_ahead_of_a_reader_is_told_to_it(store: Store, queue: QueueRef) -> None:
+    """With the numbers that it did not see."""
+    await enqueue(store, queue, [new_job(f"j{n}") for n in range(6)])
+    reader = await store.keep_reader(queue, "audit", 2)
+    await store.trim(queue, through=5)
+
+    with pytest.raises(CursorLostError, match="events 3 to 5 of"):
+        await store.events(queue, after=reader.cursor)
+
+
+async def test_a_dropped_reader_is_gone(store: Store, queue: QueueRef) -> None:
+    """Once."""
+    await store.keep_reader(queue, "audit", 0)
+    await store.keep_reader(queue, "copy", 0)
+
+    assert await store.drop_reader(queue, "audit")
+    assert not await store.drop_reader(queue, "audit")
+    assert [each.name for each in await store.readers(queue)] == ["copy"]
+
+
+async def test_readers_are_forgotten_when_their_lease_is_over(store: Store, queue: QueueRef) -> None:
+    """Not a moment before, and none that was renewed."""
+    await store.keep_reader(queue, "gone", 0)
+    await store.keep_reader(queue, "renewed", 0)
+    await store.turn(READER_LEASE_MS - 60_000)
+    early = await store.forget_readers(queue)
+    await store.keep_reader(queue, "renewed", 0)
+    await store.turn(60_000)
+    listed = await store.readers(queue)
+
+    assert early == 0
+    assert [each.name for each in listed] == ["gone", "renewed"]
+    assert await store.forget_readers(queue) == 1
+    assert [each.name for each in await store.readers(queue)] == ["renewed"]
+
+
+async def test_readers_belong_to_their_queue(store: Store, queue: QueueRef) -> None:
+    """The same name elsewhere is another reader."""
+    other = QueueRef(queue.tenant, "other")
+    await store.keep_reader(queue, "audit", 0)
+    unknown: list[Reader] = await store.readers(other)
+    await store.keep_reader(other, "audit", 0)
+    await store.drop_reader(queue, "audit")
+
+    assert unknown == []
+    assert [each.name for each in await store.readers(other)] == ["audit"]
+
+
+@pytest.mark.parametrize("name", ["", "a b", "a/b", "-a", "x" * 129])
+async def test_a_reader_has_a_name_like_any_other(store: Store, queue: QueueRef, name: str) -> None:
+    """What cannot be one is refused."""
+    with pytest.raises(InvalidNameError, match="reader"):
+        await store.keep_reader(queue, name, 0)
+
+    assert await store.readers(queue) == []

@@ -586,3 +586,15 @@ async def test_a_pause_holds_all_keys_and_loses_no_turn(store: Store, queue: Que
 
 async def _complete(store: Store, queue: QueueRef, jobs: list[Claimed]) -> None:
     await store.settle(queue, [Complete(job.id, job.token) for job in jobs])
+
+
+async def test_ahead_counts_the_jobs_of_its_key(store: Store, queue: QueueRef) -> None:
+    """Others take turns with it, and what was given back stands in front."""
+    await store.declare(queue, Declaration(mode=Mode.KEYED))
+    await enqueue(store, queue, [new_job(name, key=name[0]) for name in ("a1", "a2", "b1", "a3")])
+    assert [await store.ahead(queue, name) for name in ("a1", "a2", "a3", "b1")] == [0, 1, 2, 0]
+
+    [a1, *_] = await claim(store, queue, limit=1)
+    assert [await store.ahead(queue, name) for name in ("a2", "a3")] == [0, 1]
+    await store.settle(queue, [Release(a1.id, a1.token)])
+    assert [await store.ahead(queue, name) for name in ("a1", "a2", "a3")] == [0, 1, 2]

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from penstock.core.transitions import TABLE
-from tests.conformance.having import having, kinds_having
+from tests.conformance.having import having, kinds_having, on
 from tests.conformance.mutants import (
     Mutant,
     killer,
@@ -19,7 +19,7 @@ from tests.conformance.mutants import (
     readiness_mutants,
     sql_sources,
 )
-from tests.conformance.stores import ON_POSTGRES, ON_REDIS, PARTS, STORES, Kind, Part, Place, moves_with
+from tests.conformance.stores import ON_POSTGRES, PARTS, STORES, Kind, Part, Place, moves_with
 from tests.conformance.survivors import SURVIVORS
 
 MUTANTS = {
@@ -32,7 +32,7 @@ READIES = {kind.name: readiness_mutants(kind.name) for kind in kinds_having(Part
 KINDS = [each for each in STORES if each.name in MUTANTS]
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=[each.name for each in KINDS], indirect=True)
+@on(KINDS)
 async def test_every_dropped_guard_is_noticed(kind: Kind, where: Place) -> None:
     """Unless it is known why it changes nothing."""
     survivors = await _survivors(kind, where, MUTANTS[kind.name])
@@ -48,7 +48,7 @@ async def test_every_move_that_no_longer_looks_at_its_key_is_noticed(kind: Kind,
     assert not survivors, "nothing misses it after these moves:\n" + "\n".join(survivors)
 
 
-@pytest.mark.parametrize("kind", KINDS, ids=[each.name for each in KINDS], indirect=True)
+@on(KINDS)
 async def test_a_guard_that_nothing_misses_is_still_not_missed(kind: Kind, where: Place) -> None:
     """All of them are dropped at once, which is quicker and no kinder to them."""
     for mutants in (MUTANTS[kind.name], READIES.get(kind.name, [])):
@@ -86,7 +86,7 @@ def test_every_guard_of_the_table_is_marked_in_the_file_of_its_move(store: str) 
         for mutant in mutants
         if mutant.store == store
     }
-    moves = moves_with({"redis": ON_REDIS, "postgres": ON_POSTGRES}.get(store, PARTS))
+    moves = moves_with(ON_POSTGRES if store == "postgres" else PARTS)
     wanted = {(move.value, guard.value) for move in moves for guard in TABLE[move].guards}
 
     assert wanted - found == set()

@@ -1,5 +1,7 @@
 """Which job is claimed first."""
 
+import asyncio
+
 from penstock.core.job import QueueRef
 from penstock.core.moves import Expire, Release, Retry
 from penstock.core.states import State
@@ -150,3 +152,18 @@ async def test_ahead_counts_the_jobs_that_will_be_claimed_before(store: Store, q
     assert ahead == {"high": 0, "a": 1, "b": 2, "c": 3}
     assert high.id == "high"
     assert [await store.ahead(queue, name) for name in ("a", "b", "c")] == [0, 1, 2]
+
+
+async def test_calls_that_do_not_wait_for_each_other_take_effect_in_their_order(
+    store: Store, queue: QueueRef
+) -> None:
+    """Where a store says so: batches that are sent ahead arrive as one."""
+    if not store.keeps_call_order:
+        return
+    names = [f"{n:03}" for n in range(400)]
+    calls = [
+        enqueue(store, queue, [new_job(name) for name in names[at : at + 10]]) for at in range(0, 400, 10)
+    ]
+    await asyncio.gather(*calls)
+
+    assert [job.id for job in await claim(store, queue, 400)] == names

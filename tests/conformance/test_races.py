@@ -7,8 +7,6 @@ from collections import Counter
 from collections.abc import Awaitable, Callable, Sequence
 from itertools import count
 
-import pytest
-
 from penstock.core.errors import DeclarationError
 from penstock.core.events import Event
 from penstock.core.flows import ChildEnding, JobRef
@@ -21,13 +19,12 @@ from penstock.core.unique import Unique, UniqueRule
 from penstock.stores.protocol import Store
 from tests.conformance import process
 from tests.conformance.arrange import FAULT, LEASE_MS, claim, enqueue, new_job
-from tests.conformance.having import having
-from tests.conformance.stores import STORES, Kind, Part, Place, opened
+from tests.conformance.having import having, shared
+from tests.conformance.stores import Kind, Part, Place, opened
 
 JOBS = 120
 WORKERS = 6
 THREADS = 4
-SHARED = [each for each in STORES if each.is_shared]
 
 
 async def test_coroutines_share_the_jobs_without_overlap(store: Store, queue: QueueRef) -> None:
@@ -51,7 +48,7 @@ async def test_threads_share_the_jobs_without_overlap(store: Store, queue: Queue
     await _judge_work(store, queue, taken)
 
 
-@pytest.mark.parametrize("kind", SHARED, ids=[each.name for each in SHARED], indirect=True)
+@shared()
 async def test_processes_share_the_jobs_without_overlap(kind: Kind, where: Place, queue: QueueRef) -> None:
     """On the stores that processes can share."""
     address = kind.address(where)

@@ -49,6 +49,20 @@ async def test_ended_jobs_are_pruned_when_their_time_is_over(store: Store, queue
     assert found == [State.DEAD, State.COMPLETED, State.ACTIVE, State.ACTIVE, State.ACTIVE]
 
 
+async def test_a_result_that_is_wanted_for_longer_keeps_its_job(store: Store, queue: QueueRef) -> None:
+    """The longer of the two times counts."""
+    options = Options(retention_ms=1_000, result_retention_ms=60_000)
+    await enqueue(store, queue, [new_job("a", options=options)])
+    job = await claim_one(store, queue)
+    await settle(store, queue, Complete(job.id, job.token, b"7"))
+    await store.turn(30_000)
+    early = await store.prune(queue)
+    await store.turn(30_000)
+
+    assert (early, (await record_of(store, queue, "a")).result) == (0, b"7")
+    assert await store.prune(queue) == 1
+
+
 async def test_the_dead_are_never_pruned(store: Store, queue: QueueRef) -> None:
     """They wait for someone to act, for years if need be."""
     await enqueue(store, queue, [new_job("a", options=SHORT)])

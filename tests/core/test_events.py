@@ -1,5 +1,7 @@
 """What an event says, and that it is the same after a journey through a log."""
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -48,7 +50,7 @@ def a_job(state: State = State.ACTIVE) -> Job:
 
 def test_every_event_comes_back_from_the_log_as_it_was() -> None:
     for event in told_history().events:
-        assert Event.from_json(event.to_json()) == event
+        assert Event.from_json(event.to_json()) == msgspec.structs.replace(event, cursor="")
 
 
 def test_the_log_has_the_names_of_the_event_record_and_no_unused_fields() -> None:
@@ -150,12 +152,24 @@ def test_no_event_carries_payload_or_token() -> None:
         assert b"unguessable" not in data
 
 
-def test_marks_of_events_differ_when_anything_in_them_does() -> None:
+def test_marks_of_events_differ_when_what_identifies_them_does() -> None:
     events = told_history().events
-    changed = [msgspec.structs.replace(event, at=event.at + 1) for event in events]
-    marks = {event.mark for event in (*events, *changed)}
+    changes: list[dict[str, Any]] = [
+        {"tenant": "other"},
+        {"queue": "other"},
+        {"seq": 10**6},
+        {"at": 1},
+        {"move": Move.SNOOZE},
+        {"job": "other"},
+        {"version": 10**6},
+        {"jobs": ["x", "y"]},
+    ]
 
-    assert len(marks) == 2 * len(events)
+    for event in events:
+        changed = [msgspec.structs.replace(event, **change) for change in changes]
+        differing = [each for each in changed if each != event]
+        assert event.mark not in {each.mark for each in differing}
+    assert len({event.mark for event in events}) == len(events)
 
 
 def test_an_error_is_cut_to_its_first_line_and_its_bound() -> None:

@@ -4,21 +4,15 @@ import inspect
 from collections.abc import Callable
 from typing import Any, Final
 
-import msgspec
 import pytest
 
 from penstock.client import plan
 from penstock.core import decide, effects, events, job, limits, payload, retry
 from penstock.core.cron import catch_up, spec
-from penstock.core.errors import StoreError
-from penstock.core.flows import JobRef
-from penstock.core.moves import Beat
 from penstock.core.states import State
 from penstock.core.transitions import TABLE, Row
-from penstock.core.unique import Unique, UniqueRule
 from penstock.scheduler import keeper, pruner
 from penstock.stores import protocol
-from penstock.stores.redis.later import Later, check_plain
 from penstock.tasks import flow
 from penstock.worker import options, progress
 from penstock.worker.worker import Worker
@@ -85,27 +79,6 @@ def test_the_numbers_on_the_page_are_those_of_the_code() -> None:
     assert section(TEXT, "numbers") == numbers_table()
 
 
-async def test_what_redis_does_not_have_yet_it_refuses_by_name() -> None:
-    queue, store = job.QueueRef("default", "mail"), Later()
-    new = job.NewJob(id="a", nonce="n", task="t", payload=b"{}")
-    child = msgspec.structs.replace(new, parents=(JobRef("mail", "p"),))
-    one = msgspec.structs.replace(new, unique=Unique("k", UniqueRule.LIVE))
-    schedule = protocol.StoredSchedule(queue, "nightly", b"{}", 0)
-
-    check_plain([new], [])
-    for what, refused in (("flows", child), ("unique jobs", one)):
-        with pytest.raises(StoreError, match=f"{what} are not available on Redis"):
-            check_plain([refused], [])
-    for what, call in (
-        ("modes and limits", store.declare(queue, limits.Declaration())),
-        ("limits per key", store.set_key_rule(queue, "ada", limits.KeyRule(weight=2))),
-        ("flows", store.spawn(queue, Beat("a", "t"), [])),
-        ("schedules", store.put_schedule(schedule)),
-    ):
-        with pytest.raises(StoreError, match=f"{what} are not available on Redis"):
-            await call
-
-
 def moves_table() -> str:
     """The table of moves as it stands on the page."""
     head = ["| move | from | to | rule | guards | cancels |", "| --- | --- | --- | --- | --- | --- |"]
@@ -163,6 +136,8 @@ def numbers_table() -> str:
             "events kept by a worker's trimming",
             f"{pruner.EVENTS_KEPT} per queue, {pruner.EVENTS_AGE / 86_400:g} days",
         ),
+        ("events kept for readers that are behind", f"{pruner.EVENTS_HELD} per queue"),
+        ("lease of a reader of events", f"{protocol.READER_LEASE_MS // job.DAY_MS} days"),
     ]
     return "\n".join(
         ["| what | value |", "| --- | --- |", *(f"| {what} | {value} |" for what, value in rows)]

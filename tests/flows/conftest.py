@@ -1,20 +1,21 @@
 """An app of its own for each test, on each store that has flows."""
 
 import secrets
-from pathlib import Path
 
 import pytest
 
 from penstock import Penstock
-from penstock.stores.memory import MemoryStore
-from penstock.stores.open import open_store
 from penstock.stores.protocol import Store
+from tests.conformance.having import kind_having
+from tests.conformance.stores import Kind, Part, Place
+
+kind = kind_having(Part.FLOWS)
 
 
-@pytest.fixture(params=["memory", "sqlite"])
-def unopened(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+@pytest.fixture
+def unopened(kind: Kind, where: Place) -> Store:
     """A store that is not open yet."""
-    return MemoryStore() if request.param == "memory" else open_store(f"sqlite:///{tmp_path}/jobs.db")
+    return kind.connect(kind.address(where))
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Final
@@ -63,10 +63,17 @@ def url_from_environment() -> str | None:
     return os.environ.get(URL_VARIABLE) or None
 
 
+def binaries() -> list[Path]:
+    """Every server that can be had here."""
+    return [binary for binary in (valkey_binary(), redis_binary()) if binary is not None]
+
+
 @contextmanager
-def running(binary: Path, folder: Path, *, port: int = 0, appendonly: bool = False) -> Iterator[Server]:
+def running(
+    binary: Path, folder: Path, *, port: int = 0, appendonly: bool = False, settings: Sequence[str] = ()
+) -> Iterator[Server]:
     """A server on a loopback port with its data in the folder; stopped at the end of the block."""
-    process, port = start(binary, folder, port=port, appendonly=appendonly)
+    process, port = start(binary, folder, port=port, appendonly=appendonly, settings=settings)
     try:
         yield Server(port, process.pid)
     finally:
@@ -74,16 +81,28 @@ def running(binary: Path, folder: Path, *, port: int = 0, appendonly: bool = Fal
 
 
 def start(
-    binary: Path, folder: Path, *, port: int = 0, appendonly: bool = False
+    binary: Path, folder: Path, *, port: int = 0, appendonly: bool = False, settings: Sequence[str] = ()
 ) -> tuple[subprocess.Popen[bytes], int]:
-    """A server that answers, and its port. Whoever starts it stops it."""
+    """A server that answers, and its port. Whoever starts it stops it. `settings` go on its command line."""
     folder.mkdir(parents=True, exist_ok=True)
-    port = port or _free_port()
+    port = port or free_port()
     # fsync always: accepted has to mean durable even when the whole machine goes.
     kept = ["--appendonly", "yes", "--appendfsync", "always"] if appendonly else ["--appendonly", "no"]
     with (folder / "server.log").open("ab") as log:
         process = subprocess.Popen(
-            [binary, "--port", str(port), "--bind", "127.0.0.1", "--dir", folder, "--save", "", *kept],
+            [
+                binary,
+                "--port",
+                str(port),
+                "--bind",
+                "127.0.0.1",
+                "--dir",
+                folder,
+                "--save",
+                "",
+                *kept,
+                *settings,
+            ],
             stdin=subprocess.DEVNULL,
             stdout=log,
             stderr=log,
@@ -124,7 +143,8 @@ def _ask(port: int, command: bytes) -> bytes:
         return connection.recv(64)
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port on loopback that nobody uses now."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]

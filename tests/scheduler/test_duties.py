@@ -6,16 +6,17 @@ from typing import Any
 
 import pytest
 
-from penstock.core.errors import StoreUnavailableError
+from penstock.core.errors import CursorLostError, StoreUnavailableError
 from penstock.core.job import NewJob, Options, QueueRef
 from penstock.core.moves import Complete, Move
 from penstock.core.retry import Backoff
 from penstock.core.states import State
 from penstock.scheduler.promoter import Promoter
-from penstock.scheduler.pruner import Pruner, Trimmer
+from penstock.scheduler.pruner import EVENTS_AGE, Pruner, Trimmer
 from penstock.scheduler.reclaimer import Reclaimer
 from penstock.scheduler.scheduler import Scheduler
 from penstock.stores.memory import MemoryStore
+from penstock.stores.protocol import READER_LEASE_MS
 from tests.worker.kit import eventually
 
 DAY = 24 * 3600 * 1000
@@ -120,6 +121,74 @@ async def test_trimming_goes_in_bounded_steps(queue: QueueRef, monkeypatch: pyte
 
     assert more == [True, True, False, False]
     assert await store.event_range(queue) == (91, 100)
+
+
+@pytest.mark.parametrize("limits", [{"kept": 30}, {"age": 0.0}], ids=["by count", "by age"])
+async def test_what_a_reader_has_not_read_is_not_trimmed(queue: QueueRef, limits: dict[str, Any]) -> None:
+    store = MemoryStore()
+    await _enqueue(store, queue, 100)
+    await store.turn(1)
+    slow = await store.keep_reader(queue, "slow", 20)
+    await store.keep_reader(queue, "fast", 90)
+    trimmer = Trimmer(store, queue, **limits)
+
+    assert not await trimmer.tick()
+    assert await store.event_range(queue) == (20, 100)
+    assert not await trimmer.tick()
+    assert len(await store.events(queue, after=slow.cursor)) == 80
+
+
+async def test_the_event_of_a_readers_cursor_stays_to_compare_with(queue: QueueRef) -> None:
+    store = MemoryStore()
+    await _enqueue(store, queue, 10)
+    await store.turn(1)
+    await store.keep_reader(queue, "audit", 10)
+    await Trimmer(store, queue, age=0).tick()
+
+    assert await store.event_range(queue) == (10, 10)
+
+
+async def test_a_reader_holds_back_no_more_than_so_many_events(queue: QueueRef) -> None:
+    store = MemoryStore()
+    await _enqueue(store, queue, 100)
+    reader = await store.keep_reader(queue, "stuck", 5)
+    await Trimmer(store, queue, kept=10, held=60).tick()
+
+    assert await store.event_range(queue) == (41, 100)
+    with pytest.raises(CursorLostError, match="events 6 to 40 of"):
+        await store.events(queue, after=reader.cursor)
+
+
+async def test_a_reader_whose_lease_is_over_holds_nothing_and_is_forgotten(queue: QueueRef) -> None:
+    store = MemoryStore()
+    await _enqueue(store, queue, 100)
+    await store.keep_reader(queue, "gone", 5)
+    await store.turn(READER_LEASE_MS - 60_000)
+    await store.keep_reader(queue, "here", 50)
+    trimmer = Trimmer(store, queue, kept=10, age=2 * EVENTS_AGE)
+    await trimmer.tick()
+    held = await store.event_range(queue)
+    await store.turn(60_000)
+    await trimmer.tick()
+
+    assert held == (5, 100)
+    assert await store.event_range(queue) == (50, 100)
+    assert [reader.name for reader in await store.readers(queue)] == ["here"]
+
+
+async def test_trimming_up_to_a_reader_goes_in_bounded_steps(
+    queue: QueueRef, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("penstock.scheduler.pruner.TRIM_LIMIT", 40)
+    store = MemoryStore()
+    await _enqueue(store, queue, 100)
+    await store.keep_reader(queue, "audit", 81)
+    trimmer = Trimmer(store, queue, kept=10)
+
+    more = [await trimmer.tick() for _ in range(3)]
+
+    assert more == [True, False, False]
+    assert await store.event_range(queue) == (81, 100)
 
 
 async def test_a_queue_without_events_has_nothing_to_trim(queue: QueueRef) -> None:

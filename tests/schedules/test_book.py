@@ -15,21 +15,21 @@ from penstock.core.limits import Declaration, Mode
 from penstock.core.states import State
 from penstock.scheduler.book import ScheduleBook
 from penstock.scheduler.ticker import AGAIN, Ticker
-from penstock.stores.memory import MemoryStore
 from penstock.stores.protocol import Query, Store, StoredSchedule
-from penstock.stores.sqlite import SqliteStore
-from tests.conformance.stores import Place, opened
+from tests.conformance.having import kind_having
+from tests.conformance.stores import Kind, Part, Place, opened
 from tests.kit import aio
 from tests.schedules.kit import made, put
 
 HOUR = 3_600_000
 
+kind = kind_having(Part.SCHEDULES)
 
-@pytest.fixture(params=["memory", "sqlite"])
-def kept(request: pytest.FixtureRequest, where: Place, queue: QueueRef) -> aio.InLoop:
+
+@pytest.fixture
+def kept(kind: Kind, where: Place, queue: QueueRef) -> aio.InLoop:
     """A store that has schedules; sound after the test."""
-    store: Store = MemoryStore() if request.param == "memory" else SqliteStore(where.new_file())
-    return aio.InLoop(_sound(store, queue))
+    return aio.InLoop(_sound(kind.connect(kind.address(where)), queue))
 
 
 @asynccontextmanager

@@ -3,7 +3,6 @@
 import asyncio
 import threading
 from collections import Counter
-from pathlib import Path
 
 from penstock.core.cron.catch_up import CatchUp
 from penstock.core.cron.instants import instants, next_after
@@ -14,8 +13,8 @@ from penstock.core.moves import Move
 from penstock.scheduler.ticker import Ticker
 from penstock.stores.memory import MemoryStore
 from penstock.stores.protocol import Query, Store
-from penstock.stores.sqlite import SqliteStore
-from tests.conformance.stores import opened
+from tests.conformance.having import shared
+from tests.conformance.stores import Kind, Part, Place, opened
 from tests.schedules.kit import made, put
 from tests.schedules.ticking import started, together
 
@@ -27,15 +26,16 @@ SCHEDULES = [
 ]
 
 
-async def test_three_processes_on_a_file_make_one_job_for_each_instant(
-    tmp_path: Path, queue: QueueRef
+@shared(Part.SCHEDULES)
+async def test_three_processes_make_one_job_for_each_instant(
+    kind: Kind, where: Place, queue: QueueRef
 ) -> None:
     """One of them turns the clock, by five seconds each time; thousands of instants pass."""
-    path = tmp_path / "jobs.db"
-    async with opened(SqliteStore(path)) as store:
+    address = kind.address(where)
+    async with opened(kind.connect(address)) as store:
         start = await _put_all(store, queue)
         until = start + 3_000_000
-        processes = [started(str(path), queue, until, step) for step in (STEP_MS, 0, 0)]
+        processes = [started(kind, address, queue, until, step) for step in (STEP_MS, 0, 0)]
         fired = await asyncio.to_thread(together, processes)
 
         assert sum(each > 0 for each in fired) > 1, "they did not run at the same time"

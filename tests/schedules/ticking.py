@@ -1,4 +1,4 @@
-"""A process that keeps time on a file: `python -m tests.schedules.ticking FILE TENANT QUEUE UNTIL STEP_MS`.
+"""A process that keeps time: `python -m tests.schedules.ticking KIND ADDRESS TENANT QUEUE UNTIL STEP_MS`.
 
 It says when it is ready, waits for a line, fires what is due until the clock has reached UNTIL, and tells how
 many firings were its own. With a step it also turns the clock, by so much each time.
@@ -11,14 +11,14 @@ import sys
 from penstock.core.job import QueueRef
 from penstock.scheduler.ticker import Ticker
 from penstock.stores.protocol import Firing
-from penstock.stores.sqlite import SqliteStore
-from tests.conformance.stores import opened
+from tests.conformance.stores import STORES, Kind, opened
 
 
-def started(path: str, queue: QueueRef, until: int, step_ms: int) -> "subprocess.Popen[str]":
+def started(kind: Kind, address: str, queue: QueueRef, until: int, step_ms: int) -> "subprocess.Popen[str]":
     """The process, ready to begin."""
+    arguments = [kind.name, address, queue.tenant, queue.name, str(until), str(step_ms)]
     process = subprocess.Popen(
-        [sys.executable, "-m", __name__, path, queue.tenant, queue.name, str(until), str(step_ms)],
+        [sys.executable, "-m", __name__, *arguments],
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,
@@ -37,19 +37,18 @@ def together(processes: "list[subprocess.Popen[str]]") -> list[int]:
     return [int(process.communicate(timeout=100)[0]) for process in processes]
 
 
-class Counted(SqliteStore):
-    """Counts the firings that were this process's own."""
+async def _main(name: str, address: str, tenant: str, queue: str, until: str, step_ms: str) -> None:
+    kind = next(each for each in STORES if each.name == name)
+    store = kind.connect(address)
+    fire, fired = store.fire, 0
 
-    fired = 0
-
-    async def fire(self, queue: QueueRef, firing: Firing) -> bool:
-        is_ours = await super().fire(queue, firing)
-        self.fired += is_ours
+    async def counted(queue: QueueRef, firing: Firing) -> bool:
+        nonlocal fired
+        is_ours = await fire(queue, firing)
+        fired += is_ours
         return is_ours
 
-
-async def _main(path: str, tenant: str, queue: str, until: str, step_ms: str) -> None:
-    store = Counted(path)
+    store.fire = counted  # type: ignore[method-assign]
     async with opened(store):
         ticker = Ticker(store, QueueRef(tenant, queue))
         print("ready", flush=True)
@@ -59,7 +58,7 @@ async def _main(path: str, tenant: str, queue: str, until: str, step_ms: str) ->
                 await store.turn(int(step_ms))
             await ticker.attend()
         await ticker.attend()
-        print(store.fired)
+        print(fired)
 
 
 if __name__ == "__main__":

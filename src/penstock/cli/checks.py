@@ -1,4 +1,4 @@
-"""What `doctor` looks at where queues have limits, flows or schedules."""
+"""What `doctor` looks at where queues have limits, flows or schedules, or readers of their events."""
 
 from typing import Final
 
@@ -8,13 +8,15 @@ from penstock.cli.bulk import each_page
 from penstock.cli.limits import MOST_KEYS
 from penstock.cli.output import local, span
 from penstock.cli.records import WINDOW
+from penstock.core.errors import CursorLostError
 from penstock.core.events import Event
 from penstock.core.flows import ChildEnding, JobRef
 from penstock.core.job import Job, NewJob, QueueRef
 from penstock.core.limits import STRIDE, Declaration
 from penstock.core.moves import Move
 from penstock.core.states import WAITING, State
-from penstock.stores.protocol import Adoption, KeyInfo, Query, QueueInfo, Relay, Store
+from penstock.scheduler.pruner import EVENTS_AGE, EVENTS_KEPT
+from penstock.stores.protocol import Adoption, KeyInfo, Query, QueueInfo, Reader, Relay, Store
 
 RELAY_GRACE_MS: Final = 60_000
 """What a queue has for another is carried over within a tick of any worker; later than this there is none."""
@@ -128,6 +130,32 @@ async def _since(store: Store, ref: QueueRef, relay: Relay) -> int | None:
             return min((job.enqueued_at for job in jobs), default=None)
         case Adoption():
             return None
+
+
+async def examine_readers(store: Store, ref: QueueRef) -> Check:
+    """Readers of the events: which hold back trimming, and which have lost some."""
+    now = await store.now()
+    readers = [each for each in await store.readers(ref) if each.kept_until > now]
+    first, last = await store.event_range(ref)
+    check = Check("readers of events", f"{len(readers)} registered", ref.name)
+    for reader in readers:
+        if reader.seq + 1 < first:
+            lost = f"events {reader.seq + 1} to {first - 1}"
+            check.findings.append(f"{lost} were trimmed before reader {reader.name!r} had read them")
+        elif await _holds_back(store, ref, reader, last, now):
+            check.seen += f"; {reader.name} holds back trimming, {last - reader.seq} events behind"
+    return check
+
+
+async def _holds_back(store: Store, ref: QueueRef, reader: Reader, last: int, now: int) -> bool:
+    if reader.seq < last - EVENTS_KEPT:
+        return True
+    try:
+        unread = await store.events(ref, reader.cursor, 1)
+    except CursorLostError:
+        # Told to the reader itself, at its next read.
+        return False
+    return bool(unread) and unread[0].at < now - EVENTS_AGE * 1000
 
 
 async def examine_blocked(store: Store, ref: QueueRef) -> Check:

@@ -10,6 +10,7 @@ from penstock.cli.checks import (
     Check,
     examine_blocked,
     examine_limits,
+    examine_readers,
     examine_relays,
     examine_schedules,
 )
@@ -95,6 +96,7 @@ async def _examine(store: Store, info: QueueInfo, *, history: bool) -> list[Chec
     checks = [records, await _leases(store, ref), await _counts(store, ref, counts, live, mark)]
     checks += await examine_limits(store, info, counts)
     checks += [await examine_relays(store, ref), await examine_blocked(store, ref)]
+    checks.append(await examine_readers(store, ref))
     return [*checks, await _history(store, ref, first, mark, live)] if history else checks
 
 
@@ -142,13 +144,14 @@ async def _history(
     store: Store, ref: QueueRef, first: int, mark: int, live: dict[tuple[str, str, str], State]
 ) -> Check:
     checker = Checker(starts={ref: first})
-    cursor, newest = first - 1, (await store.event_range(ref))[1]
-    while cursor < newest:
+    cursor: str | int = first - 1
+    seen, newest = first - 1, (await store.event_range(ref))[1]
+    while seen < newest:
         for event in await store.events(ref, cursor, CHUNK):
             if event.seq > newest:
                 break
             checker.feed(event)
-            cursor = event.seq
+            cursor, seen = event.cursor, event.seq
             if event.seq > mark and event.job is not None:
                 # Written while the live jobs were read: the log knows better than what was read.
                 _take_over(live, (event.tenant, event.queue, event.job), event.target)
@@ -159,8 +162,8 @@ async def _history(
         break
     whole = first == 1
     verdict = checker.finish(live if whole else None)
-    seen = f"{verdict.events} events of {verdict.jobs} jobs, {verdict.lost} lost"
-    check = Check("history", seen if whole else f"{seen}; the log begins at {first}", ref.name)
+    told = f"{verdict.events} events of {verdict.jobs} jobs, {verdict.lost} lost"
+    check = Check("history", told if whole else f"{told}; the log begins at {first}", ref.name)
     check.findings = [str(breach) for breach in verdict.breaches]
     return check
 

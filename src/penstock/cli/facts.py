@@ -4,7 +4,6 @@ from typing import Final
 
 import msgspec
 
-from penstock.cli.bulk import each_page
 from penstock.cli.limits import MOST_KEYS
 from penstock.cli.records import WINDOW, events_of
 from penstock.core.events import Event
@@ -13,7 +12,7 @@ from penstock.core.job import Job, QueueRef
 from penstock.core.limits import Declaration, Rate
 from penstock.core.moves import Move
 from penstock.core.states import State
-from penstock.stores.protocol import KeyInfo, Pause, Query, Store
+from penstock.stores.protocol import KeyInfo, Pause, Store
 
 NAMED: Final = 5
 """Children that are looked at one by one."""
@@ -68,13 +67,13 @@ async def gather(store: Store, job: Job) -> Facts:
     token_at = None
     if declared is not None and declared.rate is not None:
         token_at = await _token_at(store, job.ref, declared.rate, facts.now)
+    ahead = await store.ahead(job.ref, job.id)
     if declared is None or not declared.mode.has_keys:
-        ahead = await store.ahead(job.ref, job.id)
         return msgspec.structs.replace(facts, ahead=ahead, token_at=token_at)
     keys = await store.keys(job.ref, MOST_KEYS)
     return msgspec.structs.replace(
         facts,
-        ahead=await _ahead_in_key(store, job),
+        ahead=ahead,
         key=next((each for each in keys if each.key == job.key), None),
         token_at=token_at,
     )
@@ -86,16 +85,6 @@ async def _states(store: Store, job: Job, children: list[Child]) -> list[State |
         (record,) = await store.get(QueueRef(job.tenant, child.ref.queue), [child.ref.id])
         out.append(None if record is None else record.state)
     return out
-
-
-async def _ahead_in_key(store: Store, job: Job) -> int:
-    """Jobs of its key that came before it. What was put back to the front since cannot be told from here."""
-    query = Query(states=frozenset({State.PENDING}), limit=1_000)
-    mine = (job.enqueued_at, job.id)
-    ahead = 0
-    async for page in each_page(store, job.ref, query):
-        ahead += sum(each.key == job.key and (each.enqueued_at, each.id) < mine for each in page)
-    return ahead
 
 
 async def _token_at(store: Store, queue: QueueRef, rate: Rate, now: int) -> int | None:

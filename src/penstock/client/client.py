@@ -3,6 +3,7 @@
 import asyncio
 import secrets
 import time
+from collections import deque
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
@@ -323,13 +324,23 @@ class _Lane:
         if self._middleware:
             return await asyncio.gather(*(self._sent(new) for new in jobs))
         answers: list[_Answer] = []
-        for chunk in _chunks(jobs):
-            try:
-                answers += await self._enqueue(chunk)
-            except StoreError as error:
-                # The store stays away: what follows was not sent, and gets the same answer.
-                answers += [error] * (len(jobs) - len(answers))
+        sent: deque[tuple[int, asyncio.Task[list[Enqueued | Refused]]]] = deque()
+        error: StoreError | None = None
+        chunks = _chunks(jobs)
+        ahead = SENT_AHEAD if self._store.keeps_call_order else 1
+        while True:
+            while error is None and len(sent) < ahead and (chunk := next(chunks, None)) is not None:
+                sent.append((len(chunk), asyncio.create_task(self._enqueue(chunk))))
+            if not sent:
                 break
+            count, task = sent.popleft()
+            try:
+                answers += await task
+            except StoreError as failed:
+                error = failed
+                answers += [error] * count
+        # The store stays away: what follows was not sent, and gets the same answer.
+        answers += [error] * (len(jobs) - len(answers)) if error is not None else []
         return answers
 
     async def flush(self) -> None:
@@ -354,6 +365,10 @@ async def _through(
     middleware: EnqueueMiddleware, queue: QueueRef, call_next: SendNext, new: NewJob
 ) -> Enqueued | Refused:
     return await middleware(new, queue, call_next)
+
+
+SENT_AHEAD: Final = 2
+"""Chunks of one call that are on their way at once: one is packed here while the store takes in another."""
 
 
 def _size(new: NewJob) -> int:

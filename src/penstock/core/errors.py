@@ -22,7 +22,9 @@ PenstockError
 ├── ConfigError               settings, urls and app references that cannot be used
 └── StoreError                the store failed; the message says what to do
     ├── StoreUnavailableError     it cannot be reached, or went away
-    │   └── StoreTimeoutError     it did not answer in time: the call may have been applied
+    │   ├── StoreTimeoutError     it did not answer in time: the call may have been applied
+    │   ├── PoolTimeoutError      no connection had room in time: nothing was sent
+    │   └── NotReplicatedError    it has the job, but fewer replicas than wished confirmed it
     ├── StoreFormatError          what is there is not a Penstock store
     ├── StoreVersionError         it was written by a newer Penstock
     ├── StoreReadOnlyError        it cannot be written
@@ -149,6 +151,14 @@ class StoreUnavailableError(StoreError):
 
 class StoreTimeoutError(StoreUnavailableError, TimeoutError):
     """The store did not answer in time: the call may have been applied."""
+
+
+class PoolTimeoutError(StoreUnavailableError, TimeoutError):
+    """No connection to the store had room in time: nothing was sent."""
+
+
+class NotReplicatedError(StoreUnavailableError):
+    """The store has the job, but fewer replicas than wished confirmed it. The same enqueue again is harmless."""
 
 
 class StoreFormatError(StoreError):

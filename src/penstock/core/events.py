@@ -24,7 +24,8 @@ class Event(
 ):
     """One transition of one job. Unused fields are absent; readers ignore fields they do not know.
 
-    `jobs` stands instead of `job` and `version` where one call removed many.
+    `jobs` stands instead of `job` and `version` where one call removed many. `cursor` is where the next read
+    begins; the store sets it when the event is read, and it is no part of the record.
     """
 
     v: int
@@ -56,10 +57,11 @@ class Event(
     idempotency_key: str | None = None
     max_attempts: int | None = None
     jobs: list[str] | None = None
+    cursor: str = ""
 
     def to_json(self) -> bytes:
         """The record as it stands in a log."""
-        return _ENCODER.encode(self)
+        return _ENCODER.encode(msgspec.structs.replace(self, cursor="") if self.cursor else self)
 
     @classmethod
     def from_json(cls, data: bytes | str) -> "Event":
@@ -68,8 +70,10 @@ class Event(
 
     @property
     def mark(self) -> str:
-        """What a cursor keeps of its last event, to see that the log is still the same one."""
-        return hashlib.blake2b(self.to_json(), digest_size=8).hexdigest()
+        """What a cursor keeps of its event, to see that the log is still the same one."""
+        jobs = ",".join(self.jobs or ())
+        what = f"{self.tenant}/{self.queue} {self.seq} {self.at} {self.move} {self.job} {self.version} {jobs}"
+        return hashlib.blake2b(what.encode("utf-8", "replace"), digest_size=4).hexdigest()
 
 
 _ENCODER = msgspec.json.Encoder()

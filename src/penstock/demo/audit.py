@@ -40,11 +40,11 @@ async def audit(store: Store, producer: Path, handlers: Path) -> tuple[Verdict, 
     """The verdict, how many jobs were produced and how many executions there were; once nothing runs."""
     produced, executed = list(diary.produced(producer)), list(diary.executed(handlers))
     checker = Checker(produced=produced, executed=executed)
-    cursor = 0
+    cursor: str | int = 0
     while events := await store.events(diary.REF, cursor, CHUNK):
         for event in events:
             checker.feed(event)
-        cursor = events[-1].seq
+        cursor = events[-1].cursor
     live: dict[tuple[str, str, str], State] = {}
     query = Query(states=LIVE, limit=CHUNK)
     while True:

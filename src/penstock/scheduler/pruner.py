@@ -8,6 +8,8 @@ from penstock.stores.protocol import PRUNE_LIMIT, Store
 
 EVENTS_KEPT: Final = 1_000_000
 EVENTS_AGE: Final = 7 * 24 * 3600.0
+EVENTS_HELD: Final = 10 * EVENTS_KEPT
+"""What is kept for readers that are behind; older ones are cut ahead of them."""
 TRIM_LIMIT: Final = 5_000
 """Events forgotten in one call, so that no call holds the store for long."""
 
@@ -25,35 +27,59 @@ class Pruner:
 
 
 class Trimmer:
-    """Forgets events older than `age` seconds, and the oldest ones over `kept`."""
+    """Forgets events older than `age` seconds, and the oldest ones over `kept`.
+
+    What a registered reader has not read stays, up to `held` events. So does the event that its cursor
+    names: it shows that the log is still the same one.
+    """
 
     def __init__(
-        self, store: Store, queue: QueueRef, *, kept: int = EVENTS_KEPT, age: float = EVENTS_AGE
+        self,
+        store: Store,
+        queue: QueueRef,
+        *,
+        kept: int = EVENTS_KEPT,
+        age: float = EVENTS_AGE,
+        held: int = EVENTS_HELD,
     ) -> None:
         self._store = store
         self._queue = queue
         self._kept = kept
         self._age_ms = round(age * 1000)
+        self._held = held
 
     async def tick(self) -> bool:
         """Trim one batch; True when there may be more."""
         first, last = await self._store.event_range(self._queue)
         if last < first:
             return False
-        ceiling = min(last, first + TRIM_LIMIT - 1)
+        now = await self._store.now()
+        cutoff = now - self._age_ms
+        # Nearly always the oldest event is young enough, and one read is all.
+        if last - self._kept < first and not await self._is_older(first, cutoff):
+            return False
+        free = min(last, await self._free(last, now))
+        ceiling = min(free, first + TRIM_LIMIT - 1)
         through = min(last - self._kept, ceiling)
         if through < ceiling:
-            cutoff = await self._store.now() - self._age_ms
             through = await self._older(max(first, through + 1), ceiling, cutoff)
         if through < first:
             return False
         await self._store.trim(self._queue, through=through)
-        return through >= ceiling and ceiling < last
+        return through >= ceiling and ceiling < free
+
+    async def _free(self, last: int, now: int) -> int:
+        """The highest number that no reader needs. Readers whose lease is over are forgotten."""
+        readers = await self._store.readers(self._queue)
+        current = [reader for reader in readers if reader.kept_until > now]
+        if len(current) < len(readers):
+            await self._store.forget_readers(self._queue)
+        return max(last - self._held, min((reader.seq - 1 for reader in current), default=last))
 
     async def _older(self, first: int, last: int, cutoff: int) -> int:
         """The highest number up to `last` whose event is older than the cutoff; events are in order of time.
 
-        The oldest event is looked at first: nearly always it is young enough, and one read is all.
+        The first one is looked at first: where the count alone cuts, it is young enough.
         """
         if not await self._is_older(first, cutoff):
             return first - 1

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
-from typing import Final, Protocol
+from typing import ClassVar, Final, Protocol
 
 import msgspec
 
@@ -24,6 +24,8 @@ CHUNK_JOBS: Final = 1_000
 CHUNK_BYTES: Final = 1 << 20
 MAX_LEASE_MS: Final = 3_600_000
 """The longest lease. One that ends later than this from now is a clock fault and counts as expired."""
+READER_LEASE_MS: Final = 7 * 24 * 3_600_000
+"""How long the place of a reader is kept since it was last told."""
 
 
 class Pause(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -135,6 +137,15 @@ class HeldLease(msgspec.Struct, frozen=True):
     token: str
     worker: str
     deadline: int
+
+
+class Reader(msgspec.Struct, frozen=True):
+    """A registered reader of a queue's events. It has read up to `seq`, and `cursor` is where it goes on."""
+
+    name: str
+    cursor: str
+    seq: int
+    kept_until: int
 
 
 class Durability(StrEnum):
@@ -309,7 +320,7 @@ class Reads(Protocol):
         ...
 
     async def ahead(self, queue: QueueRef, job: str) -> int:
-        """How many pending jobs will be claimed before this pending one."""
+        """How many pending jobs, of its key where keys take turns, will be claimed before this one."""
         ...
 
     async def expired(self, queue: QueueRef, limit: int = RECOVER_LIMIT) -> list[ExpiredLease]:
@@ -352,10 +363,13 @@ class Queues(Protocol):
 
 
 class EventLog(Protocol):
-    """Every transition, in the queue's order."""
+    """Every transition, in the queue's order, and who reads them."""
 
-    async def events(self, queue: QueueRef, after: int = 0, limit: int = 1_000) -> list[Event]:
-        """Events with a higher number; CursorLostError when some of them were trimmed."""
+    async def events(self, queue: QueueRef, after: str | int = 0, limit: int = 1_000) -> list[Event]:
+        """The events that follow: those after the cursor of an event, or those with a higher number.
+
+        CursorLostError when some of them were trimmed, or when the cursor's event is not in this log.
+        """
         ...
 
     async def event_range(self, queue: QueueRef) -> tuple[int, int]:
@@ -363,7 +377,26 @@ class EventLog(Protocol):
         ...
 
     async def trim(self, queue: QueueRef, *, through: int) -> int:
-        """Forget events up to this number; how many were."""
+        """Forget events up to this number, whoever reads them; how many were."""
+        ...
+
+    async def keep_reader(self, queue: QueueRef, name: str, cursor: str | int) -> Reader:
+        """Register a reader that has read up to here, or renew it, for READER_LEASE_MS.
+
+        CursorLostError as for `events`: nothing was changed.
+        """
+        ...
+
+    async def readers(self, queue: QueueRef) -> list[Reader]:
+        """The registered readers by name; also those whose lease is over and that were not forgotten yet."""
+        ...
+
+    async def drop_reader(self, queue: QueueRef, name: str) -> bool:
+        """Forget a reader; False when there was none."""
+        ...
+
+    async def forget_readers(self, queue: QueueRef) -> int:
+        """Forget the readers whose lease is over; how many were."""
         ...
 
 
@@ -396,7 +429,12 @@ class Health(Protocol):
 
 
 class Store(Moves, Flows, Schedules, Reads, Queues, EventLog, Wakeups, Clock, Health, Protocol):
-    """All of it. Opened before use, closed after; safe to use from one event loop."""
+    """All of it. Opened before use, closed after; safe to use from one event loop.
+
+    `keeps_call_order` says that calls made one after the other, without waiting, take effect in that order.
+    """
+
+    keeps_call_order: ClassVar[bool]
 
     async def open(self) -> None: ...
 

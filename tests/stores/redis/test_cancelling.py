@@ -3,74 +3,58 @@
 import asyncio
 
 import pytest
+from redis.asyncio import Redis
 
 from penstock.core.job import QueueRef
 from penstock.stores.protocol import Topic
 from penstock.stores.redis import RedisStore
-from tests.stores.redis.losing import LostCancel
+from penstock.stores.redis.scripts import Scripts
+from penstock.stores.redis.server import Server
+from tests.conformance.arrange import enqueue, new_job
+from tests.stores.redis.operating import tell
 
 SECONDS = 1.5
 TURNS = 60
 
 
-@pytest.mark.parametrize("nth", range(1, 10))
-async def test_opening_ends_by_a_cancel_that_the_client_lost(
-    url: str, monkeypatch: pytest.MonkeyPatch, nth: int
+async def test_a_call_can_be_cancelled_at_every_turn_of_the_loop(store: RedisStore, queue: QueueRef) -> None:
+    """The reply that nobody waits for is not taken for the next one's."""
+    await enqueue(store, queue, [new_job(f"job-{turns}") for turns in range(TURNS)])
+    for turns in range(TURNS):
+        call = asyncio.create_task(_get(store, queue, "job-0"))
+        assert await _cut_off(call, turns), f"turn {turns}"
+
+        [found] = await store.get(queue, [f"job-{turns}"])
+
+        assert found is not None
+        assert found.id == f"job-{turns}"
+
+
+async def test_a_time_limit_of_the_caller_is_a_timeout(
+    store: RedisStore, operator: Redis, queue: QueueRef
 ) -> None:
-    """At whichever command it came."""
-    lost = LostCancel(monkeypatch, nth)
-    opening = asyncio.create_task(RedisStore(url).open())
-    await asyncio.wait_for(lost.reached.wait(), SECONDS)
-
-    opening.cancel()
-    await asyncio.wait([opening], timeout=SECONDS)
-
-    assert opening.cancelled()
-
-
-async def test_a_lost_cancel_of_a_time_limit_is_a_timeout(
-    store: RedisStore, queue: QueueRef, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And not a cancel of the caller."""
-    LostCancel(monkeypatch, 1)
+    """And not a cancel, and the store stays usable."""
+    await tell(operator, "CLIENT", "PAUSE", 200, "ALL")
 
     with pytest.raises(TimeoutError):
         async with asyncio.timeout(0.05):
             await store.get(queue, ["a"])
 
-
-@pytest.mark.parametrize("nth", range(1, 5))
-async def test_a_store_closes_although_the_client_lost_the_cancel_of_its_listener(
-    store: RedisStore, queue: QueueRef, monkeypatch: pytest.MonkeyPatch, nth: int
-) -> None:
-    """While it connects, greets and subscribes."""
-    lost = LostCancel(monkeypatch, nth)
-    hanging = asyncio.create_task(_hang(store, queue))
-    await asyncio.wait_for(lost.reached.wait(), SECONDS)
-    [listener] = _listeners()
-
-    async with asyncio.timeout(SECONDS):
-        await store.close()
-
-    assert listener.done()
-    hanging.cancel()
-    await asyncio.wait([hanging])
+    assert await store.get(queue, ["a"]) == [None]
 
 
-@pytest.mark.parametrize("nth", [1, 2])
-async def test_whoever_hangs_a_bell_is_cancelled_although_the_client_lost_it(
-    store: RedisStore, queue: QueueRef, monkeypatch: pytest.MonkeyPatch, nth: int
-) -> None:
-    """While it subscribes and while it unsubscribes."""
-    async with store.bell(queue, Topic.READY):
-        lost = LostCancel(monkeypatch, nth)
-        hanging = asyncio.create_task(_hang(store, queue, seconds=0))
-        await asyncio.wait_for(lost.reached.wait(), SECONDS)
+async def test_of_many_who_wait_for_the_first_connection_one_can_give_up(url: str) -> None:
+    """The others get it."""
+    server = Server(url, Scripts())
+    server.connect()
+    calls = [asyncio.create_task(server.command("PING")) for _ in range(5)]
+    await asyncio.sleep(0)
+    calls[0].cancel()
+    ends = await asyncio.gather(*calls, return_exceptions=True)
+    await server.close()
 
-        hanging.cancel()
-        await asyncio.wait([hanging], timeout=SECONDS)
-
-        assert hanging.cancelled()
+    assert isinstance(ends[0], asyncio.CancelledError)
+    assert ends[1:] == [b"PONG"] * 4
 
 
 async def test_opening_and_hanging_can_be_cancelled_at_every_turn_of_the_loop(
@@ -99,6 +83,10 @@ async def _cut_off(task: asyncio.Task[None], turns: int) -> bool:
     is_cancelled = task.cancel()
     await asyncio.wait([task], timeout=SECONDS)
     return task.done() and task.cancelled() == is_cancelled
+
+
+async def _get(store: RedisStore, queue: QueueRef, job: str) -> None:
+    await store.get(queue, [job])
 
 
 async def _hang(store: RedisStore, queue: QueueRef, seconds: float = 60.0) -> None:

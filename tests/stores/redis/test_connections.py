@@ -49,13 +49,13 @@ async def test_a_call_that_was_cancelled_leaves_no_answer_for_the_next_one(
     assert [job.id for [job] in found if job is not None] == ["job-0", "job-1", "job-2"]
 
 
-async def test_a_server_that_does_not_answer_is_a_timeout(tmp_path: Path, queue: QueueRef) -> None:
+async def test_a_server_that_does_not_answer_is_a_timeout(
+    binary: Path, tmp_path: Path, queue: QueueRef
+) -> None:
     """The call may have been applied, which the error's class says."""
-    binary = valkey.valkey_binary()
-    assert binary is not None
     with valkey.running(binary, tmp_path) as server:
         assert server.pid is not None
-        async with opened(RedisStore(f"{server.url}?socket_timeout=0.2")) as store:
+        async with opened(RedisStore(f"{server.url}?answer_timeout=0.2")) as store:
             await enqueue(store, queue, [new_job("a")])
             os.kill(server.pid, signal.SIGSTOP)
             try:
@@ -68,11 +68,9 @@ async def test_a_server_that_does_not_answer_is_a_timeout(tmp_path: Path, queue:
 
 
 async def test_a_server_that_went_away_is_unavailable_and_found_again(
-    tmp_path: Path, queue: QueueRef
+    binary: Path, tmp_path: Path, queue: QueueRef
 ) -> None:
     """Without opening the store anew."""
-    binary = valkey.valkey_binary()
-    assert binary is not None
     process, port = valkey.start(binary, tmp_path, appendonly=True)
     try:
         async with opened(RedisStore(f"redis://127.0.0.1:{port}/0")) as store:

@@ -55,6 +55,30 @@ async def test_settling_many_is_one_command(
     assert await _commands(operator, store.settle(queue, settlements)) == 1
 
 
+async def test_reading_on_from_a_cursor_is_one_transaction(
+    store: RedisStore, operator: Redis, queue: QueueRef
+) -> None:
+    """The cursor is compared with what stands there now, and nothing comes between."""
+    await enqueue(store, queue, [new_job() for _ in range(MANY)])
+    cursor = (await store.events(queue, limit=1))[0].cursor
+    before = await operator.info("commandstats")
+    events = await store.events(queue, after=cursor)
+    after = await operator.info("commandstats")
+    more = {
+        name.removeprefix("cmdstat_"): after[name]["calls"] - before.get(name, {"calls": 0})["calls"]
+        for name in after
+        if name != "cmdstat_info"
+    }
+
+    assert len(events) == MANY - 1
+    assert {name: count for name, count in more.items() if count} == {
+        "multi": 1,
+        "exec": 1,
+        "xrange": 2,
+        "hget": 1,
+    }
+
+
 async def _one_of_each(store: RedisStore, queue: QueueRef) -> None:
     """Let the server have every script before commands are counted."""
     await enqueue(store, queue, [new_job("first", priority=9)])

@@ -13,22 +13,8 @@ from penstock.core.transitions import TABLE
 from penstock.stores.redis import RedisStore
 from penstock.stores.redis.scripts import Scripts, loaded_sources
 from tests.conformance.arrange import claim_one, enqueue, new_job
-from tests.conformance.stores import ALIVE
 
 MARK = "-- guard: "
-
-
-def test_the_scripts_at_the_top_are_the_moves() -> None:
-    """What is no move has a folder."""
-    names = {path.removesuffix(".lua") for path in loaded_sources() if "/" not in path}
-
-    assert names == {move.value for move in ALIVE}
-
-
-@pytest.mark.parametrize("move", sorted(ALIVE))
-def test_a_script_begins_with_the_sentence_of_its_move(move: Move) -> None:
-    """The same in every store."""
-    assert loaded_sources()[f"{move}.lua"].splitlines()[0] == f"-- {TABLE[move].sentence}"
 
 
 def test_no_guard_stands_elsewhere_than_in_the_file_of_its_move() -> None:
@@ -70,9 +56,16 @@ def test_a_missing_include_says_what_is_missing() -> None:
         Scripts({"claim.lua": "-- include: nothing"}).get("claim")
 
 
-def test_the_version_of_events_is_the_core_s() -> None:
-    """It stands in the scripts as a number."""
-    assert f"event.at = {EVENT_VERSION}, move, now" in loaded_sources()["include/events.lua"]
+async def test_the_version_of_events_is_the_core_s(store: RedisStore, queue: QueueRef) -> None:
+    """It stands in the scripts as a number, once for each of the three shapes of events."""
+    await enqueue(store, queue, [new_job("a")])
+    await store.cancel(queue, ["a"])
+    await store.delete(queue, ["a"])
+
+    events = await store.events(queue)
+
+    assert [event.move for event in events] == [Move.ENQUEUE, Move.CANCEL, Move.DELETE]
+    assert {event.v for event in events} == {EVENT_VERSION}
 
 
 async def test_scripts_that_the_server_lost_are_given_to_it_again(

@@ -2,14 +2,19 @@
 
 import asyncio
 
+import pytest
 from redis.asyncio import Redis
 
 from penstock.core.job import QueueRef
+from penstock.core.states import State
 from penstock.stores.protocol import Topic
-from penstock.stores.redis import RedisStore
-from tests.conformance.arrange import enqueue, new_job
+from penstock.stores.redis import RedisStore, wakeups
+from tests.conformance.arrange import claim, enqueue, new_job
 from tests.conformance.stores import opened
+from tests.kit import valkey
+from tests.kit.proxy import proxied
 from tests.stores.redis.operating import tell
+from tests.worker.kit import Desk
 
 SECONDS = 10.0
 BRIEF = 0.05
@@ -76,6 +81,76 @@ async def test_a_lost_subscription_rings_every_bell_and_comes_back(
         rang = await ready.wait(SECONDS)
 
     assert rang
+
+
+async def test_a_ring_that_was_lost_with_its_connection_is_made_up_for(
+    store: RedisStore, operator: Redis, queue: QueueRef
+) -> None:
+    """What was enqueued while nobody listened rings as soon as somebody does."""
+    async with store.bell(queue, Topic.READY) as bell:
+        for number in range(10):
+            await tell(operator, "CLIENT", "KILL", "TYPE", "pubsub")
+            await enqueue(store, queue, [new_job(f"job-{number}")])
+
+            assert await bell.wait(SECONDS)
+
+
+async def test_a_worker_wakes_for_a_job_whose_notice_was_lost(
+    url: str, operator: Redis, queue: QueueRef
+) -> None:
+    """Long before its next poll."""
+    async with opened(RedisStore(url)) as store:
+        desk = Desk(queue, store)
+
+        async def work() -> None: ...
+
+        async with desk.working(work, poll=3_600.0):
+            await desk.ended(await desk.enqueue("work"))
+            for _ in range(10):
+                await tell(operator, "CLIENT", "KILL", "TYPE", "pubsub")
+                job = await desk.enqueue("work")
+
+                assert (await desk.ended(job)).state is State.COMPLETED
+
+
+async def test_no_job_slips_in_between_looking_and_listening(
+    store: RedisStore, url: str, queue: QueueRef
+) -> None:
+    """A bell that hangs has been confirmed: whoever looks after that misses nothing."""
+    async with opened(RedisStore(url)) as other:
+        for number in range(50):
+            sending = asyncio.create_task(enqueue(other, queue, [new_job(f"job-{number}")]))
+            for _ in range(number % 10):
+                await asyncio.sleep(0)
+            async with store.bell(queue, Topic.READY) as bell:
+                found = await claim(store, queue, limit=1)
+                if not found:
+                    assert await bell.wait(SECONDS)
+                    found = await claim(store, queue, limit=1)
+            await sending
+
+            assert [job.id for job in found] == [f"job-{number}"]
+
+
+async def test_a_silent_connection_is_noticed_and_made_anew(
+    server: valkey.Server, queue: QueueRef, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that neither speaks nor ends."""
+    monkeypatch.setattr(wakeups, "_SILENCE_SECONDS", 0.05)
+    async with proxied(server.port) as proxy, opened(RedisStore(f"{proxy.url}?idle_connections=0")) as store:
+        await store.open_queue(queue)
+        async with store.bell(queue, Topic.READY) as bell:
+            before = proxy.connections
+            # Nothing but the listening connection speaks now, and its next word is held back.
+            proxy.cut(0, silent=True)
+            async with asyncio.timeout(SECONDS):
+                while proxy.connections == before:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            while await bell.wait(0.2):
+                pass
+            await enqueue(store, queue, [new_job()])
+
+            assert await bell.wait(SECONDS)
 
 
 async def test_a_bell_hangs_even_when_the_server_lets_nobody_listen(

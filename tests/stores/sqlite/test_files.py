@@ -21,6 +21,7 @@ from penstock.core.errors import (
 from penstock.core.job import NewJob, QueueRef
 from penstock.stores.protocol import Durability
 from penstock.stores.sqlite import SqliteStore
+from penstock.stores.sqlite.sources import load_migrations
 
 QUEUE = QueueRef("default", "mail")
 
@@ -65,6 +66,29 @@ async def test_a_database_of_a_newer_version_is_refused(tmp_path: Path) -> None:
 
     with pytest.raises(StoreVersionError, match="999"):
         await SqliteStore(path).open()
+
+
+async def test_a_file_from_before_there_were_readers_gets_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older = load_migrations()[:2]
+    with monkeypatch.context() as patched:
+        patched.setattr("penstock.stores.sqlite.migrate.load_migrations", lambda: older)
+        store = SqliteStore(tmp_path / "jobs.db")
+        await store.open()
+        await store.enqueue(QUEUE, [new("a"), new("b")])
+        written = (await store.info()).schema_version
+        await store.close()
+    store = SqliteStore(tmp_path / "jobs.db")
+    await store.open()
+    first, second = await store.events(QUEUE)
+    reader = await store.keep_reader(QUEUE, "audit", first.cursor)
+    info = await store.info()
+
+    assert (written, info.schema_version) == (2, len(load_migrations()))
+    assert await store.events(QUEUE, after=reader.cursor) == [second]
+    assert await store.check(QUEUE) == []
+    await store.close()
 
 
 async def test_a_missing_folder_is_named(tmp_path: Path) -> None:

@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-from penstock.core.errors import CursorLostError
-from penstock.core.events import Event
 from penstock.core.job import ExpiredLease, Job, QueueRef
 from penstock.core.states import State
 from penstock.core.transitions import is_expired
@@ -74,9 +72,12 @@ class MemoryReads(Room):
             def order(each: Job) -> tuple[int, int]:
                 return -each.priority, shelf.places[each.id]
 
-            mine = order(shelf.jobs[job])
+            mine = shelf.jobs[job]
             waiting = (each for each in shelf.jobs.values() if each.state is State.PENDING)
-            return sum(order(each) < mine for each in waiting)
+            if shelf.declared.mode.has_keys:
+                places = (shelf.places[each.id] for each in waiting if each.key == mine.key)
+                return sum(place < shelf.places[job] for place in places)
+            return sum(order(each) < order(mine) for each in waiting)
 
     async def expired(self, queue: QueueRef, limit: int = RECOVER_LIMIT) -> list[ExpiredLease]:
         with self._lock:
@@ -100,22 +101,6 @@ class MemoryReads(Room):
         with self._lock:
             infos = [shelf.info for ref, shelf in self._shelves.items() if ref.tenant == tenant]
             return sorted(infos, key=lambda info: info.queue.name)
-
-    async def events(self, queue: QueueRef, after: int = 0, limit: int = 1_000) -> list[Event]:
-        with self._lock:
-            shelf = self._shelves.get(queue)
-            if shelf is None:
-                return []
-            first = shelf.seq - len(shelf.log) + 1
-            if after + 1 < first:
-                raise CursorLostError(f"events {after + 1} to {first - 1} of queue {queue} were trimmed")
-            start = after - first + 1
-            return shelf.log[start : start + limit]
-
-    async def event_range(self, queue: QueueRef) -> tuple[int, int]:
-        with self._lock:
-            shelf = self._shelves.get(queue)
-            return (1, 0) if shelf is None else (shelf.seq - len(shelf.log) + 1, shelf.seq)
 
     async def now(self) -> int:
         with self._lock:

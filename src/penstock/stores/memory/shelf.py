@@ -11,7 +11,7 @@ from penstock.core.limits import MAX_COUNT, Declaration
 from penstock.core.moves import Move
 from penstock.core.states import WAITING, State
 from penstock.stores.memory.lanes import Lanes
-from penstock.stores.protocol import Adoption, QueueInfo, Relay, StoredSchedule
+from penstock.stores.protocol import Adoption, QueueInfo, Reader, Relay, StoredSchedule
 
 
 class HeldKey(msgspec.Struct):
@@ -42,6 +42,7 @@ class Shelf:
         self.keys: dict[str, HeldKey] = {}
         self.log: list[Event] = []
         self.seq = 0
+        self.readers: dict[str, Reader] = {}
         self.lanes = Lanes()
         self.uniques: dict[str, Holder] = {}
         self.children: dict[str, dict[JobRef, Child]] = {}

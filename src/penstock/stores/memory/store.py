@@ -3,6 +3,7 @@
 import secrets
 from collections.abc import Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
+from typing import ClassVar
 
 from penstock.core import effects
 from penstock.core.job import Claimed, Job, NewJob, QueueRef
@@ -12,6 +13,7 @@ from penstock.core.outcomes import Applied, Claims, Enqueued, Refusal, Refused, 
 from penstock.core.states import LIVE, State
 from penstock.core.transitions import refusal
 from penstock.stores.memory.flows import MemoryFlows
+from penstock.stores.memory.log import MemoryLog
 from penstock.stores.memory.reads import MemoryReads, expired_leases
 from penstock.stores.memory.schedules import MemorySchedules
 from penstock.stores.memory.shelf import Shelf
@@ -27,8 +29,10 @@ from penstock.stores.protocol import (
 )
 
 
-class MemoryStore(MemoryReads, MemoryFlows, MemorySchedules):
+class MemoryStore(MemoryReads, MemoryLog, MemoryFlows, MemorySchedules):
     """A store for tests. `table` is the table of moves; only tests of the tests pass another."""
+
+    keeps_call_order: ClassVar[bool] = True
 
     async def open(self) -> None:
         """Nothing to do."""
@@ -284,7 +288,7 @@ class MemoryStore(MemoryReads, MemoryFlows, MemorySchedules):
             shelf.forget_keys(now)
             return len(gone)
 
-    # Queues, events, clock
+    # Queues, clock
 
     async def open_queue(self, queue: QueueRef) -> QueueInfo:
         with self._lock:
@@ -295,6 +299,8 @@ class MemoryStore(MemoryReads, MemoryFlows, MemorySchedules):
             shelf = self._shelf(queue)
             is_live = any(job.state in LIVE for job in shelf.jobs.values())
             wanted = agreed(shelf.info.declaration, check_declaration(declaration), is_live=is_live)
+            if wanted == shelf.info.declaration:
+                return shelf.info
             shelf.info = QueueInfo(queue, shelf.info.number, shelf.info.pause, wanted)
             shelf.touched += list(shelf.lanes.known())
             self._refresh(shelf)
@@ -321,13 +327,6 @@ class MemoryStore(MemoryReads, MemoryFlows, MemorySchedules):
                 pause = Pause(now, pause.reason, pause.by, until)
             shelf.info = QueueInfo(queue, shelf.info.number, pause, shelf.info.declaration)
         self._belfry.ring(queue, Topic.READY)
-
-    async def trim(self, queue: QueueRef, *, through: int) -> int:
-        with self._lock:
-            shelf = self._shelf(queue)
-            cut = sum(event.seq <= through for event in shelf.log)
-            del shelf.log[:cut]
-            return cut
 
     def bell(self, queue: QueueRef, topic: Topic) -> AbstractAsyncContextManager[Bell]:
         return self._belfry.hang(queue, topic)

@@ -1,31 +1,22 @@
 """The store's fsck: records and indexes have to tell the same story."""
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Set
+from collections.abc import Callable, Iterable, Mapping, Set
 from typing import Final
 
-import msgspec
-
 from penstock.core.job import QueueRef
+from penstock.core.limits import Mode
 from penstock.core.states import State
 from penstock.stores.protocol import Finding
-from penstock.stores.redis.keys import TIERS, QueueKeys, keys_of
+from penstock.stores.redis.keys import TIERS, QueueKeys, keys_of, lane_line
+from penstock.stores.redis.lanes import Lane, read_declaration, read_lane
 from penstock.stores.redis.reads import CHUNK, scored
+from penstock.stores.redis.records import Record, read_record
 from penstock.stores.redis.server import Server
+from penstock.stores.redis.shapes import pairs
 
-_FACTS: Final = ("state", "place", "priority", "token", "deadline", "visible_at", "ended_at", "retention_ms")
 _PRUNABLE: Final = frozenset({State.COMPLETED, State.FAILED, State.CANCELLED})
-
-
-class _Record(msgspec.Struct, frozen=True):
-    state: State
-    place: int | None
-    priority: int
-    token: str | None
-    deadline: int | None
-    visible_at: int | None
-    ended_at: int | None
-    retention_ms: int
+Records = Mapping[str, Record]
 
 
 class Inspector:
@@ -45,51 +36,60 @@ class Inspector:
     async def _look(self, queue: QueueRef) -> list[Finding]:
         keys = keys_of(queue)
         records = await self._records(keys)
+        lanes = await self._lanes(keys)
         return [
-            *await self._jobs(keys, records),
-            *await self._pending(keys, records),
+            *await self._apart(keys, records),
+            *await self._pending(keys, records, lanes),
+            *await self._keys(keys, records, lanes),
+            *await self._blocked(keys, records),
             *await self._delayed(keys, records),
             *await self._active(keys, records),
             *await self._ended(keys, records),
             *await self._events(keys),
         ]
 
-    async def _records(self, keys: QueueKeys) -> dict[str, _Record]:
-        ids: set[str] = set()
+    async def _records(self, keys: QueueKeys) -> dict[str, Record]:
+        return {job: read_record(packed) for job, packed in (await self._all(keys.records)).items()}
+
+    async def _lanes(self, keys: QueueKeys) -> dict[str, Lane]:
+        declared = await self._server.command("HGET", keys.meta, "declared")
+        if declared is None or not read_declaration(declared).mode.has_keys:
+            return {}
+        return {key: read_lane(packed) for key, packed in (await self._all(keys.lanes)).items()}
+
+    async def _all(self, key: str) -> dict[str, bytes]:
+        """A whole hash, in steps."""
+        found: dict[str, bytes] = {}
         cursor = 0
         while True:
-            cursor, found = await self._server.command(
-                "SCAN", cursor, "MATCH", keys.job_pattern(), "COUNT", CHUNK
-            )
-            ids.update(keys.job_of(key) for key in found)
-            if int(cursor) == 0:
-                break
-        records: dict[str, _Record] = {}
-        ordered = sorted(ids)
-        for start in range(0, len(ordered), CHUNK):
-            chunk = ordered[start : start + CHUNK]
-            answers = await self._server.commands([("HMGET", keys.job(job), *_FACTS) for job in chunk])
-            for job, facts in zip(chunk, answers, strict=True):
-                if facts[0] is not None:
-                    texts = [None if fact is None else fact.decode() for fact in facts]
-                    records[job] = msgspec.convert(
-                        dict(zip(_FACTS, texts, strict=True)), _Record, strict=False
-                    )
-        return records
+            answer = await self._server.command("HSCAN", key, cursor, "COUNT", CHUNK)
+            found.update((name.decode(), value) for name, value in pairs(answer[1]).items())
+            cursor = int(answer[0])
+            if cursor == 0:
+                return found
 
-    async def _jobs(self, keys: QueueKeys, records: dict[str, _Record]) -> list[Finding]:
+    async def _apart(self, keys: QueueKeys, records: Records) -> list[Finding]:
+        """What stands under a job's id beside its record."""
         listed = {job.decode() for job in await self._server.command("ZRANGE", keys.jobs, 0, -1)}
-        return [
+        out = [
             *_each("a record that is not in the list of jobs", records.keys() - listed),
             *_each("an entry in the list of jobs without a record", listed - records.keys()),
         ]
+        for name in ("payloads", "results", "errors", "progress"):
+            held = {job.decode() for job in await self._server.command("HKEYS", getattr(keys, name))}
+            out += _each(f"one of the {name} without a record", held - records.keys())
+            if name == "payloads":
+                out += _each("a record without a payload", records.keys() - held)
+        return out
 
-    async def _pending(self, keys: QueueKeys, records: dict[str, _Record]) -> list[Finding]:
+    async def _pending(self, keys: QueueKeys, records: Records, lanes: Mapping[str, Lane]) -> list[Finding]:
         out: list[Finding] = []
-        lists = await self._server.commands([("LRANGE", keys.pending(tier), 0, -1) for tier in TIERS])
-        notes = await self._server.commands([("ZRANGE", keys.gone(tier), 0, -1) for tier in TIERS])
+        by_key = {key: lane_line(lane.number) for key, lane in lanes.items()}
+        lines: list[int | str] = [*TIERS, *by_key.values()]
+        lists = await self._server.commands([("LRANGE", keys.pending(line), 0, -1) for line in lines])
+        notes = await self._server.commands([("ZRANGE", keys.gone(line), 0, -1) for line in lines])
         claimable: Counter[str] = Counter()
-        for tier, entries, gone in zip(TIERS, lists, notes, strict=True):
+        for line, entries, gone in zip(lines, lists, notes, strict=True):
             left = set(gone)
             for entry in entries:
                 place, _, job = entry.decode().partition(" ")
@@ -97,7 +97,8 @@ class Inspector:
                 stands = (
                     record is not None
                     and record.state is State.PENDING
-                    and (record.place, record.priority) == (int(place), tier)
+                    and record.place == int(place)
+                    and line == (by_key.get(str(record.key)) if lanes else record.priority)
                 )
                 claimable[job] += stands
                 if stands == (entry in left):
@@ -106,38 +107,81 @@ class Inspector:
             out += _each("a note of an entry that is not there", (e.decode() for e in left - set(entries)))
         for job, record in records.items():
             if record.state is State.PENDING and claimable[job] != 1:
-                out.append(Finding(f"a pending job that stands {claimable[job]} times in its tier", job))
+                out.append(Finding(f"a pending job that stands {claimable[job]} times in its list", job))
         return out
 
-    async def _delayed(self, keys: QueueKeys, records: dict[str, _Record]) -> list[Finding]:
+    async def _keys(self, keys: QueueKeys, records: Records, lanes: Mapping[str, Lane]) -> list[Finding]:
+        """Counts of keys, and that exactly those are open which could be served."""
+        out: list[Finding] = []
+        if not lanes:
+            return out
+        declared = read_declaration(await self._server.command("HGET", keys.meta, "declared"))
+        waiting = Counter(str(r.key) for r in records.values() if r.state is State.PENDING)
+        running = Counter(str(r.key) for r in records.values() if r.state is State.ACTIVE)
+        for key, lane in lanes.items():
+            if (lane.waiting, lane.running) != (waiting[key], running[key]):
+                out.append(
+                    Finding(
+                        f"key {key!r} has {waiting[key]} waiting and {running[key]} running jobs, "
+                        f"and {lane.waiting} and {lane.running} are counted"
+                    )
+                )
+            limit = (lane.limit if declared.mode is Mode.DYNAMIC else 0) or declared.key_limit
+            could_run = lane.waiting > 0 and lane.running < limit
+            if could_run != (lane.turn is not False):
+                out.append(Finding(f"key {key!r} {'is not' if could_run else 'is'} in line to be served"))
+        for index, is_held in ((keys.ready, False), (keys.held, True)):
+            rows = {member.decode() for member in await self._server.command("ZRANGE", index, 0, -1)}
+            wanted = {
+                f"{lane.joined:016d} {key}"
+                for key, lane in lanes.items()
+                if lane.turn is not False and (lane.held_until is not False) == is_held
+            }
+            out += [Finding(f"a turn without its key: {row!r}") for row in sorted(rows - wanted)]
+            out += [Finding(f"a key without its turn: {row!r}") for row in sorted(wanted - rows)]
+        out += [
+            Finding(f"key {key!r} has jobs and no lane")
+            for key in sorted((waiting.keys() | running.keys()) - lanes.keys())
+        ]
+        return out
+
+    async def _blocked(self, keys: QueueKeys, records: Records) -> list[Finding]:
+        found = {job.decode() for job in await self._server.command("ZRANGE", keys.blocked, 0, -1)}
+        wanted = {job for job, record in records.items() if record.state is State.BLOCKED}
+        return [
+            *_each("an entry among the blocked that no record backs", found - wanted),
+            *_each("a record that is missing among the blocked", wanted - found),
+        ]
+
+    async def _delayed(self, keys: QueueKeys, records: Records) -> list[Finding]:
         rows = scored(await self._server.command("ZRANGE", keys.delayed, 0, -1, "WITHSCORES"))
         found = [(member.decode(), int(score)) for member, score in rows]
         wanted = [
-            (f"{record.place or 0:016d} {job}", record.visible_at)
+            (f"{record.place:016d} {job}", int(record.visible_at))
             for job, record in records.items()
             if record.state is State.DELAYED
         ]
         return _differences("delayed", set(found), set(wanted), lambda entry: entry.partition(" ")[2])
 
-    async def _active(self, keys: QueueKeys, records: dict[str, _Record]) -> list[Finding]:
+    async def _active(self, keys: QueueKeys, records: Records) -> list[Finding]:
         rows = scored(await self._server.command("ZRANGE", keys.active, 0, -1, "WITHSCORES"))
         found = {(member.decode(), int(score)) for member, score in rows}
         active = {job: record for job, record in records.items() if record.state is State.ACTIVE}
-        bare = [job for job, record in active.items() if record.token is None or record.deadline is None]
-        wanted = {(job, record.deadline) for job, record in active.items()}
+        bare = [job for job, record in active.items() if record.token is False or record.deadline is False]
+        wanted = {(job, int(record.deadline)) for job, record in active.items()}
         return [*_each("an active job without a lease", bare), *_differences("active", found, wanted)]
 
-    async def _ended(self, keys: QueueKeys, records: dict[str, _Record]) -> list[Finding]:
+    async def _ended(self, keys: QueueKeys, records: Records) -> list[Finding]:
         out: list[Finding] = []
         for state in (state for state in State if state.is_ended):
             rows = scored(await self._server.command("ZRANGE", keys.ended(state), 0, -1, "WITHSCORES"))
             found = {(member.decode(), int(score)) for member, score in rows}
-            wanted = {(job, record.ended_at) for job, record in records.items() if record.state is state}
+            wanted = {(job, int(record.ended_at)) for job, record in records.items() if record.state is state}
             out += _differences(state, found, wanted)
         rows = scored(await self._server.command("ZRANGE", keys.prunable, 0, -1, "WITHSCORES"))
         found = {(member.decode(), int(score)) for member, score in rows}
         kept = {
-            (job, (record.ended_at or 0) + record.retention_ms)
+            (job, int(record.ended_at) + record.retention_ms)
             for job, record in records.items()
             if record.state in _PRUNABLE
         }
@@ -160,7 +204,7 @@ def _each(what: str, jobs: Iterable[str]) -> list[Finding]:
 def _differences(
     index: str,
     found: Set[tuple[str, int]],
-    wanted: Set[tuple[str, int | None]],
+    wanted: Set[tuple[str, int]],
     job_of: Callable[[str], str] = str,
 ) -> list[Finding]:
     return [

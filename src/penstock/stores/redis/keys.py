@@ -37,11 +37,20 @@ class QueueKeys:
     def __init__(self, queue: QueueRef) -> None:
         start = f"penstock:{{{queue.tenant}/{queue.name}}}:"
         self.meta = start + "meta"
-        """A hash: number, pause, last event number, last time, clock offset."""
+        """A hash: number, pause, declaration, last event number, last time, clock offset, counters."""
         self.events = start + "events"
         """A stream with ids `<seq>-0`."""
+        self.records = start + "records"
+        """A hash: id → record, without what is large."""
+        self.payloads = start + "payloads"
+        self.results = start + "results"
+        self.errors = start + "errors"
+        """A hash: id → what follows the first line of its error."""
+        self.progress = start + "progress"
         self.jobs = start + "jobs"
         """A sorted set of all ids by the time of their enqueue."""
+        self.blocked = start + "blocked"
+        """A sorted set of ids by the time of their enqueue."""
         self.delayed = start + "delayed"
         """A sorted set of `<place> <id>` by visible_at."""
         self.active = start + "active"
@@ -52,58 +61,103 @@ class QueueKeys:
         """A hash: idempotency key → `<id> <digest>`, and the key's end once the record is gone."""
         self.freed = start + "freed"
         """A sorted set of the idempotency keys whose record is gone, by their end."""
-        self._job = start + "job:"
+        self.kinds = start + "kinds"
+        """A hash: what a job is the only one of → `<id> <since>`."""
+        self.windows = start + "windows"
+        """A sorted set of the kinds whose job's record is gone, by the time they need not be kept."""
+        self.lanes = start + "lanes"
+        """A hash: concurrency key → its counts, turn, rate and rule."""
+        self.ready = start + "ready"
+        """A sorted set of `<joined> <key>` by turn: the keys that could be served now."""
+        self.held = start + "held"
+        """The same by the time until which their rate holds them back."""
+        self.cooling = start + "cooling"
+        """A sorted set of keys without jobs by the time until which their rate remembers them."""
+        self.relays = start + "relays"
+        """A stream with ids `<number>-0`: what other queues are to take in."""
+        self.schedules = start + "schedules"
+        """A hash: name → next and last instant, and whether it is paused."""
+        self.bodies = start + "bodies"
+        """A hash: name → the schedule itself."""
+        self.due = start + "due"
+        """A sorted set of the names of schedules by their next instant."""
+        self.readers = start + "readers"
+        """A hash: reader of the events → `<kept until> <cursor>`."""
         self._pending = start + "pending:"
         self._gone = start + "gone:"
         self._ended = start + "ended:"
+        self._children = start + "children:"
+        self._outcomes = start + "outcomes:"
         self._bell = start + "bell:"
 
     @cached_property
-    def all(self) -> tuple[str, ...]:
+    def all(self) -> tuple[bytes, ...]:
         """What every script of the queue gets, in the order of lua/include/keys.lua."""
-        return (
-            self.meta,
-            self.events,
-            self.jobs,
-            self.delayed,
-            self.active,
-            self.prunable,
-            self.holders,
-            self.freed,
-            self._job,
-            self._pending,
-            self._gone,
-            self._ended,
-            self._bell,
+        return tuple(
+            key.encode()
+            for key in (
+                self.meta,
+                self.events,
+                self.records,
+                self.payloads,
+                self.results,
+                self.errors,
+                self.progress,
+                self.jobs,
+                self.blocked,
+                self.delayed,
+                self.active,
+                self.prunable,
+                self.holders,
+                self.freed,
+                self.kinds,
+                self.windows,
+                self.lanes,
+                self.ready,
+                self.held,
+                self.cooling,
+                self.relays,
+                self.schedules,
+                self.bodies,
+                self.due,
+                self.readers,
+                self._pending,
+                self._gone,
+                self._ended,
+                self._children,
+                self._outcomes,
+                self._bell,
+            )
         )
 
-    def job(self, job: str) -> str:
-        """A hash: the record."""
-        return self._job + job
+    def pending(self, line: int | str) -> str:
+        """A list of `<place> <id>`, claimed from the left: a tier's, or that of the lane with a number."""
+        return f"{self._pending}{line}"
 
-    def job_pattern(self) -> str:
-        """What all records' keys match; nothing in a queue's name means anything in a pattern."""
-        return self._job + "*"
-
-    def job_of(self, key: bytes) -> str:
-        """The id in a record's key."""
-        return key.decode().removeprefix(self._job)
-
-    def pending(self, tier: int) -> str:
-        """A list of `<place> <id>`, claimed from the left."""
-        return f"{self._pending}{tier}"
-
-    def gone(self, tier: int) -> str:
-        """A sorted set of the entries in a tier's list whose jobs left it otherwise than by a claim."""
-        return f"{self._gone}{tier}"
+    def gone(self, line: int | str) -> str:
+        """A sorted set of the entries in such a list whose jobs left it otherwise than by a claim."""
+        return f"{self._gone}{line}"
 
     def ended(self, state: State) -> str:
         """A sorted set of the ids in one ended state by the time of their ending."""
         return self._ended + state
 
+    def children(self, parent: str) -> str:
+        """A hash: `<queue>/<id>` of a child → its number, whether it is done, its state."""
+        return self._children + parent
+
+    def outcomes(self, parent: str) -> str:
+        """A hash: `<queue>/<id>` of a child → its result."""
+        return self._outcomes + parent
+
     def bell(self, topic: Topic) -> str:
         """A channel that is published to, without content."""
         return self._bell + topic
+
+
+def lane_line(number: int) -> str:
+    """The list of a key whose lane has this number."""
+    return f"k{number}"
 
 
 @lru_cache(maxsize=1024)

@@ -1,8 +1,8 @@
-"""What is looked at before a server is used: its version, its memory policy, what it keeps."""
+"""What is looked at before a server is used: its version, its kind, its memory policy, what it keeps."""
 
 import re
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Final
 
 from penstock.core.errors import ConfigError, StoreError, StoreVersionError
 from penstock.stores.protocol import Durability
@@ -25,7 +25,15 @@ async def check_server(server: Server) -> None:
             f"the server at {server.url} is {name} {'.'.join(map(str, version))}; "
             "wanted Redis 7.0 or Valkey 8.0 or newer"
         )
-    policy = (await _settings(server, info)).get("maxmemory-policy", "noeviction")
+    if "cluster" in (info.get("redis_mode"), info.get("server_mode")):
+        await server.learn_nodes()
+    settings = await _settings(server, info)
+    if server.numbers.wait_fsync and (settings.get("appendonly") != "yes" or not _has_waitaof(name, version)):
+        raise ConfigError(
+            f"the server at {server.url} cannot do what wait_fsync asks for: "
+            "wanted an append-only file and Redis 7.2 or Valkey"
+        )
+    policy = settings.get("maxmemory-policy", "noeviction")
     if policy != "noeviction":
         raise ConfigError(
             f"the server at {server.url} evicts keys when memory is short (maxmemory-policy {policy}), "
@@ -42,10 +50,13 @@ async def check_server(server: Server) -> None:
 
 async def durability(server: Server) -> Durability:
     """What an accepted job survives; the weakest that is possible where the server does not say."""
+    if server.numbers.wait_replicas:
+        return Durability.REPLICATED
     settings = await _settings(server, await _info(server))
     if settings.get("appendonly") != "yes":
         return Durability.PROCESS
-    return Durability.POWER if settings.get("appendfsync") == "always" else Durability.SERVER
+    is_synced = settings.get("appendfsync") == "always" or server.numbers.wait_fsync
+    return Durability.POWER if is_synced else Durability.SERVER
 
 
 async def server_version(server: Server) -> str:
@@ -54,18 +65,18 @@ async def server_version(server: Server) -> str:
     return name if version is None else f"{name} {'.'.join(map(str, version))}"
 
 
-async def _info(server: Server) -> Mapping[str, Any]:
+async def _info(server: Server) -> Mapping[str, str]:
     try:
-        info: Mapping[str, Any] = await server.command("INFO")
+        info: Mapping[str, str] = await server.command("INFO")
     except ConfigError:
         return {}
     return info
 
 
-async def _settings(server: Server, info: Mapping[str, Any]) -> dict[str, str]:
+async def _settings(server: Server, info: Mapping[str, str]) -> dict[str, str]:
     """The settings by CONFIG, or, where that is forbidden as with many hosts, what INFO tells of them."""
     try:
-        answer = [await server.command("CONFIG", "GET", name) for name in _ASKED]
+        answers = await server.commands([("CONFIG", "GET", name) for name in _ASKED])
     except ConfigError:
         return _told(info)
     except StoreError as error:
@@ -73,23 +84,22 @@ async def _settings(server: Server, info: Mapping[str, Any]) -> dict[str, str]:
         if "unknown" not in str(error):
             raise
         return _told(info)
-    return {pair[0].decode(): pair[1].decode() for pair in map(_pair, answer) if pair}
+    return {name.decode(): value.decode() for name, value in filter(None, answers)}
 
 
-def _pair(answer: Any) -> tuple[bytes, bytes] | None:
-    found = [part for item in answer.items() for part in item] if isinstance(answer, Mapping) else answer
-    return (found[0], found[1]) if found else None
-
-
-def _told(info: Mapping[str, Any]) -> dict[str, str]:
-    told = {"appendonly": "yes" if info.get("aof_enabled") in (1, "1") else "no"}
+def _told(info: Mapping[str, str]) -> dict[str, str]:
+    told = {"appendonly": "yes" if info.get("aof_enabled") == "1" else "no"}
     if "maxmemory_policy" in info:
-        told["maxmemory-policy"] = str(info["maxmemory_policy"])
+        told["maxmemory-policy"] = info["maxmemory_policy"]
     return told
 
 
-def _version(info: Mapping[str, Any]) -> tuple[str, tuple[int, ...] | None]:
+def _has_waitaof(name: str, version: tuple[int, ...] | None) -> bool:
+    return name == "Valkey" or version is None or version >= (7, 2)
+
+
+def _version(info: Mapping[str, str]) -> tuple[str, tuple[int, ...] | None]:
     is_valkey = "valkey_version" in info
-    said = str(info.get("valkey_version" if is_valkey else "redis_version", ""))
+    said = info.get("valkey_version" if is_valkey else "redis_version", "")
     numbers = tuple(int(part) for part in re.findall(r"\d+", said)[:3])
     return "Valkey" if is_valkey else "Redis", numbers or None

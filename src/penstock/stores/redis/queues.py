@@ -8,9 +8,10 @@ from penstock.stores.protocol import Pause, QueueInfo
 from penstock.stores.redis import keys
 from penstock.stores.redis.clock import ServerClock
 from penstock.stores.redis.keys import keys_of
+from penstock.stores.redis.lanes import read_declaration
 from penstock.stores.redis.server import QueueNotOpenError, Server
 
-_FACTS: Final = ("number", "paused_at", "paused_why", "paused_by", "paused_until")
+_FACTS: Final = ("number", "paused_at", "paused_why", "paused_by", "paused_until", "declared")
 
 
 class Queues:
@@ -66,7 +67,7 @@ class Queues:
 
 
 def _info(queue: QueueRef, facts: Sequence[bytes | None]) -> QueueInfo | None:
-    number, at, why, by, until = facts
+    number, at, why, by, until, declared = facts
     if number is None:
         return None
     pause = None
@@ -77,4 +78,4 @@ def _info(queue: QueueRef, facts: Sequence[bytes | None]) -> QueueInfo | None:
             None if by is None else by.decode(),
             None if until is None else int(until),
         )
-    return QueueInfo(queue, int(number), pause)
+    return QueueInfo(queue, int(number), pause, None if declared is None else read_declaration(declared))

@@ -6,8 +6,9 @@ from typing import Final
 from penstock.core.job import Job, QueueRef
 from penstock.core.states import State
 from penstock.stores.protocol import HeldLease, Page, Query
-from penstock.stores.redis.keys import HIGHEST_TIER, TIERS, QueueKeys, keys_of
-from penstock.stores.redis.records import job_of
+from penstock.stores.redis.keys import HIGHEST_TIER, QueueKeys, keys_of, lane_line
+from penstock.stores.redis.lanes import read_declaration, read_lane
+from penstock.stores.redis.records import Record, job_of, read_record
 from penstock.stores.redis.server import Server
 
 CHUNK: Final = 500
@@ -25,9 +26,14 @@ class Reader:
 
     async def get(self, queue: QueueRef, ids: Sequence[str]) -> list[Job | None]:
         """The records, in the order of the ids."""
-        keys = keys_of(queue)
-        records = await self._server.commands([("HGETALL", keys.job(each)) for each in ids])
-        return [job_of(queue, each, record) for each, record in zip(ids, records, strict=True)]
+        keys, out = keys_of(queue), []
+        apart = (keys.records, keys.payloads, keys.results, keys.errors, keys.progress)
+        for start in range(0, len(ids), CHUNK):
+            chunk = ids[start : start + CHUNK]
+            columns = await self._server.commands([("HMGET", key, *chunk) for key in apart], at_once=True)
+            for job, record, *rest in zip(chunk, *columns, strict=True):
+                out.append(None if record is None else job_of(queue, job, record, *rest))
+        return out
 
     async def find(self, queue: QueueRef, query: Query) -> Page:
         """A page of jobs."""
@@ -51,13 +57,14 @@ class Reader:
         """The newest of one index that the query asks for; one more than the page takes, if there is."""
         found: list[Age] = []
         async for chunk in self._walk(index, after):
-            facts = await self._server.commands(
-                [("HMGET", keys.job(job), "state", "task") for _, job in chunk]
-            )
-            for age, (state, task) in zip(chunk, facts, strict=True):
-                if state is None or (query.states and state.decode() not in query.states):
+            packed = await self._server.command("HMGET", keys.records, *(job for _, job in chunk))
+            for age, each in zip(chunk, packed, strict=True):
+                if each is None:
                     continue
-                if query.task is None or task.decode() == query.task:
+                record = read_record(each)
+                if query.states and record.state not in query.states:
+                    continue
+                if query.task is None or record.task == query.task:
                     found.append(age)
             if len(found) > query.limit:
                 break
@@ -85,38 +92,32 @@ class Reader:
     async def counts(self, queue: QueueRef) -> dict[State, int]:
         """Jobs per state, zeros included, at one moment."""
         keys = keys_of(queue)
-        ended = [state for state in State if state.is_ended]
-        answers = await self._server.commands(
-            [
-                *(("LLEN", keys.pending(tier)) for tier in TIERS),
-                *(("ZCARD", keys.gone(tier)) for tier in TIERS),
-                ("ZCARD", keys.delayed),
-                ("ZCARD", keys.active),
-                *(("ZCARD", keys.ended(state)) for state in ended),
-            ],
-            at_once=True,
+        indexes = {
+            State.BLOCKED: keys.blocked,
+            State.DELAYED: keys.delayed,
+            State.ACTIVE: keys.active,
+            **{state: keys.ended(state) for state in State if state.is_ended},
+        }
+        records, *indexed = await self._server.commands(
+            [("HLEN", keys.records), *(("ZCARD", key) for key in indexes.values())], at_once=True
         )
-        tiers = len(TIERS)
-        counts = dict.fromkeys(State, 0)
-        counts[State.PENDING] = sum(answers[:tiers]) - sum(answers[tiers : 2 * tiers])
-        counts[State.DELAYED], counts[State.ACTIVE] = answers[2 * tiers : 2 * tiers + 2]
-        counts.update(zip(ended, answers[2 * tiers + 2 :], strict=True))
+        counts = dict.fromkeys(State, 0) | dict(zip(indexes, indexed, strict=True))
+        # Those that wait in lists are the rest: the lists also hold entries of jobs that are gone.
+        counts[State.PENDING] = records - sum(indexed)
         return counts
 
     async def ahead(self, queue: QueueRef, job: str) -> int:
-        """How many pending jobs will be claimed before this pending one."""
+        """How many pending jobs, of its key where keys take turns, will be claimed before this one."""
         keys = keys_of(queue)
-        priority, place, state = await self._server.command(
-            "HMGET", keys.job(job), "priority", "place", "state"
-        )
-        if priority is None or state != State.PENDING.encode():
+        packed = await self._server.command("HGET", keys.records, job)
+        record = None if packed is None else read_record(packed)
+        if record is None or record.state is not State.PENDING:
             return 0
-        tier = int(priority)
-        higher = range(HIGHEST_TIER, tier, -1)
+        line, higher = await self._line(keys, record)
         position, left, *waiting = await self._server.commands(
             [
-                ("LPOS", keys.pending(tier), place + b" " + job.encode()),
-                ("ZCOUNT", keys.gone(tier), "-inf", b"(" + place),
+                ("LPOS", keys.pending(line), f"{record.place} {job}"),
+                ("ZCOUNT", keys.gone(line), "-inf", f"({record.place}"),
                 *(("LLEN", keys.pending(each)) for each in higher),
                 *(("ZCARD", keys.gone(each)) for each in higher),
             ],
@@ -127,6 +128,14 @@ class Reader:
         above = sum(waiting[: len(higher)]) - sum(waiting[len(higher) :])
         return int(position - left + above)
 
+    async def _line(self, keys: QueueKeys, record: Record) -> tuple[int | str, range]:
+        """The list that the job stands in, and the tiers above it."""
+        declared = await self._server.command("HGET", keys.meta, "declared")
+        if declared is None or not read_declaration(declared).mode.has_keys:
+            return record.priority, range(HIGHEST_TIER, record.priority, -1)
+        lane = await self._server.command("HGET", keys.lanes, record.key)
+        return lane_line(0 if lane is None else read_lane(lane).number), range(0)
+
     async def leases(self, queue: QueueRef, worker: str | None) -> list[HeldLease]:
         """Leases of the queue, or those of one worker."""
         keys = keys_of(queue)
@@ -134,13 +143,14 @@ class Reader:
         out = []
         for start in range(0, len(ids), CHUNK):
             chunk = ids[start : start + CHUNK]
-            facts = await self._server.commands(
-                [("HMGET", keys.job(job), "token", "worker", "deadline") for job in chunk]
-            )
-            for job, (token, holder, deadline) in zip(chunk, facts, strict=True):
+            packed = await self._server.command("HMGET", keys.records, *chunk)
+            for job, each in zip(chunk, packed, strict=True):
+                record = None if each is None else read_record(each)
                 # A lease may end between the two looks.
-                if token is not None and worker in (None, holder.decode()):
-                    out.append(HeldLease(job, token.decode(), holder.decode(), int(deadline)))
+                if record is None or record.state is not State.ACTIVE:
+                    continue
+                if worker in (None, record.worker):
+                    out.append(HeldLease(job, str(record.token), str(record.worker), int(record.deadline)))
         return out
 
 

@@ -8,16 +8,100 @@ import msgspec
 
 from penstock.core.errors import StoreFormatError
 from penstock.core.events import Event, first_line
+from penstock.core.flows import ChildPolicy, JobRef
 from penstock.core.job import Claimed, ExpiredLease, Job, NewJob, Options, QueueRef
-from penstock.core.moves import Bury, Complete, Expire, Fail, Fault, Release, Retry, Settlement, Snooze
+from penstock.core.moves import Bury, Complete, Expire, Fail, Fault, Move, Release, Retry, Settlement, Snooze
 from penstock.core.outcomes import Applied, Claims, Enqueued, Refusal, Refused
 from penstock.core.states import State
+from penstock.core.unique import Unique, UniqueRule
 
 Outcome = Applied | Refused
-Record = Mapping[bytes, bytes]
 
 pack: Final = msgspec.msgpack.Encoder().encode
 """Arguments travel packed, except for payloads and the like: the server's unpacker takes no bytes."""
+
+# Scripts write false for None: an array with a hole would not be one to them.
+Text = str | bool
+Number = int | bool
+
+
+class Extra(msgspec.Struct, frozen=True):
+    """What few jobs have. `left` counts the children that a blocked job still waits for."""
+
+    unique: tuple[str, UniqueRule, int] | None = None
+    parents: tuple[JobRef, ...] = ()
+    policy: ChildPolicy = ChildPolicy.FAIL
+    schedule: str | None = None
+    instant: int | None = None
+    delay_ms: int = 0
+    run_at: int | None = None
+    left: int = 0
+
+
+class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """A record in the order of lua/include/fields.lua. New fields come at the end."""
+
+    state: State
+    version: int
+    place: int
+    task: str
+    priority: int
+    key: Text
+    drive: int
+    delivery: int
+    attempts: int
+    fence: int
+    token: Text
+    deadline: Number
+    worker: Text
+    cancel_requested: bool
+    visible_at: Number
+    last_delay_ms: Number
+    reason: Text
+    error: Text
+    fingerprint: Text
+    ended_at: Number
+    progress_at: Number
+    settled: Text
+    enqueued_at: int
+    retention_ms: int
+    idempotency_key: Text
+    key_held_ms: int
+    nonce: str
+    options: str
+    extra: Extra | bool
+
+
+class _Logged(msgspec.Struct, frozen=True, array_like=True, gc=False):
+    """An event in the order of lua/include/events.lua. New fields come at the end."""
+
+    v: int
+    move: Move
+    at: int
+    job: Text = False
+    version: Number = False
+    drive: Number = False
+    source: State | bool = False
+    target: State | bool = False
+    task: Text = False
+    key: Text = False
+    priority: Number = False
+    max_attempts: Number = False
+    delivery: Number = False
+    attempt: Number = False
+    fence: Number = False
+    worker: Text = False
+    deadline: Number = False
+    visible_at: Number = False
+    reason: Text = False
+    error: Text = False
+    fingerprint: Text = False
+    idempotency_key: Text = False
+    parent: Text = False
+    schedule: Text = False
+    instant: Number = False
+    jobs: list[str] | bool = False
+
 
 _OUTCOMES: Final[Mapping[bytes, Outcome]] = {
     **{f"applied/{state}".encode(): Applied(state) for state in State},
@@ -27,8 +111,10 @@ _OUTCOMES: Final[Mapping[bytes, Outcome]] = {
 }
 _CREATED: Final = {f"created/{state}".encode(): state for state in State}
 _STATES: Final = {state.encode(): state for state in State}
-_unpack_event: Final = msgspec.msgpack.Decoder(dict[str, Any]).decode
+_LOGGED_FIELDS: Final = _Logged.__struct_fields__
+_read_logged: Final = msgspec.msgpack.Decoder(_Logged).decode
 _read_options: Final = msgspec.json.Decoder(Options).decode
+read_record: Final = msgspec.msgpack.Decoder(Record).decode
 
 
 def outcome(answer: bytes) -> Outcome:
@@ -39,8 +125,8 @@ def outcome(answer: bytes) -> Outcome:
 def enqueued(new: NewJob, answer: bytes | list[Any]) -> Enqueued | Refused:
     """What was answered for a new job."""
     if not isinstance(answer, bytes):
-        holder, state, same = answer
-        return Enqueued(holder.decode(), False, _STATES.get(state), bool(same))
+        holder, state, same, replaced = answer
+        return Enqueued(holder.decode(), False, _STATES.get(state), bool(same), bool(replaced))
     state = _CREATED.get(answer)
     if state is not None:
         return Enqueued(new.id, True, state)
@@ -51,7 +137,7 @@ def enqueued(new: NewJob, answer: bytes | list[Any]) -> Enqueued | Refused:
 
 def enqueue_arguments(new: NewJob) -> tuple[Any, ...]:
     """A new job without its payload, in the order of enqueue.lua."""
-    options = new.options
+    options, written = _written_options(new.options)
     return (
         new.id,
         new.nonce,
@@ -62,11 +148,26 @@ def enqueue_arguments(new: NewJob) -> tuple[Any, ...]:
         new.idempotency_key,
         None if new.idempotency_key is None else new.digest,
         new.key,
-        _written_options(options),
-        options.max_attempts,
-        options.kept_ms,
-        options.key_held_ms,
+        written,
+        *options,
+        _extra_arguments(new),
     )
+
+
+def _extra_arguments(new: NewJob) -> dict[str, Any] | None:
+    extra: dict[str, Any] = {}
+    if new.unique is not None:
+        extra["unique"] = (new.unique.key, new.unique.rule, new.unique.window_ms)
+    if new.parents:
+        extra["parents"] = new.parents
+    if new.awaits:
+        # Named twice it is one child.
+        extra["awaits"] = tuple(dict.fromkeys(new.awaits))
+    if new.child_policy is not ChildPolicy.FAIL:
+        extra["policy"] = new.child_policy
+    if new.schedule is not None:
+        extra |= {"schedule": new.schedule, "instant": new.instant}
+    return extra or None
 
 
 _FIRST_RESULT: Final = 4
@@ -101,93 +202,114 @@ def expire_arguments(expiry: Expire) -> tuple[Any, ...]:
 
 def claims(answer: Sequence[Any]) -> Claims:
     """What was answered to a claim."""
-    jobs, expired, wait_ms = answer
-    return Claims([_claimed(job) for job in jobs], [expired_lease(lease) for lease in expired], wait_ms)
+    jobs, expired, wait_ms, has_keys = answer
+    claimed = [_claimed(jobs[at], read_record(jobs[at + 1]), jobs[at + 2]) for at in range(0, len(jobs), 3)]
+    return Claims(claimed, expired_leases(expired, has_keys), wait_ms)
 
 
-def _claimed(answer: Sequence[Any]) -> Claimed:
-    (job, task, payload, priority, options, enqueued_at, drive, delivery, attempts) = answer[:9]
-    (token, fence, deadline, key, last_delay_ms, cancel_requested) = answer[9:]
+def _claimed(job: bytes, record: Record, payload: bytes) -> Claimed:
+    extra = record.extra
     return Claimed(
         id=job.decode(),
-        task=task.decode(),
+        task=record.task,
         payload=payload,
-        priority=priority,
-        options=_options(options),
-        enqueued_at=enqueued_at,
-        drive=drive,
-        delivery=delivery,
-        attempts=attempts,
-        token=token.decode(),
-        fence=fence,
-        deadline=deadline,
-        key=_text(key),
-        last_delay_ms=last_delay_ms,
-        cancel_requested=cancel_requested is not None,
+        priority=record.priority,
+        options=_options(record.options),
+        enqueued_at=record.enqueued_at,
+        drive=record.drive,
+        delivery=record.delivery,
+        attempts=record.attempts,
+        token=record.token,  # type: ignore[arg-type] # a claim wrote one
+        fence=record.fence,
+        deadline=record.deadline,
+        key=_text(record.key),
+        last_delay_ms=_number(record.last_delay_ms),
+        cancel_requested=record.cancel_requested,
+        parents=extra.parents if isinstance(extra, Extra) else (),
     )
 
 
-def expired_lease(answer: Sequence[Any]) -> ExpiredLease:
-    """A lease that ran out, in the order of lua/include/expired.lua."""
-    job, token, fence, attempts, options, worker, last_delay_ms = answer
-    if token is None or options is None:
+def expired_leases(answer: Sequence[bytes], has_keys: int) -> list[ExpiredLease]:
+    """Leases that ran out, each as its id and record."""
+    return [_expired_lease(answer[at], answer[at + 1], has_keys) for at in range(0, len(answer), 2)]
+
+
+def _expired_lease(job: bytes, packed: bytes | None, has_keys: int) -> ExpiredLease:
+    record = None if packed is None else read_record(packed)
+    if record is None or not isinstance(record.token, str):
         raise StoreFormatError(f"job {job.decode()} has a lease and no record; run the store's check")
     return ExpiredLease(
         id=job.decode(),
-        token=token.decode(),
-        fence=int(fence),
-        attempts=int(attempts),
-        options=_options(options),
-        worker=_text(worker),
-        last_delay_ms=_number(last_delay_ms),
+        token=record.token,
+        fence=record.fence,
+        attempts=record.attempts,
+        options=_options(record.options),
+        worker=_text(record.worker),
+        last_delay_ms=_number(record.last_delay_ms),
+        key=_text(record.key) if has_keys else None,
     )
 
 
-def job_of(queue: QueueRef, job: str, record: Record) -> Job | None:
-    """The record of a job; None if there is none."""
-    if not record:
-        return None
-    get = record.get
-    error, rest = get(b"error"), get(b"error_rest", b"")
+def job_of(
+    queue: QueueRef,
+    job: str,
+    packed: bytes,
+    payload: bytes,
+    result: bytes | None,
+    error_rest: bytes | None,
+    progress: bytes | None,
+) -> Job:
+    """The record of a job, put together with what stands apart from it."""
+    record = read_record(packed)
+    error = _text(record.error)
+    extra = record.extra if isinstance(record.extra, Extra) else Extra()
     return Job(
         tenant=queue.tenant,
         queue=queue.name,
         id=job,
-        nonce=record[b"nonce"].decode(),
-        task=record[b"task"].decode(),
-        state=_STATES[record[b"state"]],
-        payload=record[b"payload"],
-        priority=int(record[b"priority"]),
-        options=_options(record[b"options"]),
-        enqueued_at=int(record[b"enqueued_at"]),
-        version=int(record[b"version"]),
-        drive=int(record[b"drive"]),
-        delivery=int(record[b"delivery"]),
-        attempts=int(record[b"attempts"]),
-        visible_at=_number(get(b"visible_at")),
-        idempotency_key=_text(get(b"idempotency_key")),
-        key=_text(get(b"key")),
-        token=_text(get(b"token")),
-        fence=int(record[b"fence"]),
-        deadline=_number(get(b"deadline")),
-        worker=_text(get(b"worker")),
-        cancel_requested=b"cancel_requested" in record,
-        last_delay_ms=_number(get(b"last_delay_ms")),
-        reason=_text(get(b"reason")),
-        error=None if error is None else (error + rest).decode(),
-        fingerprint=_text(get(b"fingerprint")),
-        result=get(b"result"),
-        progress=get(b"progress"),
-        progress_at=_number(get(b"progress_at")),
-        ended_at=_number(get(b"ended_at")),
-        settled=_text(get(b"settled")) or "",
+        nonce=record.nonce,
+        task=record.task,
+        state=record.state,
+        payload=payload,
+        priority=record.priority,
+        options=_options(record.options),
+        enqueued_at=record.enqueued_at,
+        version=record.version,
+        drive=record.drive,
+        delivery=record.delivery,
+        attempts=record.attempts,
+        visible_at=_number(record.visible_at),
+        idempotency_key=_text(record.idempotency_key),
+        key=_text(record.key),
+        token=_text(record.token),
+        fence=record.fence,
+        deadline=_number(record.deadline),
+        worker=_text(record.worker),
+        cancel_requested=record.cancel_requested,
+        last_delay_ms=_number(record.last_delay_ms),
+        reason=_text(record.reason),
+        error=error if error is None or error_rest is None else error + error_rest.decode(),
+        fingerprint=_text(record.fingerprint),
+        result=result,
+        progress=progress,
+        progress_at=_number(record.progress_at),
+        ended_at=_number(record.ended_at),
+        settled=_text(record.settled) or "",
+        delay_ms=extra.delay_ms,
+        run_at=extra.run_at,
+        unique=None if extra.unique is None else Unique(*extra.unique),
+        parents=extra.parents,
+        child_policy=extra.policy,
+        schedule=extra.schedule,
+        instant=extra.instant,
     )
 
 
 def event_of(queue: QueueRef, seq: int, packed: bytes) -> Event:
     """An event out of the stream."""
-    fields = _unpack_event(packed)
-    return msgspec.convert({**fields, "tenant": queue.tenant, "queue": queue.name, "seq": seq}, Event)
+    logged = _read_logged(packed)
+    fields = {name: value for name in _LOGGED_FIELDS if (value := getattr(logged, name)) is not False}
+    return Event(tenant=queue.tenant, queue=queue.name, seq=seq, **fields)
 
 
 def _fault(fault: Fault) -> tuple[str, str | None, str | None, str | None]:
@@ -201,20 +323,22 @@ def _error(error: str | None) -> tuple[str | None, str | None]:
     return line, None if error is None or line is None else error[len(line) :] or None
 
 
-def _text(value: bytes | None) -> str | None:
-    return None if value is None else value.decode()
+def _text(value: Text) -> str | None:
+    return value if isinstance(value, str) else None
 
 
-def _number(value: bytes | None) -> int | None:
-    return None if value is None else int(value)
+def _number(value: Number) -> int | None:
+    return None if value is False else value
 
 
 # A queue's jobs mostly have the same options.
 @lru_cache(maxsize=256)
-def _options(text: bytes) -> Options:
+def _options(text: str) -> Options:
     return _read_options(text)
 
 
 @lru_cache(maxsize=256)
-def _written_options(options: Options) -> str:
-    return msgspec.json.encode(options).decode()
+def _written_options(options: Options) -> tuple[tuple[int, int, int], str]:
+    """What scripts need to know of them, and all of them."""
+    known = options.max_attempts, options.kept_ms, options.key_held_ms
+    return known, msgspec.json.encode(options).decode()

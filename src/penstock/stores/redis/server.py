@@ -1,201 +1,153 @@
-"""The connection to the server: a bounded pool, a time limit on every call, Penstock's own errors."""
+"""The way to the server: commands, scripts, and Penstock's own errors."""
 
 import asyncio
-import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from typing import Any, Final
-from urllib.parse import unquote, urlsplit, urlunsplit
 
-from redis import exceptions as faults
-from redis.asyncio import BlockingConnectionPool, Redis
-from redis.asyncio.connection import AbstractConnection
-from redis.asyncio.retry import Retry
-from redis.backoff import NoBackoff
+import msgspec
 
-from penstock.core.errors import (
-    ConfigError,
-    StoreError,
-    StoreFullError,
-    StoreReadOnlyError,
-    StoreTimeoutError,
-    StoreUnavailableError,
-)
+from penstock.core.errors import NotReplicatedError, StoreError
+from penstock.core.moves import Move
+from penstock.stores.redis.cluster import key_of
+from penstock.stores.redis.faults import Faults, QueueNotOpenError
+from penstock.stores.redis.line import Line, ReplyError
+from penstock.stores.redis.router import Router
 from penstock.stores.redis.scripts import Scripts
+from penstock.stores.redis.shapes import shaped
+from penstock.stores.redis.url import Numbers, parse, without_secrets
 
-ANSWER_SECONDS: Final = 5.0
-CONNECT_SECONDS: Final = 4.0
-POOL_SIZE: Final = 10
-POOL_SECONDS: Final = 4.0
-_SCHEMES: Final = {"valkey": "redis", "valkeys": "rediss"}
+__all__ = ["QueueNotOpenError", "Server"]
 
-
-class QueueNotOpenError(StoreError):
-    """The queue's metadata is not there: it is new, or the server came back empty. Never leaves the store."""
+_PROMISING: Final = frozenset({Move.ENQUEUE})
+"""Scripts whose answer is a promise to someone outside. What else a lost server forgets is done again."""
+_MARK_MS: Final = 60_000
+_ENCODER: Final = msgspec.msgpack.Encoder()
 
 
 class Server:
-    """One server, used from one event loop.
+    """One server or cluster, used from one event loop.
 
     No call is repeated here: after a lost answer only the caller knows whether a second one is harmless.
-    The client closes a connection whose answer it did not read to the end, also when the call is cancelled.
     """
 
     def __init__(self, url: str, scripts: Scripts) -> None:
         self._url = url
         self._scripts = scripts
-        self._pool: BlockingConnectionPool | None = None
-        self._client: Redis | None = None
-        self.url, self._secrets = _without_secrets(url)
+        self._router: Router | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self.url, secrets = without_secrets(url)
+        self._faults = Faults(self.url, secrets)
 
     def connect(self) -> None:
-        """Make the pool; connections are made when they are needed."""
-        parts = urlsplit(self._url)
-        scheme = _SCHEMES.get(parts.scheme, parts.scheme)
-        if scheme != "unix":
-            self._check_database(parts.path)
-        # Only connections over a network know this one.
-        network = {} if scheme == "unix" else {"socket_keepalive": True}
-        try:
-            self._pool = BlockingConnectionPool.from_url(
-                urlunsplit(parts._replace(scheme=scheme)),
-                protocol=2,
-                max_connections=POOL_SIZE,
-                timeout=POOL_SECONDS,
-                socket_timeout=ANSWER_SECONDS,
-                socket_connect_timeout=CONNECT_SECONDS,
-                retry=Retry(NoBackoff(), 0),
-                **network,
-            )
-            # Made only to see whether the url's options are known.
-            self.connection()
-        except (TypeError, ValueError) as error:
-            raise ConfigError(f"{self.url} is not a url of a Redis or Valkey server: {error}") from None
-        self._client = Redis(connection_pool=self._pool)
-
-    def _check_database(self, path: str) -> None:
-        """The client would take database 0 for a path that it does not understand."""
-        if re.fullmatch(r"(/[0-9]*)?", path):
-            return
-        # What stands before an @ may be the end of a password that has a slash in it.
-        found = "an @; a / in a password is written %2F" if "@" in path else repr(path)
-        raise ConfigError(
-            f"{self.url} is not a url of a Redis or Valkey server: "
-            f"its path has to be the number of a database, as in /0, or nothing; found {found}"
-        )
+        """Get ready; connections are made when they are needed. Once more changes nothing."""
+        loop = asyncio.get_running_loop()
+        if self._router is None or self._loop is not loop:
+            # Connections of another loop have ended with it.
+            self._router, self._loop = Router(parse(self._url)), loop
 
     async def close(self) -> None:
         """Close every connection. Harmless when there is none."""
-        pool, self._pool, self._client = self._pool, None, None
-        if pool is not None:
-            await pool.disconnect()
+        router, self._router = self._router, None
+        if router is not None and self._loop is asyncio.get_running_loop():
+            await router.close()
 
-    def connection(self) -> AbstractConnection:
-        """A connection of its own outside the pool, not yet connected."""
-        if self._pool is None:
-            raise StoreError(f"the store at {self.url} is not open")
-        made: AbstractConnection = self._pool.connection_class(**self._pool.connection_kwargs)
-        return made
+    @property
+    def numbers(self) -> Numbers:
+        """The numbers that the url has set."""
+        return self._opened.target.numbers
 
     async def command(self, *arguments: Any) -> Any:
         """One command."""
-        with self.translated():
-            return await self._execute(*arguments)
+        with self._faults.translated():
+            [reply] = await self._opened.ask([arguments])
+            return shaped(arguments, _checked(reply))
 
     async def commands(self, commands: Sequence[Sequence[Any]], *, at_once: bool = False) -> list[Any]:
         """Many commands in one round trip; `at_once` lets nothing come between them."""
         if not commands:
             return []
-        with self.translated():
-            async with self._opened.pipeline(transaction=at_once) as pipeline:
-                for each in commands:
-                    pipeline.execute_command(*each)
-                answers: list[Any] = await pipeline.execute()
-                return answers
+        with self._faults.translated():
+            replies = await (self._at_once(commands) if at_once else self._opened.ask_all(commands))
+            return [shaped(each, _checked(reply)) for each, reply in zip(commands, replies, strict=True)]
 
-    async def run(self, name: str, keys: Sequence[str], *arguments: Any) -> Any:
+    async def run(self, name: str, keys: Sequence[str | bytes], *arguments: Any) -> Any:
         """One script. A server that does not have it gets it."""
         script = self._scripts.get(name)
-        with self.translated():
-            try:
-                return await self._execute("EVALSHA", script.sha, len(keys), *keys, *arguments)
-            except faults.NoScriptError:
-                return await self._execute("EVAL", script.text, len(keys), *keys, *arguments)
+        tail = (len(keys), *keys, *arguments)
+        numbers = self.numbers
+        is_wished = name in _PROMISING and bool(numbers.wait_replicas or numbers.wait_fsync)
+        after = _wish(numbers, keys[0]) if is_wished else ()
+        with self._faults.translated():
+            replies = await self._opened.ask([("EVALSHA", script.sha, *tail), *after], is_alone=is_wished)
+            if isinstance(replies[0], ReplyError) and str(replies[0]).startswith("NOSCRIPT"):
+                replies = await self._opened.ask([("EVAL", script.text, *tail), *after], is_alone=is_wished)
+            answer = _checked(replies[0])
+        if is_wished:
+            self._check_wish(numbers, replies[1:])
+        return answer
 
-    async def _execute(self, *arguments: Any) -> Any:
-        return await self._opened.execute_command(*arguments)  # type: ignore[no-untyped-call] # the client's
+    async def learn_nodes(self) -> None:
+        """Find the nodes of the cluster that the server is part of."""
+        with self._faults.translated():
+            await self._opened.learn()
 
-    @contextmanager
-    def translated(self) -> Iterator[None]:
-        """Raise what the client raises in the block as one of Penstock's errors."""
+    async def dial(self, heard: Callable[[Any], None]) -> Line:
+        """A connection of its own, for what comes unasked."""
+        return await self._opened.dial(heard)
+
+    async def _at_once(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
         try:
-            with heeding_cancels():
-                yield
-        except (faults.RedisError, OSError) as error:
-            raise self._translate(error) from error
+            return await self._opened.ask_at_once(commands)
+        except ReplyError as error:
+            if not str(error).startswith("OOM"):
+                raise
+        # Redis 7.0 lets no transaction begin at its maxmemory, not even one that only reads.
+        key = key_of(commands[0])
+        packed = _ENCODER.encode([[_text(part) for part in command] for command in commands])
+        answers: list[Any] = await self.run("reads/at_once", [] if key is None else [key], packed)
+        return answers
 
-    def _translate(self, error: Exception) -> StoreError | ConfigError:
-        said = str(error)
-        for secret in self._secrets:
-            said = said.replace(secret, "…")
-        at = f"the server at {self.url}"
-        match error:
-            case faults.AuthenticationError() | faults.AuthenticationWrongNumberOfArgsError():
-                return ConfigError(f"{at} refused the user name or the password of the url ({said})")
-            case faults.NoPermissionError() | faults.AuthorizationError():
-                return ConfigError(f"{at} does not let this user do what Penstock needs: {said}")
-            case faults.TimeoutError() | TimeoutError():
-                return StoreTimeoutError(f"{at} did not answer in time ({said})")
-            case faults.ConnectionError() | OSError():
-                return StoreUnavailableError(f"{at} cannot be reached: {said}")
-            case faults.OutOfMemoryError():
-                return StoreFullError(
-                    f"{at} is at its maxmemory: let workers and `prune` make room, or raise it ({said})"
-                )
-            case faults.ReadOnlyError():
-                return StoreReadOnlyError(f"{at} is a replica: the url has to name the primary ({said})")
-            case faults.AskError():
-                return ConfigError(f"{at} is part of a cluster, which is not supported yet")
-            case faults.ResponseError() if said.startswith("NOQUEUE"):
-                return QueueNotOpenError(said)
-            case faults.ResponseError() if said.startswith(("MISCONF", "NOREPLICAS")):
-                return StoreReadOnlyError(f"{at} accepts no writes: {said}")
-        return StoreError(f"{at} failed: {said}")
+    def _check_wish(self, numbers: Numbers, replies: Sequence[Any]) -> None:
+        wrong = next((reply for reply in replies if isinstance(reply, ReplyError)), None)
+        if wrong is None:
+            on_disk, replicas = replies[-1] if numbers.wait_fsync else (0, replies[-1])
+            if replicas >= numbers.wait_replicas and on_disk >= numbers.wait_fsync:
+                return
+            disk = "" if on_disk >= numbers.wait_fsync else ", and it is not on the disk"
+            said = f"{replicas} replicas of {numbers.wait_replicas} confirmed it{disk}"
+        else:
+            said = f"nobody could confirm it: {wrong}"
+        raise NotReplicatedError(
+            f"the server at {self.url} has it, but within {numbers.wait_timeout:g} s {said}; "
+            "the same enqueue once more is harmless"
+        )
 
     @property
-    def _opened(self) -> Redis:
-        if self._client is None:
+    def _opened(self) -> Router:
+        if self._router is None:
             raise StoreError(f"the store at {self.url} is not open")
-        return self._client
+        return self._router
 
 
-@contextmanager
-def heeding_cancels() -> Iterator[None]:
-    """Raise at the end of the block a cancel that came during it and that the client lost.
+def _wish(numbers: Numbers, key: str | bytes) -> Sequence[Sequence[Any]]:
+    """Commands that wait until replicas, and disks if wished, have what the connection has written.
 
-    It sends under `asyncio.wait_for`, which in Python 3.11 drops a cancel when what it waits for is done.
+    A write goes before: without one of its own a repeated call, which finds its jobs there, would wait for
+    nothing.
     """
-    task = asyncio.current_task()
-    before = 0 if task is None else task.cancelling()
-    try:
-        yield
-    except Exception:
-        if task is not None and task.cancelling() > before:
-            raise asyncio.CancelledError from None
-        raise
-    if task is not None and task.cancelling() > before:
-        raise asyncio.CancelledError
+    start = key.encode() if isinstance(key, str) else key
+    mark = ("SET", start + b":confirmed", "", "PX", _MARK_MS)
+    wait_ms = max(1, round(numbers.wait_timeout * 1000))
+    if numbers.wait_fsync:
+        return mark, ("WAITAOF", 1, numbers.wait_replicas, wait_ms)
+    return mark, ("WAIT", numbers.wait_replicas, wait_ms)
 
 
-def _without_secrets(url: str) -> tuple[str, tuple[str, ...]]:
-    """The url to show, and what must not be shown."""
-    parts = urlsplit(url)
-    if parts.netloc and "@" in parts.path:
-        # A slash in the password has cut the url at the wrong place.
-        return f"{parts.scheme}://…", ()
-    place = parts.netloc.rpartition("@")[2]
-    user = f"{parts.username}@" if parts.username and parts.password is not None else ""
-    given = parts.password or ""
-    secrets = sorted({secret for secret in (given, unquote(given)) if secret}, key=len, reverse=True)
-    # Options after the question mark can carry a password too.
-    return f"{parts.scheme}://{user}{place}{parts.path}", tuple(secrets)
+def _text(part: Any) -> Any:
+    return part if isinstance(part, bytes) else str(part)
+
+
+def _checked(reply: Any) -> Any:
+    if isinstance(reply, ReplyError):
+        raise reply
+    return reply

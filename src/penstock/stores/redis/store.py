@@ -3,11 +3,11 @@
 import secrets
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Final
+from typing import Any, ClassVar, Final
 
 from penstock.core.decide import CANCELLED
 from penstock.core.effects import PROGRESS_EVERY_MS
-from penstock.core.events import Event
+from penstock.core.events import DELETED, Event
 from penstock.core.job import ExpiredLease, Job, NewJob, QueueRef
 from penstock.core.moves import Beat, Expire, Move, Report, Settlement
 from penstock.core.outcomes import SETTLED_LIMIT, Applied, Claims, Enqueued, Refused
@@ -28,15 +28,17 @@ from penstock.stores.protocol import (
     StoreInfo,
     Topic,
 )
-from penstock.stores.redis import opening, records
+from penstock.stores.redis import flows, opening, records
 from penstock.stores.redis.clock import ServerClock
+from penstock.stores.redis.flows import RedisFlows
 from penstock.stores.redis.health import Inspector
 from penstock.stores.redis.keys import HIGHEST_TIER, LOWEST_TIER
-from penstock.stores.redis.later import Later, check_plain
-from penstock.stores.redis.log import StreamLog
+from penstock.stores.redis.limits import RedisLimits
+from penstock.stores.redis.log import StreamLog, StreamReaders
 from penstock.stores.redis.queues import Queues
 from penstock.stores.redis.reads import Reader
 from penstock.stores.redis.records import Outcome, pack
+from penstock.stores.redis.schedules import RedisSchedules
 from penstock.stores.redis.scripts import Scripts
 from penstock.stores.redis.server import Server
 from penstock.stores.redis.wakeups import Subscriber
@@ -44,9 +46,14 @@ from penstock.stores.redis.wakeups import Subscriber
 PASS_LIMIT: Final = 200
 """Entries of jobs that are gone which one claim clears away."""
 
+_FIRST_VALUE: Final = 3
+"""The number of the argument of progress.lua from which on values stand."""
 
-class RedisStore(Later):
+
+class RedisStore(RedisLimits, RedisFlows, RedisSchedules, StreamReaders):
     """A store on a Redis or Valkey server. `sources` replaces scripts by path; for tests of the tests."""
+
+    keeps_call_order: ClassVar[bool] = True
 
     def __init__(self, url: str, *, sources: Mapping[str, str] | None = None) -> None:
         self._url = url
@@ -81,11 +88,16 @@ class RedisStore(Later):
     async def enqueue(
         self, queue: QueueRef, jobs: Sequence[NewJob], spawns: Sequence[Spawn] = ()
     ) -> list[Enqueued | Refused]:
-        check_plain(jobs, spawns)
         if not jobs:
             return []
-        packed = pack([records.enqueue_arguments(new) for new in jobs])
-        answers = await self._queues.run(queue, Move.ENQUEUE, packed, *(new.payload for new in jobs))
+        answers = await self._queues.run(
+            queue,
+            Move.ENQUEUE,
+            pack([records.enqueue_arguments(new) for new in jobs]),
+            pack([each.queue for each in spawns]),
+            *(new.payload for new in jobs),
+            *(flows.packed_job(each.job) for each in spawns),
+        )
         return [records.enqueued(new, answer) for new, answer in zip(jobs, answers, strict=True)]
 
     async def promote(self, queue: QueueRef, limit: int = PROMOTE_LIMIT) -> int:
@@ -98,7 +110,7 @@ class RedisStore(Later):
             worker,
             limit,
             lease_ms,
-            pack([secrets.token_hex(16) for _ in range(limit)]),
+            secrets.token_hex(16 * limit),
             PROMOTE_LIMIT,
             RECOVER_LIMIT,
             PASS_LIMIT,
@@ -115,7 +127,7 @@ class RedisStore(Later):
         return await self._answered(queue, Move.HEARTBEAT, items, lease_ms, MAX_LEASE_MS)
 
     async def progress(self, queue: QueueRef, reports: Sequence[Report]) -> list[Applied | Refused]:
-        items = [(report.id, report.token) for report in reports]
+        items = [(report.id, report.token, at) for at, report in enumerate(reports, start=_FIRST_VALUE)]
         values = (report.value for report in reports)
         return await self._answered(queue, Move.PROGRESS, items, PROGRESS_EVERY_MS, *values)
 
@@ -131,13 +143,13 @@ class RedisStore(Later):
         return await self._answered(queue, Move.EXPIRE, items, MAX_LEASE_MS, CANCELLED)
 
     async def cancel(self, queue: QueueRef, ids: Sequence[str]) -> list[Applied | Refused]:
-        return await self._answered(queue, Move.CANCEL, ids, CANCELLED)
+        return await self._answered(queue, Move.CANCEL, _alone(ids), CANCELLED)
 
     async def redrive(self, queue: QueueRef, ids: Sequence[str]) -> list[Applied | Refused]:
-        return await self._answered(queue, Move.REDRIVE, ids)
+        return await self._answered(queue, Move.REDRIVE, _alone(ids))
 
     async def delete(self, queue: QueueRef, ids: Sequence[str]) -> list[Applied | Refused]:
-        return await self._answered(queue, Move.DELETE, ids)
+        return await self._answered(queue, Move.DELETE, _alone(ids), DELETED)
 
     async def prune(self, queue: QueueRef, limit: int = PRUNE_LIMIT) -> int:
         return int(await self._queues.run(queue, Move.PRUNE, limit)) if limit > 0 else 0
@@ -165,8 +177,8 @@ class RedisStore(Later):
         return await self._reader.ahead(queue, job)
 
     async def expired(self, queue: QueueRef, limit: int = RECOVER_LIMIT) -> list[ExpiredLease]:
-        answer = await self._queues.run(queue, "reads/expired", limit, MAX_LEASE_MS)
-        return [records.expired_lease(lease) for lease in answer]
+        leases, has_keys = await self._queues.run(queue, "reads/expired", limit, MAX_LEASE_MS)
+        return records.expired_leases(leases, has_keys)
 
     async def leases(self, queue: QueueRef, worker: str | None = None) -> list[HeldLease]:
         return await self._reader.leases(queue, worker)
@@ -187,7 +199,7 @@ class RedisStore(Later):
 
     # Events
 
-    async def events(self, queue: QueueRef, after: int = 0, limit: int = 1_000) -> list[Event]:
+    async def events(self, queue: QueueRef, after: str | int = 0, limit: int = 1_000) -> list[Event]:
         return await self._log.events(queue, after, limit)
 
     async def event_range(self, queue: QueueRef) -> tuple[int, int]:
@@ -220,3 +232,7 @@ class RedisStore(Later):
 
     async def check(self, queue: QueueRef) -> list[Finding]:
         return await Inspector(self._server).check(queue)
+
+
+def _alone(ids: Sequence[str]) -> list[tuple[str]]:
+    return [(each,) for each in ids]

@@ -6,21 +6,18 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final
 
-from redis.asyncio.connection import AbstractConnection
-from redis.exceptions import RedisError
-
+from penstock.core.errors import StoreError
 from penstock.core.job import QueueRef
 from penstock.stores.bells import Belfry, LocalBell
 from penstock.stores.protocol import Topic
 from penstock.stores.redis.keys import TURNED, keys_of
-from penstock.stores.redis.server import Server, heeding_cancels
+from penstock.stores.redis.line import Line, ReplyError, pack
+from penstock.stores.redis.server import Server
 
 _CONFIRM_SECONDS: Final = 1.0
 _SILENCE_SECONDS: Final = 5.0
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 5.0
-_CANCELS: Final = 20
-_CANCEL_SECONDS: Final = 0.1
 
 
 class _Channel:
@@ -40,8 +37,10 @@ class Subscriber:
         self._server = server
         self._belfry = Belfry()
         self._channels: dict[bytes, _Channel] = {}
-        self._connection: AbstractConnection | None = None
+        self._line: Line | None = None
         self._listening: asyncio.Task[None] | None = None
+        self._is_heard = False
+        self._failures = 0
 
     @asynccontextmanager
     async def hang(self, queue: QueueRef, topic: Topic) -> AsyncIterator[LocalBell]:
@@ -51,9 +50,9 @@ class Subscriber:
         channel.bells += 1
         try:
             if self._listening is None:
-                self._listening = asyncio.create_task(self._listen(self._server.connection()))
+                self._listening = asyncio.create_task(self._listen())
             elif channel.bells == 1:
-                await self._send("SUBSCRIBE", name)
+                self._tell("SUBSCRIBE", name)
             # What happens from the confirmation on is heard, and the caller looks for itself after that.
             # Where it does not come in time the bell hangs nevertheless, and rings once when it comes.
             with suppress(TimeoutError):
@@ -65,69 +64,61 @@ class Subscriber:
             channel.bells -= 1
             if not channel.bells:
                 del self._channels[name]
-                await self._send("UNSUBSCRIBE", name)
+                self._tell("UNSUBSCRIBE", name)
 
     def ring_all(self) -> None:
         """Ring every bell of this store."""
         self._belfry.ring_all()
 
     async def close(self) -> None:
-        """Stop listening. Bounded: a cancel that gets lost is repeated, and not for ever."""
+        """Stop listening."""
         listening, self._listening = self._listening, None
-        for _ in range(_CANCELS):
-            if listening is None or listening.done():
-                break
+        if listening is not None:
             listening.cancel()
-            await asyncio.wait([listening], timeout=_CANCEL_SECONDS)
+            await asyncio.wait([listening])
 
-    async def _send(self, *arguments: Any) -> None:
-        connection = self._connection
-        if connection is not None:
-            # Whoever listens notices the loss, connects again and subscribes to all that is wanted then.
-            with suppress(RedisError, OSError):
-                await _send(connection, *arguments)
+    def _tell(self, *command: str | bytes) -> None:
+        # Without a line there is nothing to say: whoever makes the next one subscribes to all that is wanted.
+        if self._line is not None:
+            self._line.tell(pack([command]))
 
-    async def _listen(self, connection: AbstractConnection) -> None:
-        failures = 0
+    async def _listen(self) -> None:
         while True:
-            try:
-                with heeding_cancels():
-                    await connection.connect()  # type: ignore[no-untyped-call] # the client's
-                async with asyncio.timeout(_SILENCE_SECONDS):
-                    await _send(connection, "PING")
-                    await connection.read_response()
-                failures = 0
-                await self._hear(connection)
-            except (RedisError, OSError):
-                failures += 1
-            finally:
-                self._connection = None
-                await connection.disconnect(nowait=True)
+            self._failures = min(self._failures + 1, 10)
+            with suppress(StoreError, ReplyError, OSError):
+                line = self._line = await self._server.dial(self._heard)
+                try:
+                    await self._keep_hearing(line)
+                finally:
+                    self._line = None
+                    line.close()
             for channel in self._channels.values():
                 channel.confirmed.clear()
             # Rings may have been missed.
             self._belfry.ring_all()
-            await asyncio.sleep(random.uniform(0, min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**failures)))
+            await asyncio.sleep(random.uniform(0, min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**self._failures)))
 
-    async def _hear(self, connection: AbstractConnection) -> None:
-        """Ring for what comes; ends only by an error."""
-        self._connection = connection
-        await _send(connection, "SUBSCRIBE", TURNED, *self._channels)
+    async def _keep_hearing(self, line: Line) -> None:
+        """Subscribe, and ask a line that is silent whether it lives; ends when it does not."""
+        self._tell("SUBSCRIBE", TURNED, *self._channels)
         is_asked = False
         while True:
-            message = await connection.read_response(timeout=_SILENCE_SECONDS)
-            if message is not None:
-                is_asked = False
-                self._ring(message)
-            elif is_asked:
-                raise ConnectionError("the subscribed connection fell silent")
-            else:
-                is_asked = True
-                await _send(connection, "PING")
+            self._is_heard = False
+            await asyncio.wait([line.closed], timeout=_SILENCE_SECONDS)
+            if line.closed.done() or (is_asked and not self._is_heard):
+                return
+            is_asked = not self._is_heard
+            if is_asked:
+                self._tell("PING")
 
-    def _ring(self, message: Any) -> None:
+    def _heard(self, message: Any) -> None:
+        self._is_heard = True
+        if isinstance(message, ReplyError) and self._line is not None:
+            # This user may not listen. Someone may change that.
+            self._line.close()
         if not isinstance(message, list) or message[0] not in (b"message", b"subscribe"):
             return
+        self._failures = 0
         if message[:2] == [b"message", TURNED.encode()]:
             self._belfry.ring_all()
         channel = self._channels.get(message[1])
@@ -136,8 +127,3 @@ class Subscriber:
         if message[0] == b"subscribe":
             channel.confirmed.set()
         self._belfry.ring(channel.queue, channel.topic)
-
-
-async def _send(connection: AbstractConnection, *arguments: Any) -> None:
-    with heeding_cancels():
-        await connection.send_command(*arguments)

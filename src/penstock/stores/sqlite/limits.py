@@ -113,15 +113,16 @@ class Limits:
         return int(longest - waiting)
 
     def declare(self, wanted: Declaration) -> None:
-        """Keep what was agreed, and look at all keys again."""
+        """Keep what was agreed, and look at all keys again if that is news."""
         (is_live,) = self._turn.connection.execute(
             "SELECT EXISTS (SELECT 1 FROM job WHERE queue = ? "
             "AND state IN ('blocked', 'pending', 'delayed', 'active'))",
             (self._turn.number,),
         ).fetchone()
-        self.declaration = self.declared = agreed(
-            self.declaration, check_declaration(wanted), is_live=bool(is_live)
-        )
+        after = agreed(self.declaration, check_declaration(wanted), is_live=bool(is_live))
+        if after == self.declaration:
+            return
+        self.declaration = self.declared = after
         self._turn.connection.execute(
             "UPDATE queue SET declaration = ? WHERE n = ?", (encode(self.declared), self._turn.number)
         )

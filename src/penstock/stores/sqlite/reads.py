@@ -4,8 +4,6 @@ import sqlite3
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
-from penstock.core.errors import CursorLostError
-from penstock.core.events import Event
 from penstock.core.job import ExpiredLease, Job, QueueRef
 from penstock.core.limits import Mode
 from penstock.core.states import State
@@ -24,12 +22,10 @@ from penstock.stores.protocol import (
 from penstock.stores.sqlite.check import findings
 from penstock.stores.sqlite.clock import host_us, offset_ms, read_now
 from penstock.stores.sqlite.records import (
-    EVENT_COLUMNS,
     EXPIRED_COLUMNS,
     JOB_COLUMNS,
     declaration_of,
     encode,
-    event_from,
     expired_of,
     job_of,
     restored,
@@ -68,6 +64,14 @@ JOIN job AS mine ON mine.queue = queue.n AND mine.id = :job
 JOIN job AS other ON other.queue = queue.n AND other.state = 'pending'
 WHERE queue.tenant = :tenant AND queue.name = :name
     AND (other.priority > mine.priority OR (other.priority = mine.priority AND other.place < mine.place))
+"""
+
+_AHEAD_IN_KEY: Final = """
+SELECT count(*)
+FROM queue
+JOIN job AS mine ON mine.queue = queue.n AND mine.id = :job
+JOIN job AS other ON other.queue = queue.n AND other.state = 'pending' AND other.key = mine.key
+WHERE queue.tenant = :tenant AND queue.name = :name AND other.place < mine.place
 """
 
 
@@ -132,10 +136,12 @@ class SqliteReads(Turns):
         return await self._read(work)
 
     async def ahead(self, queue: QueueRef, job: str) -> int:
-        """How many pending jobs will be claimed before this one."""
+        """How many pending jobs, of its key where keys take turns, will be claimed before this one."""
 
         def work(connection: sqlite3.Connection) -> int:
-            row = connection.execute(_AHEAD, {**_named(queue), "job": job}).fetchone()
+            info = read_queue(connection, queue)
+            sql = _AHEAD_IN_KEY if info is not None and info.mode.has_keys else _AHEAD
+            row = connection.execute(sql, {**_named(queue), "job": job}).fetchone()
             return int(row[0])
 
         return await self._read(work)
@@ -185,38 +191,6 @@ class SqliteReads(Turns):
             ).fetchall()
             infos = (read_queue(connection, QueueRef(tenant, name)) for (name,) in rows)
             return [info for info in infos if info is not None]
-
-        return await self._read(work)
-
-    async def events(self, queue: QueueRef, after: int = 0, limit: int = 1_000) -> list[Event]:
-        """Events with a higher number."""
-
-        def work(connection: sqlite3.Connection) -> list[Event]:
-            row = connection.execute(
-                "SELECT n, trimmed FROM queue WHERE tenant = :tenant AND name = :name", _named(queue)
-            ).fetchone()
-            if row is None:
-                return []
-            number, trimmed = row
-            if after < trimmed:
-                raise CursorLostError(f"events {after + 1} to {trimmed} of queue {queue} were trimmed")
-            rows = connection.execute(
-                f"SELECT {EVENT_COLUMNS} FROM event "  # noqa: S608 (constants)
-                "WHERE queue = ? AND seq > ? ORDER BY seq LIMIT ?",
-                (number, after, limit),
-            )
-            return [event_from(queue, row) for row in rows]
-
-        return await self._read(work)
-
-    async def event_range(self, queue: QueueRef) -> tuple[int, int]:
-        """The numbers of the oldest event kept and of the newest."""
-
-        def work(connection: sqlite3.Connection) -> tuple[int, int]:
-            row = connection.execute(
-                "SELECT trimmed + 1, seq FROM queue WHERE tenant = :tenant AND name = :name", _named(queue)
-            ).fetchone()
-            return (1, 0) if row is None else (row[0], row[1])
 
         return await self._read(work)
 

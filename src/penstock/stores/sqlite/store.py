@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from itertools import groupby
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from penstock.core.errors import OptionError
 from penstock.core.job import Claimed, NewJob, QueueRef
@@ -33,6 +33,7 @@ from penstock.stores.sqlite.clock import read_now
 from penstock.stores.sqlite.engine import Engine
 from penstock.stores.sqlite.enqueue import enqueue
 from penstock.stores.sqlite.flows import SqliteFlows
+from penstock.stores.sqlite.log import SqliteLog
 from penstock.stores.sqlite.reads import SqliteReads, any_expired, next_due, read_expired, read_queue
 from penstock.stores.sqlite.records import CLAIMED_ROWS, encode, expire_item, settlement_item, stored
 from penstock.stores.sqlite.schedules import SqliteSchedules
@@ -43,8 +44,10 @@ from penstock.stores.sqlite.watch import Watch
 T = TypeVar("T")
 
 
-class SqliteStore(SqliteReads, SqliteFlows, SqliteSchedules):
+class SqliteStore(SqliteReads, SqliteLog, SqliteFlows, SqliteSchedules):
     """A store in one file. `sources` and `table` replace the SQL files and the table of moves; for tests."""
+
+    keeps_call_order: ClassVar[bool] = True
 
     def __init__(
         self,
@@ -248,10 +251,6 @@ class SqliteStore(SqliteReads, SqliteFlows, SqliteSchedules):
 
         await self._call(self._engine.write(work))
         self._belfry.ring_all()
-
-    async def trim(self, queue: QueueRef, *, through: int) -> int:
-        """Forget events up to this number."""
-        return await self._turn(queue, lambda turn: turn.trim(through))
 
     # Wake-ups
 

@@ -7,18 +7,15 @@
 
 local note_limit, cancelled = tonumber(ARGV[2]), ARGV[3]
 
-local function bury(id, token, reason, line, rest, fingerprint)
-  local job = load(id, LEASED)
+local function bury(id, token, ...)
+  local job = load(id)
   if not job then return refuse('lost') end
-  if job.state ~= 'active' then return refuse_or_repeat(job, token, 'bury') end -- guard: state
-  if job.token ~= token then return refuse_or_repeat(job, token, 'bury') end -- guard: token
-  local changes = {
-    attempts = job.attempts + 1, reason = reason, error = line or false, error_rest = rest or false,
-    fingerprint = fingerprint or false,
-  }
-  if job.cancel_requested then
-    changes.reason = cancelled
-    return settle('bury', id, job, 'cancelled', changes, note_limit)
+  if job[STATE] ~= 'active' then return refuse_or_repeat(job, token, 'bury') end -- guard: state
+  if job[TOKEN] ~= token then return refuse_or_repeat(job, token, 'bury') end -- guard: token
+  count_fault(id, job, ...)
+  if job[CANCEL] then
+    job[REASON] = cancelled
+    return settle('bury', id, job, 'cancelled', note_limit)
   end
-  return settle('bury', id, job, 'dead', changes, note_limit)
+  return settle('bury', id, job, 'dead', note_limit)
 end

@@ -1,81 +1,145 @@
 -- claim: pending → active; the queue must be open; new token and fence, delivery + 1, deadline = now + lease
 -- Arguments: worker, how many at most, lease_ms, fresh tokens, how many to promote, to recover and to pass over at
 --   most, the longest lease, the highest and the lowest tier.
--- Result: the jobs claimed; the leases that ran out; the time until something becomes due, or nil.
+-- Result: the jobs claimed, each as its id, record and payload; the leases that ran out, each as its id and record;
+--   the time until something becomes due, or nil; 1 where keys take turns, else 0.
 -- Refusals: none; a paused queue gives nothing.
 -- flags: allow-oom
 -- include: promote
 -- include: expired
 
 local worker, limit, lease_ms = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local tokens, promote_limit, recover_limit = cmsgpack.unpack(ARGV[4]), tonumber(ARGV[5]), tonumber(ARGV[6])
+local tokens, promote_limit, recover_limit = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
 local pass_limit, lease_limit_ms = tonumber(ARGV[7]), tonumber(ARGV[8])
 local highest, lowest = tonumber(ARGV[9]), tonumber(ARGV[10])
-local pause_ends = tonumber(paused_until or nil)
-local paused = paused_at and not (pause_ends and pause_ends <= now)
+local pause_ends = tonumber(meta[6] or nil)
+local paused = meta[5] and not (pause_ends and pause_ends <= now)
+local arrival_us = tonumber(meta[8] or 0)
+local TOKEN_LENGTH = 32
 
-local CLAIMABLE = {
-  'state', 'place', 'version', 'drive', 'task', 'key', 'priority', 'delivery', 'attempts', 'fence', 'payload',
-  'options', 'enqueued_at', 'last_delay_ms', 'cancel_requested',
-}
+local taken, ids, passed = {}, {}, 0
 
-local function claim(id, place, token)
-  local job = load(id, CLAIMABLE)
-  if not job then return nil end
-  if job.state ~= 'pending' then return nil end -- guard: state
+local function claim(id, place)
+  local job = load(id)
+  if not job then return false end
+  if job[STATE] ~= 'pending' then return false end -- guard: state
   -- The job left this place and came back at another one.
-  if job.place ~= place then return nil end
-  job.version, job.delivery, job.worker = job.version + 1, job.delivery + 1, worker
-  job.fence, job.deadline = math.max(job.fence + 1, now_us), now + lease_ms
-  append_of('claim', id, job, 'pending', 'active')
-  redis.call('ZADD', ACTIVE, job.deadline, id)
-  write(id, {
-    state = 'active', version = job.version, token = token, worker = worker, fence = job.fence,
-    delivery = job.delivery, deadline = job.deadline,
-  })
-  return {
-    id, job.task, job.payload, job.priority, job.options, job.enqueued_at, job.drive, job.delivery, job.attempts,
-    token, job.fence, job.deadline, job.key or false, job.last_delay_ms or false, job.cancel_requested or false,
-  }
+  if job[PLACE] ~= place then return false end
+  local nth = #ids * TOKEN_LENGTH
+  job[TOKEN], job[WORKER] = string.sub(tokens, nth + 1, nth + TOKEN_LENGTH), worker
+  job[DELIVERY], job[FENCE] = job[DELIVERY] + 1, math.max(job[FENCE] + 1, now_us)
+  job[DEADLINE] = now + lease_ms
+  lead('claim', id, job, 'active')
+  local packed = cmsgpack.pack(job)
+  gather(set, RECORDS, id, packed)
+  changed[id] = nil
+  ids[#ids + 1] = id
+  taken[#taken + 1], taken[#taken + 2] = id, packed
+  return true
 end
 
--- The jobs claimed, and whether entries of jobs that are gone used up the work that one call may do.
-local function take()
-  local taken, passed = {}, 0
-  if paused then return taken, false end -- guard: open
+local function claim_entry(line, entry)
+  local place, id = string.match(entry, '^(%S+) (.+)$')
+  if claim(id, tonumber(place)) then return true end
+  gather(removed, GONE .. line, entry)
+  passed = passed + 1
+  return false
+end
+
+-- How many may be claimed now by the queue's own limits.
+local function allowance()
+  local allowed = limit
+  if declared.max_active then allowed = math.min(allowed, declared.max_active - redis.call('ZCARD', ACTIVE)) end
+  if declared.rate then allowed = math.min(allowed, tokens_of(declared.rate, arrival_us)) end
+  return allowed
+end
+
+local function take_by_tier(allowed)
   for tier = highest, lowest, -1 do
-    while #taken < limit and passed < pass_limit do
-      local most = math.min(limit - #taken, pass_limit - passed)
-      local entries = redis.call('LPOP', PENDING .. tier, most)
-      if not entries then break end
-      for _, entry in ipairs(entries) do
-        local place, id = string.match(entry, '^(%S+) (.+)$')
-        local job = claim(id, tonumber(place), tokens[#taken + 1])
-        if job then
-          taken[#taken + 1] = job
-        else
-          redis.call('ZREM', GONE .. tier, entry)
-          passed = passed + 1
-        end
-      end
+    local list, seen = PENDING .. tier, 0
+    while #ids < allowed and passed < pass_limit do
+      local entries = redis.call('LRANGE', list, seen, seen + math.min(allowed - #ids, pass_limit - passed) - 1)
+      if #entries == 0 then break end
+      seen = seen + #entries
+      local next_ids = {}
+      for i, entry in ipairs(entries) do next_ids[i] = string.match(entry, ' (.+)$') end
+      look_up(next_ids)
+      for _, entry in ipairs(entries) do claim_entry(tier, entry) end
+    end
+    if seen > 0 then popped[list] = seen end
+  end
+end
+
+local function take_by_key(allowed)
+  while #ids < allowed and passed < pass_limit do
+    local first = redis.call('ZRANGE', READY, 0, 0)[1]
+    if not first then return end
+    local key = key_of(first)
+    local lane = lane_of(key)
+    local line = line_of(key)
+    local seen = popped[PENDING .. line] or 0
+    local entry = could_run(lane) and redis.call('LINDEX', PENDING .. line, seen)
+    if entry then
+      popped[PENDING .. line] = seen + 1
+      if claim_entry(line, entry) then serve(key, lane) end
+    else
+      -- Also where the lane knows nothing of it: the loop has to come to an end.
+      redis.call('ZREM', READY, first)
+      lane[TURN], lane[HELD_UNTIL] = false, false
     end
   end
-  return taken, passed >= pass_limit
 end
 
--- The time until the first of what is delayed, leased or paused becomes due.
-local function time_to_wait(is_more)
-  if is_more then return 0 end
-  local due = not paused and math.huge or pause_ends or math.huge
-  for _, index in ipairs({DELAYED, ACTIVE}) do
+local function take()
+  if paused then return end -- guard: open
+  local allowed = allowance()
+  if has_keys then take_by_key(allowed) else take_by_tier(allowed) end
+  if declared.rate and #ids > 0 then
+    arrival_us = arrival_after(declared.rate, arrival_us, #ids)
+    facts.arrival_us = arrival_us
+  end
+end
+
+-- With their payloads.
+local function handed_out()
+  if #ids == 0 then return {} end
+  local payloads, out = redis.call('HMGET', PAYLOADS, unpack(ids)), {}
+  for i in ipairs(ids) do
+    out[3 * i - 2], out[3 * i - 1], out[3 * i] = taken[2 * i - 1], taken[2 * i], payloads[i]
+  end
+  return out
+end
+
+local function anyone_waits()
+  return live_before() > redis.call('ZCARD', ACTIVE) + redis.call('ZCARD', DELAYED) + redis.call('ZCARD', BLOCKED)
+end
+
+-- The time until the first of what is delayed, leased, paused or held back by a rate becomes due. Comes after
+-- everything else was written.
+local function time_to_wait()
+  if passed >= pass_limit then return 0 end
+  local due = paused and pause_ends or math.huge
+  for _, index in ipairs({DELAYED, ACTIVE, HELD}) do
     local first = redis.call('ZRANGE', index, 0, 0, 'WITHSCORES')
     if first[2] then due = math.min(due, tonumber(first[2])) end
+  end
+  if declared.rate and tokens_of(declared.rate, arrival_us) == 0 and anyone_waits() then
+    due = math.min(due, opens_at(declared.rate, arrival_us))
   end
   return due < math.huge and math.max(0, due - now)
 end
 
 local promoted = promote(promote_limit)
-local taken, is_more = take()
+-- What was promoted is to be found in its list, and its key among those that are ready.
+if promoted > 0 then write_all() end
+refresh_touched()
+if meta[13] and meta[13] ~= '' then refresh_some(promote_limit) end
+if has_keys then release_held(promote_limit) end
+take()
 -- The others have to hear of what this worker left.
-if promoted > #taken then ring_for('pending') end
-return finish({taken, expired_leases(recover_limit, lease_limit_ms), time_to_wait(is_more)})
+if promoted > #ids then ring_for('pending') end
+local expired = expired_leases(recover_limit, lease_limit_ms)
+local out = {handed_out(), expired, false, has_keys and 1 or 0}
+finish()
+out[3] = time_to_wait()
+return out

@@ -7,12 +7,12 @@
 local note_limit = tonumber(ARGV[2])
 
 local function complete(id, token, result_at)
-  local job = load(id, LEASED)
+  local job = load(id)
   if not job then return refuse('lost') end
-  if job.state ~= 'active' then return refuse_or_repeat(job, token, 'complete') end -- guard: state
-  if job.token ~= token then return refuse_or_repeat(job, token, 'complete') end -- guard: token
-  return settle('complete', id, job, 'completed', {
-    result = result_at and ARGV[result_at] or false, reason = false, error = false, error_rest = false,
-    fingerprint = false,
-  }, note_limit)
+  if job[STATE] ~= 'active' then return refuse_or_repeat(job, token, 'complete') end -- guard: state
+  if job[TOKEN] ~= token then return refuse_or_repeat(job, token, 'complete') end -- guard: token
+  local result = result_at and ARGV[result_at]
+  if result then gather(set, RESULTS, id, result) end
+  set_fault(id, job)
+  return settle('complete', id, job, 'completed', note_limit, false, result)
 end

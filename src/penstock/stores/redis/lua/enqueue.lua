@@ -1,54 +1,136 @@
 -- enqueue: nothing → pending / delayed / blocked; the id must be free, or hold the same nonce; a held idempotency key gives its job
 -- Arguments: the jobs, each as id, nonce, task, priority, delay_ms, run_at or nil, idempotency key or nil, digest,
---   key or nil, options, max_attempts, retention_ms, key_held_ms; then their payloads, one argument each.
--- Result, per job: created/<state>; or the id, state or '', and 1 or 0 for the same payload, of the job that holds
---   its idempotency key.
--- Refusals: duplicate, when the id is another job's.
--- include: outcomes
+--   key or nil, options, max_attempts, retention_ms, key_held_ms, and the rest or nil: unique as kind, rule and window,
+--   parents, awaits, policy, schedule, instant; the queues of the spawns; then the payloads of the jobs and the bodies
+--   of the spawns, one argument each.
+-- Result, per job: created/<state>; or the id, state or '', 1 or 0 for the same payload, and 1 or 0 for replaced, of
+--   the job that stands for it.
+-- Refusals: duplicate, when the id is another job's; keyless; full.
+-- include: replace
+-- include: relays
+
+local held_keys, held_kinds, payloads_here = {}, {}, {}
+
+-- Fetch in one go what the jobs may meet.
+local function prepare(items)
+  local ids, keys = {}, {}
+  for i, item in ipairs(items) do
+    ids[i] = item[1]
+    if item[7] then keys[#keys + 1] = item[7] end
+  end
+  look_up(ids)
+  for first = 1, #keys, CHUNK do
+    local last = math.min(first + CHUNK - 1, #keys)
+    local held = redis.call('HMGET', HOLDERS, unpack(keys, first, last))
+    for at = first, last do held_keys[keys[at]] = held[at - first + 1] end
+  end
+end
 
 -- Who holds the key now, and for which work; a key whose time is over is nobody's.
 local function holder_of(key)
-  local held = redis.call('HGET', HOLDERS, key)
+  local held = held_keys[key]
   if not held then return nil end
   local id, digest, till = string.match(held, '^(%S+) (%S+) ?(%S*)')
   till = tonumber(till)
   if till and till <= now then return nil end
   -- Once its record is gone the id may be another job's.
-  return id, digest, not till and redis.call('HGET', JOB .. id, 'state') or nil
+  local job = not till and load(id)
+  return id, digest, job and job[STATE] or ''
+end
+
+local WAITS = {pending = true, delayed = true, blocked = true}
+
+local function keeps_away(rule, state, since_ms, window_ms)
+  if rule == 'live' then return state == 'active' or WAITS[state] end
+  if rule == 'throttle' then return since_ms < window_ms end
+  return WAITS[state]
+end
+
+local function same_work(id, job, task, payload)
+  local known = payloads_here[id] or redis.call('HGET', PAYLOADS, id)
+  return job[TASK] == task and known == payload and 1 or 0
+end
+
+-- What stands instead of a job that is not the first of its kind.
+local function kept_away(unique, task, payload, visible_at)
+  local kind, rule, window_ms = unpack(unique)
+  local held = held_kinds[kind] or redis.call('HGET', KINDS, kind)
+  if not held then return nil end
+  local id, since = string.match(held, '^(%S+) (%S+)$')
+  local since_ms, job = now - tonumber(since), load(id)
+  local its = job and job[EXTRA] and job[EXTRA].unique
+  -- Once its record is gone the id may be that of a job of another kind.
+  if not its or its[1] ~= kind then
+    return rule == 'throttle' and since_ms < window_ms and {id, '', 0, 0} or nil
+  end
+  if not keeps_away(rule, job[STATE], since_ms, window_ms) then return nil end
+  local same = same_work(id, job, task, payload)
+  local is_replaced = rule == 'debounce' and replace(id, job, payload, visible_at)
+  if is_replaced then payloads_here[id] = payload end
+  return {id, job[STATE], same, is_replaced and 1 or 0}
 end
 
 local function enqueue(
-  payload, id, nonce, task, priority, delay_ms, run_at, idempotency_key, digest, key, options, max_attempts,
-  retention_ms, key_held_ms
+  payload, at_door, id, nonce, task, priority, delay_ms, run_at, idempotency_key, digest, key, options, max_attempts,
+  retention_ms, key_held_ms, extra
 )
-  local state, known = unpack(redis.call('HMGET', JOB .. id, 'state', 'nonce'))
-  if state and known ~= nonce then return refuse('duplicate', state) end
-  if state then return 'created/' .. state end
-  if idempotency_key then
-    local holder, worth, holder_state = holder_of(idempotency_key)
-    if holder then return {holder, holder_state or '', worth == digest and 1 or 0} end
+  local known = load(id)
+  if known then
+    return known[NONCE] == nonce and 'created/' .. known[STATE] or refuse('duplicate', known[STATE])
   end
-
+  if idempotency_key then
+    local holder, worth, state = holder_of(idempotency_key)
+    if holder then return {holder, state, worth == digest and 1 or 0, 0} end
+  end
+  extra = extra or {}
   local visible_at = run_at or now + delay_ms
-  local waits = visible_at > now
-  local job = {
-    state = waits and 'delayed' or 'pending', nonce = nonce, task = task, payload = payload, priority = priority,
-    options = options, enqueued_at = now, version = 1, drive = 1, delivery = 0, attempts = 0, fence = 0,
-    visible_at = waits and visible_at or nil, idempotency_key = idempotency_key, key = key,
-    retention_ms = retention_ms, key_held_ms = key_held_ms, max_attempts = max_attempts,
-  }
-  append_of('enqueue', id, job, nil, job.state)
-  job.place, job.max_attempts = enter(id, job, job.state), nil
-  write(id, job)
-  redis.call('ZADD', JOBS, now, id)
-  if idempotency_key then
-    redis.call('HSET', HOLDERS, idempotency_key, id .. ' ' .. digest)
-    redis.call('ZREM', FREED, idempotency_key)
+  local kept = extra.unique and kept_away(extra.unique, task, payload, visible_at)
+  if kept then return kept end
+  if has_keys and not key then return refuse('keyless') end
+  -- Others of its flow take up room while they wait: what was let in with them must not stay outside.
+  local is_let_in = not at_door and (extra.parents or extra.awaits)
+  if not is_let_in and room() < 1 then return refuse('full') end
+
+  local state = extra.awaits and 'blocked' or visible_at > now and 'delayed' or 'pending'
+  if extra.awaits then
+    extra.delay_ms, extra.run_at, extra.left = delay_ms, run_at, #extra.awaits
+    for number, child in ipairs(extra.awaits) do
+      gather(set, CHILDREN .. id, child[1] .. '/' .. child[2], cmsgpack.pack({number, false, false}))
+    end
+    extra.awaits = nil
   end
-  ring_for(job.state)
-  return 'created/' .. job.state
+  local job = {
+    state, 1, 0, task, priority, key or false, 1, 0, 0, 0, false, false, false, false,
+    state == 'delayed' and visible_at, false, false, false, false, false, false, false, now, retention_ms,
+    idempotency_key or false, key_held_ms, nonce, options, next(extra) and extra or false,
+  }
+  append_enqueue(id, job, max_attempts)
+  enter(id, job)
+  loaded[id], changed[id], payloads_here[id] = job, job, payload
+  gather(set, PAYLOADS, id, payload)
+  gather(added, JOBS, now, id)
+  if idempotency_key then
+    held_keys[idempotency_key] = id .. ' ' .. digest
+    gather(set, HOLDERS, idempotency_key, held_keys[idempotency_key])
+    gather(removed, FREED, idempotency_key)
+  end
+  if extra.unique then
+    held_kinds[extra.unique[1]] = id .. ' ' .. int(now)
+    gather(set, KINDS, extra.unique[1], held_kinds[extra.unique[1]])
+  end
+  touch(key)
+  ring_for(state)
+  return 'created/' .. state
 end
 
-local out = {}
-for i, item in ipairs(cmsgpack.unpack(ARGV[1])) do out[i] = enqueue(ARGV[1 + i], unpack(item, 1, 13)) end
+-- main
+local items, spawn_queues, out, known = cmsgpack.unpack(ARGV[1]), cmsgpack.unpack(ARGV[2]), {}, seq
+prepare(items)
+for i, item in ipairs(items) do
+  out[i] = enqueue(ARGV[2 + i], #spawn_queues > 0, unpack(item, 1, 14))
+end
+-- A repeated call finds its jobs there, and its spawns were written with them.
+if seq > known then
+  for i, queue in ipairs(spawn_queues) do relay(queue, 'job', ARGV[2 + #items + i]) end
+end
 return finish(out)

@@ -8,22 +8,19 @@
 
 local lease_limit_ms, cancelled = tonumber(ARGV[2]), ARGV[3]
 
-local function expire(id, token, target, delay_ms, reason, line, rest, fingerprint)
-  local job = load(id, LEASED)
+local function expire(id, token, target, delay_ms, ...)
+  local job = load(id)
   if not job then return refuse('lost') end
-  if job.state ~= 'active' then return refuse('lost', job.state) end -- guard: state
-  if job.token ~= token then return refuse('lost', job.state) end -- guard: token
-  if not has_expired(job.deadline, lease_limit_ms) then return refuse('lost', job.state) end -- guard: expired
-  local changes = {
-    attempts = job.attempts + 1, reason = reason, error = line or false, error_rest = rest or false,
-    fingerprint = fingerprint or false,
-  }
-  if job.cancel_requested then
-    changes.reason = cancelled
-    return end_lease('expire', id, job, 'cancelled', changes)
+  if job[STATE] ~= 'active' then return refuse('lost', job[STATE]) end -- guard: state
+  if job[TOKEN] ~= token then return refuse('lost', job[STATE]) end -- guard: token
+  if not has_expired(job[DEADLINE], lease_limit_ms) then return refuse('lost', job[STATE]) end -- guard: expired
+  count_fault(id, job, ...)
+  if job[CANCEL] then
+    job[REASON] = cancelled
+    return end_lease('expire', id, job, 'cancelled')
   end
-  if target == 'delayed' then changes.visible_at, changes.last_delay_ms = now + delay_ms, delay_ms end
-  return end_lease('expire', id, job, target, changes, true)
+  if target == 'delayed' then job[VISIBLE_AT], job[LAST_DELAY_MS] = now + delay_ms, delay_ms end
+  return end_lease('expire', id, job, target, true)
 end
 
-return answer_each(ARGV[1], 8, expire)
+return answer_each(ARGV[1], 8, 1, expire)

@@ -7,12 +7,11 @@
 
 local note_limit = tonumber(ARGV[2])
 
-local function fail(id, token, reason, line, rest, fingerprint)
-  local job = load(id, LEASED)
+local function fail(id, token, ...)
+  local job = load(id)
   if not job then return refuse('lost') end
-  if job.state ~= 'active' then return refuse_or_repeat(job, token, 'fail') end -- guard: state
-  if job.token ~= token then return refuse_or_repeat(job, token, 'fail') end -- guard: token
-  return settle('fail', id, job, 'failed', {
-    reason = reason, error = line or false, error_rest = rest or false, fingerprint = fingerprint or false,
-  }, note_limit)
+  if job[STATE] ~= 'active' then return refuse_or_repeat(job, token, 'fail') end -- guard: state
+  if job[TOKEN] ~= token then return refuse_or_repeat(job, token, 'fail') end -- guard: token
+  set_fault(id, job, ...)
+  return settle('fail', id, job, 'failed', note_limit)
 end

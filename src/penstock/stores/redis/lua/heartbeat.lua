@@ -8,15 +8,15 @@
 local lease_ms, lease_limit_ms = tonumber(ARGV[2]), tonumber(ARGV[3])
 
 local function heartbeat(id, token)
-  local job = load(id, {'state', 'token', 'deadline', 'cancel_requested'})
+  local job = load(id)
   if not job then return refuse('lost') end
-  if job.state ~= 'active' then return refuse('lost', job.state) end -- guard: state
-  if job.token ~= token then return refuse('lost', job.state) end -- guard: token
-  if has_expired(job.deadline, lease_limit_ms) then return refuse('lost', job.state) end -- guard: held
-  local deadline = math.max(job.deadline, now + lease_ms)
-  redis.call('ZADD', ACTIVE, deadline, id)
-  redis.call('HSET', JOB .. id, 'deadline', deadline)
-  return applied('active', job.cancel_requested)
+  if job[STATE] ~= 'active' then return refuse('lost', job[STATE]) end -- guard: state
+  if job[TOKEN] ~= token then return refuse('lost', job[STATE]) end -- guard: token
+  if has_expired(job[DEADLINE], lease_limit_ms) then return refuse('lost', job[STATE]) end -- guard: held
+  job[DEADLINE] = math.max(job[DEADLINE], now + lease_ms)
+  gather(added, ACTIVE, job[DEADLINE], id)
+  changed[id] = job
+  return applied('active', job[CANCEL])
 end
 
-return answer_each(ARGV[1], 2, heartbeat)
+return answer_each(ARGV[1], 2, 1, heartbeat)

@@ -1,6 +1,6 @@
 -- progress: active → active; the token must be current; the last value is kept
--- Arguments: the reports, each as id, token; the least time between two events of a job; then the values, one
---   argument each.
+-- Arguments: the reports, each as id, token, the number of the argument with its value; the least time between two
+--   events of a job; then the values, one argument each.
 -- Result, per report: applied/active, with /cancel when that was asked for.
 -- Refusals: lost.
 -- flags: allow-oom
@@ -8,26 +8,18 @@
 
 local every_ms = tonumber(ARGV[2])
 
-local REPORTED = {
-  'state', 'token', 'version', 'drive', 'task', 'key', 'priority', 'delivery', 'attempts', 'fence', 'worker',
-  'cancel_requested', 'progress_at',
-}
-
-local function progress(value, id, token)
-  local job = load(id, REPORTED)
+local function progress(id, token, value_at)
+  local job = load(id)
   if not job then return refuse('lost') end
-  if job.state ~= 'active' then return refuse('lost', job.state) end -- guard: state
-  if job.token ~= token then return refuse('lost', job.state) end -- guard: token
-  if job.progress_at and now < job.progress_at + every_ms then
-    redis.call('HSET', JOB .. id, 'progress', value)
-  else
-    job.version = job.version + 1
-    append_of('progress', id, job, 'active', 'active')
-    write(id, {progress = value, progress_at = now, version = job.version})
+  if job[STATE] ~= 'active' then return refuse('lost', job[STATE]) end -- guard: state
+  if job[TOKEN] ~= token then return refuse('lost', job[STATE]) end -- guard: token
+  gather(set, PROGRESS, id, ARGV[value_at])
+  if not job[PROGRESS_AT] or now >= job[PROGRESS_AT] + every_ms then
+    job[VERSION], job[PROGRESS_AT] = job[VERSION] + 1, now
+    append_of('progress', id, job, 'active')
+    changed[id] = job
   end
-  return applied('active', job.cancel_requested)
+  return applied('active', job[CANCEL])
 end
 
-local out = {}
-for i, item in ipairs(cmsgpack.unpack(ARGV[1])) do out[i] = progress(ARGV[2 + i], unpack(item, 1, 2)) end
-return finish(out)
+return answer_each(ARGV[1], 3, 1, progress)

@@ -5,27 +5,23 @@
 -- flags: allow-oom
 -- include: outcomes
 
-local WAITING = {'state', 'version', 'drive', 'task', 'key', 'priority'}
-
 local function promote_one(id)
-  local job = load(id, WAITING)
+  local job = load(id)
   if not job then return 0 end
-  if job.state ~= 'delayed' then return 0 end -- guard: state
-  job.version = job.version + 1
-  append_of('promote', id, job, 'delayed', 'pending')
-  local place = enter(id, job, 'pending')
-  write(id, {state = 'pending', version = job.version, place = place, visible_at = false})
+  if job[STATE] ~= 'delayed' then return 0 end -- guard: state
+  lead('promote', id, job, 'pending')
   return 1
 end
 
 local function promote(limit)
-  local moved = 0
+  local moved, due = 0, {}
   local entries = redis.call('ZRANGE', DELAYED, 0, limit - 1, 'WITHSCORES')
   for i = 1, #entries, 2 do
     if tonumber(entries[i + 1]) > now then break end -- guard: due
-    redis.call('ZREM', DELAYED, entries[i])
-    moved = moved + promote_one(string.match(entries[i], ' (.+)$'))
+    due[#due + 1] = string.match(entries[i], ' (.+)$')
   end
+  look_up(due)
+  for _, id in ipairs(due) do moved = moved + promote_one(id) end
   return moved
 end
 

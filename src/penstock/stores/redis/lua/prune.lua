@@ -1,5 +1,5 @@
 -- prune: completed / failed / cancelled → gone; after retention; its idempotency key stays until its time
--- Arguments: how many jobs, and how many keys, at most.
+-- Arguments: how many jobs, and how many of each kind of left-over, at most.
 -- Result: how many jobs were pruned.
 -- Refusals: none; what is to be kept stays.
 -- flags: allow-oom
@@ -9,17 +9,32 @@ local limit = tonumber(ARGV[1])
 local MAY_GO = {completed = true, failed = true, cancelled = true}
 local pruned = {}
 
--- False at the first job that is to be kept: those after it end later.
-local function prune(id)
-  local job = load(id, REMOVED)
-  if not job or not MAY_GO[job.state] then return redis.call('ZREM', PRUNABLE, id) end -- guard: state
-  if job.ended_at + job.retention_ms > now then return false end -- guard: kept
-  remove(id, job)
-  pruned[#pruned + 1] = {id = id, ended_at = job.ended_at}
+local function pass_over(id)
+  gather(removed, PRUNABLE, id)
   return true
 end
 
-for _, id in ipairs(redis.call('ZRANGE', PRUNABLE, 0, limit - 1)) do
+-- False at the first job that is to be kept: those after it go later.
+local function prune(id)
+  local job = load(id)
+  if not job then return pass_over(id) end
+  if not MAY_GO[job[STATE]] then return pass_over(id) end -- guard: state
+  if job[ENDED_AT] + job[RETENTION_MS] > now then return false end -- guard: kept
+  remove(id, job)
+  pruned[#pruned + 1] = {id = id, ended_at = job[ENDED_AT]}
+  return true
+end
+
+-- What a sorted set holds up to now; it is taken off there.
+local function due(index)
+  local members = redis.call('ZRANGE', index, '-inf', int(now), 'BYSCORE', 'LIMIT', 0, limit)
+  for _, member in ipairs(members) do gather(removed, index, member) end
+  return members
+end
+
+local ids = redis.call('ZRANGE', PRUNABLE, 0, limit - 1)
+look_up(ids)
+for _, id in ipairs(ids) do
   if not prune(id) then break end
 end
 if #pruned > 0 then
@@ -27,13 +42,17 @@ if #pruned > 0 then
   table.sort(pruned, function(a, b)
     return a.ended_at < b.ended_at or (a.ended_at == b.ended_at and a.id < b.id)
   end)
-  local ids = {}
-  for i, each in ipairs(pruned) do ids[i] = each.id end
-  append('prune', {jobs = ids})
+  local gone = {}
+  for i, each in ipairs(pruned) do gone[i] = each.id end
+  append_removal('prune', false, gone)
 end
 
-for _, key in ipairs(redis.call('ZRANGE', FREED, '-inf', int(now), 'BYSCORE', 'LIMIT', 0, limit)) do
-  redis.call('ZREM', FREED, key)
-  redis.call('HDEL', HOLDERS, key)
+for _, key in ipairs(due(FREED)) do gather(unset, HOLDERS, key) end
+for _, kind in ipairs(due(WINDOWS)) do
+  local holder = load(string.match(redis.call('HGET', KINDS, kind) or '', '^%S*'))
+  local unique = holder and holder[EXTRA] and holder[EXTRA].unique
+  if not unique or unique[1] ~= kind then gather(unset, KINDS, kind) end
 end
+-- Looked at, they are kept or forgotten as every lane is.
+for _, key in ipairs(due(COOLING)) do lane_of(key) end
 return finish(#pruned)

@@ -8,14 +8,14 @@
 local note_limit, cancelled = tonumber(ARGV[2]), ARGV[3]
 
 local function release(id, token, line, rest)
-  local job = load(id, LEASED)
+  local job = load(id)
   if not job then return refuse('lost') end
-  if job.state ~= 'active' then return refuse_or_repeat(job, token, 'release') end -- guard: state
-  if job.token ~= token then return refuse_or_repeat(job, token, 'release') end -- guard: token
-  if job.cancel_requested then
-    local changes = {reason = cancelled}
-    if line then changes.error, changes.error_rest = line, rest or false end
-    return settle('release', id, job, 'cancelled', changes, note_limit)
+  if job[STATE] ~= 'active' then return refuse_or_repeat(job, token, 'release') end -- guard: state
+  if job[TOKEN] ~= token then return refuse_or_repeat(job, token, 'release') end -- guard: token
+  if job[CANCEL] then
+    if line then set_fault(id, job, cancelled, line, rest, job[FINGERPRINT]) end
+    job[REASON] = cancelled
+    return settle('release', id, job, 'cancelled', note_limit)
   end
-  return settle('release', id, job, 'pending', {}, note_limit, true)
+  return settle('release', id, job, 'pending', note_limit, true)
 end

@@ -7,19 +7,16 @@
 
 local note_limit, cancelled = tonumber(ARGV[2]), ARGV[3]
 
-local function retry(id, token, delay_ms, reason, line, rest, fingerprint)
-  local job = load(id, LEASED)
+local function retry(id, token, delay_ms, ...)
+  local job = load(id)
   if not job then return refuse('lost') end
-  if job.state ~= 'active' then return refuse_or_repeat(job, token, 'retry') end -- guard: state
-  if job.token ~= token then return refuse_or_repeat(job, token, 'retry') end -- guard: token
-  local changes = {
-    attempts = job.attempts + 1, reason = reason, error = line or false, error_rest = rest or false,
-    fingerprint = fingerprint or false,
-  }
-  if job.cancel_requested then
-    changes.reason = cancelled
-    return settle('retry', id, job, 'cancelled', changes, note_limit)
+  if job[STATE] ~= 'active' then return refuse_or_repeat(job, token, 'retry') end -- guard: state
+  if job[TOKEN] ~= token then return refuse_or_repeat(job, token, 'retry') end -- guard: token
+  count_fault(id, job, ...)
+  if job[CANCEL] then
+    job[REASON] = cancelled
+    return settle('retry', id, job, 'cancelled', note_limit)
   end
-  changes.visible_at, changes.last_delay_ms = now + delay_ms, delay_ms
-  return settle('retry', id, job, 'delayed', changes, note_limit)
+  job[VISIBLE_AT], job[LAST_DELAY_MS] = now + delay_ms, delay_ms
+  return settle('retry', id, job, 'delayed', note_limit)
 end

@@ -7,12 +7,14 @@
 local note_limit, cancelled = tonumber(ARGV[2]), ARGV[3]
 
 local function snooze(id, token, delay_ms)
-  local job = load(id, LEASED)
+  local job = load(id)
   if not job then return refuse('lost') end
-  if job.state ~= 'active' then return refuse_or_repeat(job, token, 'snooze') end -- guard: state
-  if job.token ~= token then return refuse_or_repeat(job, token, 'snooze') end -- guard: token
-  if job.cancel_requested then
-    return settle('snooze', id, job, 'cancelled', {reason = cancelled}, note_limit)
+  if job[STATE] ~= 'active' then return refuse_or_repeat(job, token, 'snooze') end -- guard: state
+  if job[TOKEN] ~= token then return refuse_or_repeat(job, token, 'snooze') end -- guard: token
+  if job[CANCEL] then
+    job[REASON] = cancelled
+    return settle('snooze', id, job, 'cancelled', note_limit)
   end
-  return settle('snooze', id, job, 'delayed', {visible_at = now + delay_ms}, note_limit)
+  job[VISIBLE_AT] = now + delay_ms
+  return settle('snooze', id, job, 'delayed', note_limit)
 end

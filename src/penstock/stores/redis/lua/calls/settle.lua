@@ -14,4 +14,4 @@ local MOVES = {
   complete = complete, fail = fail, retry = retry, bury = bury, snooze = snooze, release = release,
 }
 
-return answer_each(ARGV[1], 8, function(move, ...) return MOVES[move](...) end)
+return answer_each(ARGV[1], 8, 2, function(move, ...) return MOVES[move](...) end)

@@ -1,38 +1,81 @@
--- include: time
--- The event log: numbered without gaps, written by the script that makes the move. The fields are those of
--- core/events.py as one msgpack map; what every event of the queue shares is left to the reader.
-local seq = tonumber(last_seq)
-
+-- include: writes
+-- include: fields
+-- The event log: numbered without gaps, written by the script that makes the move. An event is an array in the order
+-- of records.py, cut after its last value; what every event of the queue shares is left to the reader.
 local LEASE = {
   claim = true, progress = true, complete = true, fail = true, retry = true, bury = true, snooze = true,
   release = true, expire = true,
 }
-local DELETED = 'DELETED'
 local COUNTED = {retry = true, bury = true, expire = true}
-local FAULT = {fail = true, retry = true, bury = true, expire = true, cancel = true}
+local FAULT = {fail = true, retry = true, bury = true, expire = true, cancel = true, unblock = true}
 
-local function append(move, event)
+local function append(event)
   seq = seq + 1
-  event.v, event.move, event.at = 1, move, now
-  redis.call('XADD', EVENTS, int(seq) .. '-0', 'event', cmsgpack.pack(event))
+  logged[seq - first_seq] = cmsgpack.pack(event)
 end
 
--- `job` is the record after the move, which it left in `state`.
-local function append_of(move, id, job, source, state)
+local function fill(event, last)
+  for at = #event + 1, last do event[at] = false end
+end
+
+-- `job` is the record after the move.
+local function append_of(move, id, job, source)
+  local state = job[STATE]
   local event = {
-    job = id, version = job.version, drive = job.drive, from = source, to = state, task = job.task,
-    key = job.key, priority = job.priority,
+    1, move, now, id, job[VERSION], job[DRIVE], source, state, job[TASK], job[KEY], job[PRIORITY],
   }
-  if move == 'enqueue' then event.idempotency_key, event.max_attempts = job.idempotency_key, job.max_attempts end
   if LEASE[move] then
-    event.delivery, event.fence, event.worker = job.delivery, job.fence, job.worker
-    event.attempt = COUNTED[move] and job.attempts or job.attempts + 1
+    event[12], event[13] = false, job[DELIVERY]
+    event[14] = COUNTED[move] and job[ATTEMPTS] or job[ATTEMPTS] + 1
+    event[15], event[16] = job[FENCE], job[WORKER]
+    if move == 'claim' then event[17] = job[DEADLINE] end
   end
-  if move == 'claim' then event.deadline = job.deadline end
-  if state == 'delayed' then event.visible_at = job.visible_at end
+  if state == 'delayed' then
+    fill(event, 17)
+    event[18] = job[VISIBLE_AT]
+  end
   if FAULT[move] or state == 'cancelled' then
-    event.reason, event.error, event.fingerprint = job.reason, job.error, job.fingerprint
+    fill(event, 18)
+    event[19], event[20], event[21] = job[REASON], job[ERROR], job[FINGERPRINT]
   end
-  if move == 'delete' then event.to, event.reason = nil, DELETED end
-  append(move, event)
+  append(event)
+end
+
+local function append_enqueue(id, job, max_attempts)
+  local event = {
+    1, 'enqueue', now, id, 1, 1, false, job[STATE], job[TASK], job[KEY], job[PRIORITY], max_attempts,
+  }
+  if job[STATE] == 'delayed' then
+    fill(event, 17)
+    event[18] = job[VISIBLE_AT]
+  end
+  if job[IDEMPOTENCY_KEY] then
+    fill(event, 21)
+    event[22] = job[IDEMPOTENCY_KEY]
+  end
+  local extra = job[EXTRA]
+  if extra then
+    fill(event, 22)
+    event[23] = extra.parents and extra.parents[1][1] .. '/' .. extra.parents[1][2] or false
+    event[24], event[25] = extra.schedule or false, extra.instant or false
+  end
+  append(event)
+end
+
+-- One event for all that a call removed; `job` is the record where it was one that an operator deleted.
+local function append_removal(move, reason, ids, job)
+  local event = {1, move, now}
+  if job then
+    event[4], event[5], event[6], event[7], event[8] = ids[1], job[VERSION] + 1, job[DRIVE], job[STATE], false
+    event[9], event[10], event[11] = job[TASK], job[KEY], job[PRIORITY]
+  end
+  fill(event, 17)
+  event[18] = job and job[STATE] == 'delayed' and job[VISIBLE_AT]
+  event[19] = reason
+  if job and job[STATE] == 'cancelled' then event[20], event[21] = job[ERROR], job[FINGERPRINT] end
+  if not job then
+    fill(event, 25)
+    event[26] = ids
+  end
+  append(event)
 end

@@ -1,7 +1,4 @@
--- include: time
--- The leases that ran out, oldest first, with what is needed to decide about them.
-local LEASE_FACTS = {'token', 'fence', 'attempts', 'options', 'worker', 'last_delay_ms'}
-
+-- The leases that ran out, oldest first, each as its id and record.
 local function expired_leases(limit, lease_limit_ms)
   local ids = redis.call('ZRANGE', ACTIVE, '-inf', int(now), 'BYSCORE', 'LIMIT', 0, limit)
   if #ids < limit then
@@ -12,9 +9,7 @@ local function expired_leases(limit, lease_limit_ms)
   end
   local out = {}
   for i, id in ipairs(ids) do
-    local facts = redis.call('HMGET', JOB .. id, unpack(LEASE_FACTS))
-    table.insert(facts, 1, id)
-    out[i] = facts
+    out[2 * i - 1], out[2 * i] = id, redis.call('HGET', RECORDS, id)
   end
   return out
 end

@@ -1,3 +1,5 @@
 -- The keys of the queue, in the order of keys.py. Those that end in a colon are completed here.
-local META, EVENTS, JOBS, DELAYED, ACTIVE, PRUNABLE, HOLDERS, FREED = unpack(KEYS, 1, 8)
-local JOB, PENDING, GONE, ENDED, BELL = unpack(KEYS, 9, 13)
+local META, EVENTS, RECORDS, PAYLOADS, RESULTS, ERRORS, PROGRESS, JOBS = unpack(KEYS, 1, 8)
+local BLOCKED, DELAYED, ACTIVE, PRUNABLE, HOLDERS, FREED, KINDS, WINDOWS = unpack(KEYS, 9, 16)
+local LANES, READY, HELD, COOLING, RELAYS, SCHEDULES, BODIES, DUE = unpack(KEYS, 17, 24)
+local READERS, PENDING, GONE, ENDED, CHILDREN, OUTCOMES, BELL = unpack(KEYS, 25, 31)

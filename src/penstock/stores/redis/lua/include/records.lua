@@ -1,70 +1,116 @@
 -- include: events
--- Records and the indexes they stand in. A field that is absent is None.
-local NUMERIC = {
-  version = true, drive = true, delivery = true, attempts = true, fence = true, deadline = true,
-  priority = true, visible_at = true, ended_at = true, retention_ms = true, key_held_ms = true,
-  progress_at = true, place = true, enqueued_at = true, last_delay_ms = true,
-}
+-- include: lanes
+-- Records and the indexes they stand in.
+local loaded, changed = {}, {}
 
--- The named fields of a record, the first of which is its state; nil if there is no such job.
-local function load(id, fields)
-  local values = redis.call('HMGET', JOB .. id, unpack(fields))
-  if not values[1] then return nil end
-  local job = {}
-  for i, name in ipairs(fields) do
-    local value = values[i]
-    if value then job[name] = NUMERIC[name] and tonumber(value) or value end
+-- Fetch these records in one go, but for those that this call has already: they may have changed.
+local function look_up(ids)
+  local missing = {}
+  for _, id in ipairs(ids) do
+    if loaded[id] == nil then missing[#missing + 1] = id end
+  end
+  for first = 1, #missing, CHUNK do
+    local last = math.min(first + CHUNK - 1, #missing)
+    local packed = redis.call('HMGET', RECORDS, unpack(missing, first, last))
+    for at = first, last do
+      local record = packed[at - first + 1]
+      loaded[missing[at]] = record and cmsgpack.unpack(record)
+    end
+  end
+end
+
+-- The record as this call left it; false if there is none.
+local function load(id)
+  local job = loaded[id]
+  if job == nil then
+    look_up({id})
+    job = loaded[id]
   end
   return job
 end
 
--- Write fields of a record; false takes one away.
-local function write(id, fields)
-  local set, gone = {}, {}
-  for name, value in pairs(fields) do
-    if value == false then
-      gone[#gone + 1] = name
-    else
-      set[#set + 1] = name
-      set[#set + 1] = value
-    end
-  end
-  if #gone > 0 then redis.call('HDEL', JOB .. id, unpack(gone)) end
-  redis.call('HSET', JOB .. id, unpack(set))
-end
-
--- Pending jobs stand in one list per tier. What is cancelled or deleted is not searched for there, which
--- would take time with the length of the list: its entry stays, is noted in GONE, and the claim drops it.
--- An entry carries the place that the record had when it was made, so that an old one never stands for a
--- job that came back. Places grow towards the back; those at the front are negative.
-local function pending_entry(id, place) return int(place) .. ' ' .. id end
+-- Pending jobs stand in one list per tier, or per key where keys take turns. What is cancelled or deleted is not
+-- searched for there, which would take time with the length of the list: its entry stays, is noted in GONE, and the
+-- claim drops it. An entry carries the place that the record had when it was made, so that an old one never stands
+-- for a job that came back. Places grow towards the back; those at the front are negative.
+local function pending_entry(id, place) return string.format('%d %s', place, id) end
 
 -- The place breaks ties: members with equal scores sort by their bytes.
-local function delayed_entry(id, place) return string.format('%016d ', place) .. id end
+local function delayed_entry(id, place) return string.format('%016d %s', place, id) end
 
--- Put a job where its new state belongs; its place, if that state has places. Comes after the event, whose
--- number the place is.
-local function enter(id, job, state, front)
+local waiting_here = 0 -- how many more wait by this call
+
+-- Put a job where its state belongs; comes after the event, whose number its place is.
+local function enter(id, job, front)
+  local state = job[STATE]
   if state == 'pending' then
-    local place = front and -seq or seq
-    redis.call(front and 'LPUSH' or 'RPUSH', PENDING .. job.priority, pending_entry(id, place))
-    return place
+    job[PLACE] = front and -seq or seq
+    gather(front and led or pushed, PENDING .. line_of(job[KEY], job[PRIORITY]), pending_entry(id, job[PLACE]))
+    if has_keys then lane_of(job[KEY])[WAITING] = lane_of(job[KEY])[WAITING] + 1 end
   elseif state == 'delayed' then
-    redis.call('ZADD', DELAYED, job.visible_at, delayed_entry(id, seq))
-    return seq
+    job[PLACE] = seq
+    gather(added, DELAYED, job[VISIBLE_AT], delayed_entry(id, seq))
+  elseif state == 'active' then
+    gather(added, ACTIVE, job[DEADLINE], id)
+    if has_keys then lane_of(job[KEY])[RUNNING] = lane_of(job[KEY])[RUNNING] + 1 end
+  elseif state == 'blocked' then
+    gather(added, BLOCKED, now, id)
+  else
+    gather(added, ENDED .. state, job[ENDED_AT], id)
+    if state ~= 'dead' then gather(added, PRUNABLE, job[ENDED_AT] + job[RETENTION_MS], id) end
   end
-  redis.call('ZADD', ENDED .. state, now, id)
-  if state ~= 'dead' then redis.call('ZADD', PRUNABLE, now + job.retention_ms, id) end
+  if state == 'pending' or state == 'delayed' or state == 'blocked' then waiting_here = waiting_here + 1 end
 end
 
--- Take a job that is not running out of where its state put it.
-local function leave(id, job)
-  if job.state == 'pending' then
-    redis.call('ZADD', GONE .. job.priority, job.place, pending_entry(id, job.place))
-  elseif job.state == 'delayed' then
-    redis.call('ZREM', DELAYED, delayed_entry(id, job.place))
+-- Take a job out of where its state put it. A claim takes the entry off its list itself.
+local function leave(id, job, is_taken)
+  local state = job[STATE]
+  if state == 'pending' then
+    if has_keys then lane_of(job[KEY])[WAITING] = lane_of(job[KEY])[WAITING] - 1 end
+    if not is_taken then
+      gather(added, GONE .. line_of(job[KEY], job[PRIORITY]), job[PLACE], pending_entry(id, job[PLACE]))
+    end
+  elseif state == 'delayed' then
+    gather(removed, DELAYED, delayed_entry(id, job[PLACE]))
+  elseif state == 'active' then
+    gather(removed, ACTIVE, id)
+    if has_keys then lane_of(job[KEY])[RUNNING] = lane_of(job[KEY])[RUNNING] - 1 end
+  elseif state == 'blocked' then
+    gather(removed, BLOCKED, id)
   else
-    redis.call('ZREM', ENDED .. job.state, id)
-    redis.call('ZREM', PRUNABLE, id)
+    gather(removed, ENDED .. state, id)
+    gather(removed, PRUNABLE, id)
   end
+  if state == 'pending' or state == 'delayed' or state == 'blocked' then waiting_here = waiting_here - 1 end
+end
+
+-- Lead a job to `state` by a move, with its event. Other fields of the record are set before.
+local function lead(move, id, job, state, front)
+  local source = job[STATE]
+  leave(id, job, move == 'claim')
+  job[STATE], job[VERSION] = state, job[VERSION] + 1
+  if state ~= 'delayed' then job[VISIBLE_AT] = false end
+  if state ~= 'active' then job[TOKEN], job[DEADLINE] = false, false end
+  append_of(move, id, job, source)
+  enter(id, job, front)
+  changed[id] = job
+  touch(job[KEY])
+end
+
+-- How many jobs have not ended, as the call found it.
+local function live_before()
+  local live = redis.call('HLEN', RECORDS)
+  for _, state in ipairs({'completed', 'failed', 'dead', 'cancelled'}) do
+    live = live - redis.call('ZCARD', ENDED .. state)
+  end
+  return live
+end
+
+local waiting_before
+
+-- How many more jobs may wait.
+local function room()
+  if not declared.max_length then return math.huge end
+  waiting_before = waiting_before or live_before() - redis.call('ZCARD', ACTIVE)
+  return declared.max_length - waiting_before - waiting_here
 end

@@ -4,10 +4,10 @@
 -- include: outcomes
 redis.call('HDEL', META, 'paused_at', 'paused_until', 'paused_why', 'paused_by')
 if ARGV[1] == '1' then
-  redis.call('HSET', META, 'paused_at', now)
-  if ARGV[2] == '1' then redis.call('HSET', META, 'paused_until', now + ARGV[3]) end
-  if ARGV[4] == '1' then redis.call('HSET', META, 'paused_why', ARGV[5]) end
-  if ARGV[6] == '1' then redis.call('HSET', META, 'paused_by', ARGV[7]) end
+  facts.paused_at = now
+  if ARGV[2] == '1' then facts.paused_until = now + ARGV[3] end
+  if ARGV[4] == '1' then facts.paused_why = ARGV[5] end
+  if ARGV[6] == '1' then facts.paused_by = ARGV[7] end
 end
 ring_for('pending')
 return finish(redis.status_reply('OK'))

@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Final
 
 from benchmarks.cases import OURS, Case
-from benchmarks.plan import CONCURRENCY, Plan
 from benchmarks.spawn import Figures, run
+from benchmarks.sqlite.plan import CONCURRENCY, Plan
 
-MODULE: Final = "benchmarks.keyed_store"
+MODULE: Final = "benchmarks.sqlite.keyed_store"
 KEYS: Final = 1_000
 GLOBAL: Final = "global"
 KEYED: Final = f"keyed, {KEYS:,} keys"

@@ -8,11 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
-from benchmarks.cases import OURS, OURS_MODULE, PEER, Case
-from benchmarks.plan import Plan
+from benchmarks.cases import OURS, Case
 from benchmarks.spawn import Figures, run
+from benchmarks.sqlite.plan import OURS_MODULE, PEER, Plan
 
-STORE_MODULE: Final = "benchmarks.store"
+STORE_MODULE: Final = "benchmarks.sqlite.store"
 _CLAIM: Final = {"ms": "ms per claim of 100", "fill": "s to fill"}
 _IMPORT: Final = {"ms": "ms"}
 _STATEMENTS: Final = (

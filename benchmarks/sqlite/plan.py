@@ -3,6 +3,9 @@
 from dataclasses import dataclass
 from typing import Final
 
+PEER: Final = "Huey"
+OURS_MODULE: Final = "benchmarks.sqlite.ours"
+PEER_MODULE: Final = "benchmarks.sqlite.peer"
 DURABILITIES: Final = ("server", "power")
 CONCURRENCY: Final = 100
 CALLERS: Final = 50

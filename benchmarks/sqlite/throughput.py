@@ -5,9 +5,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.cases import OURS, OURS_MODULE, PEER, PEER_MODULE, Case
-from benchmarks.plan import CALLERS, CONCURRENCY, DURABILITIES, Plan
+from benchmarks.cases import OURS, Case
 from benchmarks.spawn import Figures, run
+from benchmarks.sqlite.plan import CALLERS, CONCURRENCY, DURABILITIES, OURS_MODULE, PEER, PEER_MODULE, Plan
 
 PEER_WORKERS: Final = (1, 8, 50, CONCURRENCY)
 _RATE: Final = {"rate": "jobs/s"}

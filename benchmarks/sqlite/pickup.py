@@ -1,16 +1,15 @@
 """How long a job waits for an idle worker in another process, and what that worker costs while idle."""
 
-import math
-import statistics
 import time
 from collections.abc import Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.cases import OURS, OURS_MODULE, PEER, PEER_MODULE, Case
-from benchmarks.plan import CONCURRENCY, DURABILITIES, Plan
+from benchmarks.cases import OURS, Case
 from benchmarks.spawn import Figures, run, service
+from benchmarks.sqlite.plan import CONCURRENCY, DURABILITIES, OURS_MODULE, PEER, PEER_MODULE, Plan
+from benchmarks.waits import percentiles
 
 _WAITS: Final = {"p50": "ms", "p99": "ms"}
 _COST: Final = {"rss": "MiB", "cpu": "% of a core"}
@@ -71,7 +70,7 @@ def _pick_up(
         waits: Sequence[float] = worker.stop()["waits"]  # type: ignore[assignment]
     if len(waits) != samples:
         raise RuntimeError(f"{len(waits)} of {samples} jobs were picked up")
-    return {"p50": statistics.median(waits), "p99": sorted(waits)[math.ceil(0.99 * len(waits)) - 1]}
+    return percentiles(waits)
 
 
 def _rest(module: str, folder: Path, *, seconds: float, **keywords: Any) -> Figures:

@@ -1,0 +1,66 @@
+"""The cost of a claim by the depth of the queue, on the store itself."""
+
+import asyncio
+import statistics
+import time
+from collections.abc import Iterator
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from benchmarks.cases import OURS, Case
+from benchmarks.redis import server as servers
+from benchmarks.redis.plan import Plan
+from benchmarks.redis.running import enqueue
+from benchmarks.redis.sides import PENSTOCK
+from benchmarks.spawn import Figures, run
+from penstock.app.app import DEFAULT_QUEUE
+from penstock.core.job import DEFAULT_TENANT, QueueRef
+from penstock.core.moves import Release
+from penstock.stores.redis.store import RedisStore
+
+BATCH: Final = 100
+QUEUE: Final = QueueRef(DEFAULT_TENANT, DEFAULT_QUEUE)
+
+
+def claim(plan: Plan) -> Iterator[list[Case]]:
+    """Batches of 100 from few and from many pending jobs."""
+    yield [
+        Case(
+            "claim",
+            "",
+            OURS,
+            f"{depth:,} pending",
+            partial(_claim, server=plan.server, depth=depth, claims=plan.claims),
+            {"claim": "ms per claim of 100"},
+        )
+        for depth in plan.depths
+    ]
+
+
+def _claim(folder: Path, *, server: str, depth: int, claims: int) -> Figures:
+    with servers.running(server, folder) as running:
+        enqueue(PENSTOCK, running, "fill", jobs=depth)
+        return run("benchmarks.redis.depth", "claims", url=running.url, times=claims)
+
+
+def claims(url: str, times: int) -> Figures:
+    """Median milliseconds of a claim; what was claimed is given back, so that the depth stays the same."""
+
+    async def measure() -> float:
+        store = RedisStore(url)
+        await store.open()
+        took = []
+        try:
+            for _ in range(times):
+                start = time.perf_counter()
+                found = await store.claim(QUEUE, worker="bench", limit=BATCH, lease_ms=60_000)
+                took.append(time.perf_counter() - start)
+                if len(found.jobs) != BATCH:
+                    raise RuntimeError(f"{len(found.jobs)} of {BATCH} jobs were claimed")
+                await store.settle(QUEUE, [Release(job.id, job.token) for job in found.jobs])
+        finally:
+            await store.close()
+        return statistics.median(took) * 1000
+
+    return {"claim": asyncio.run(measure())}

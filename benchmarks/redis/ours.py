@@ -1,0 +1,31 @@
+"""Penstock through its public face, as its worker imports it and as users enqueue."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from benchmarks.redis.calls import AsyncCalls
+from benchmarks.redis.handlers import URL, executed, waited
+from penstock import Penstock
+
+app = Penstock(URL)
+
+
+@app.task
+async def noop(n: int) -> None:
+    executed()
+
+
+@app.task
+async def stamped(n: int) -> None:
+    waited(n)
+
+
+@asynccontextmanager
+async def calls() -> AsyncIterator[AsyncCalls]:
+    """The app, open."""
+
+    async def many(numbers: Sequence[int]) -> None:
+        await noop.enqueue_many([(number,) for number in numbers])
+
+    async with app:
+        yield AsyncCalls(noop.enqueue, many, stamped.enqueue)

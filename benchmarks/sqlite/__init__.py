@@ -1,0 +1,1 @@
+"""Penstock on SQLite beside Huey on SQLite."""

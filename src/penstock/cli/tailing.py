@@ -1,0 +1,116 @@
+"""Printing events as they are read, up to a limit, and as they come."""
+
+import asyncio
+import time
+from contextlib import AsyncExitStack
+from typing import Final
+
+from penstock.cli.desk import Desk
+from penstock.cli.records import event_line
+from penstock.core.events import Event
+from penstock.core.job import QueueRef
+from penstock.stores.protocol import Bell, Store, Topic
+
+POLL_SECONDS: Final = 1.0
+"""Moves that make nothing claimable and end nothing ring no bell."""
+RENEW_SECONDS: Final = 3600.0
+"""How often a reader that follows keeps its place though nothing comes."""
+CHUNK: Final = 1_000
+
+
+class Printer:
+    """Prints what is after its cursors, up to its limit, and keeps the place of its reader."""
+
+    def __init__(
+        self, desk: Desk, store: Store, limit: int | None, *, every_queue: bool, reader: str | None = None
+    ) -> None:
+        self._desk, self._store = desk, store
+        self._left = limit
+        self._reader = reader
+        self._kept_at = float("-inf")
+        self.cursors: dict[QueueRef, str | int] = {}
+        self.every_queue = every_queue
+
+    async def print_last(self, refs: list[QueueRef], many: int) -> None:
+        """The newest events over all the queues, in the order of time."""
+        found: list[Event] = []
+        for ref in refs:
+            first, last = await self._store.event_range(ref)
+            events = await self._store.events(ref, max(first - 1, last - many), many)
+            self.cursors[ref] = events[-1].cursor if events else last
+            found += events
+        found.sort(key=lambda event: (event.at, event.queue, event.seq))
+        for event in found[-many:]:
+            self._print(event)
+
+    async def print_new(self) -> None:
+        """Everything after the cursors."""
+        while not self.is_done:
+            found: list[Event] = []
+            for ref, cursor in self.cursors.items():
+                events = await self._store.events(ref, cursor, min(CHUNK, self._left or CHUNK))
+                if events:
+                    self.cursors[ref] = events[-1].cursor
+                found += events
+            found.sort(key=lambda event: (event.at, event.queue, event.seq))
+            for event in found:
+                self._print(event)
+            await self._keep(moved=bool(found))
+            if not found:
+                return
+
+    async def _keep(self, *, moved: bool) -> None:
+        """Keep the reader's place: what was printed was also flushed."""
+        now = time.monotonic()
+        if self._reader is None or (not moved and now - self._kept_at < RENEW_SECONDS):
+            return
+        self._kept_at = now
+        for ref, cursor in self.cursors.items():
+            await self._store.keep_reader(ref, self._reader, cursor)
+
+    async def follow(self) -> None:
+        """Print what comes, woken by bells and by a poll."""
+        rung = asyncio.Event()
+        async with AsyncExitStack() as stack:
+            bells = [
+                await stack.enter_async_context(self._store.bell(ref, topic))
+                for ref in self.cursors
+                for topic in Topic
+            ]
+            tasks = await stack.enter_async_context(asyncio.TaskGroup())
+            watches = [tasks.create_task(_watch(bell, rung)) for bell in bells]
+            while not self.is_done:
+                await self._notice_new_queues()
+                await self.print_new()
+                try:
+                    async with asyncio.timeout(POLL_SECONDS):
+                        await rung.wait()
+                except TimeoutError:
+                    continue
+                rung.clear()
+            for watch in watches:
+                watch.cancel()
+
+    async def _notice_new_queues(self) -> None:
+        if self.every_queue:
+            for info in await self._store.queues(self._desk.tenant):
+                self.cursors.setdefault(info.queue, 0)
+
+    @property
+    def is_done(self) -> bool:
+        """True when as many were printed as were asked for."""
+        return self._left is not None and self._left <= 0
+
+    def _print(self, event: Event) -> None:
+        if self.is_done:
+            return
+        if self._left is not None:
+            self._left -= 1
+        self._desk.out.document(event)
+        self._desk.out.line(event_line(event))
+
+
+async def _watch(bell: Bell, rung: asyncio.Event) -> None:
+    while True:
+        if await bell.wait(60.0):
+            rung.set()

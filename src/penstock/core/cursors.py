@@ -1,0 +1,61 @@
+"""Cursors: where the next read of an event log begins, and whether it is still the log they came from.
+
+What stands here is for stores that write a queue's numbers in order. Callers take every cursor as it is.
+"""
+
+import re
+from typing import Final
+
+import msgspec
+
+from penstock.core.errors import CursorLostError, OptionError
+from penstock.core.events import Event
+from penstock.core.job import QueueRef
+
+MAX_SEQ: Final = 10**15
+_TEXT: Final = re.compile(r"([0-9]{1,16})(?:-([0-9a-f]{8}))?")
+_WANTED: Final = "the cursor of an event, such as 42-9f3c01ab, or its number"
+
+
+class Cursor(msgspec.Struct, frozen=True):
+    """The number of an event and, if that was at hand, the event's mark."""
+
+    seq: int
+    mark: str | None = None
+
+    def __str__(self) -> str:
+        return f"{self.seq}" if self.mark is None else f"{self.seq}-{self.mark}"
+
+
+def read_cursor(field: str, given: str | int) -> Cursor:
+    """The cursor that was given as text or as a number; OptionError if it is none."""
+    found = _TEXT.fullmatch(str(given))
+    if found is None or int(found[1]) > MAX_SEQ:
+        raise OptionError(field, given, _WANTED)
+    return Cursor(int(found[1]), found[2])
+
+
+def placed(event: Event) -> Event:
+    """The event as it is read: with its cursor."""
+    return msgspec.structs.replace(event, cursor=str(Cursor(event.seq, event.mark)))
+
+
+def check_cursor(queue: QueueRef, cursor: Cursor, first: int, last: int, there: Event | None) -> None:
+    """CursorLostError unless the log has all that follows the cursor, and is the one it came from.
+
+    The log's numbers go from `first` to `last`; `there` is the event with the cursor's number, if it is kept.
+    """
+    if cursor.seq + 1 < first:
+        raise CursorLostError(f"events {cursor.seq + 1} to {first - 1} of queue {queue} were trimmed")
+    if cursor.mark is None:
+        return
+    if cursor.seq > last:
+        raise CursorLostError(
+            f"cursor {cursor} is beyond event {last}, the newest of queue {queue}: "
+            "the store has lost events, as after a failover or when a copy is restored"
+        )
+    if there is not None and there.mark != cursor.mark:
+        raise CursorLostError(
+            f"cursor {cursor} is not of this log: event {cursor.seq} of queue {queue} is another one, "
+            "as after a failover or when a copy is restored"
+        )

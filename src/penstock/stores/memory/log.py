@@ -1,0 +1,75 @@
+"""The event log of the memory store, and its readers."""
+
+from penstock.core.cursors import Cursor, check_cursor, placed, read_cursor
+from penstock.core.events import Event
+from penstock.core.job import QueueRef
+from penstock.core.names import check_name
+from penstock.stores.memory.room import Room
+from penstock.stores.memory.shelf import Shelf
+from penstock.stores.protocol import READER_LEASE_MS, QueueInfo, Reader
+
+
+class MemoryLog(Room):
+    """Events that were written, and who has read how far."""
+
+    async def events(self, queue: QueueRef, after: str | int = 0, limit: int = 1_000) -> list[Event]:
+        cursor = read_cursor("after", after)
+        with self._lock:
+            shelf = self._shelves.get(queue) or Shelf(QueueInfo(queue, 0))
+            _find(shelf, cursor)
+            start = cursor.seq - _first(shelf) + 1
+            return [placed(event) for event in shelf.log[start : start + limit]]
+
+    async def event_range(self, queue: QueueRef) -> tuple[int, int]:
+        with self._lock:
+            shelf = self._shelves.get(queue)
+            return (1, 0) if shelf is None else (_first(shelf), shelf.seq)
+
+    async def trim(self, queue: QueueRef, *, through: int) -> int:
+        with self._lock:
+            shelf = self._shelf(queue)
+            cut = sum(event.seq <= through for event in shelf.log)
+            del shelf.log[:cut]
+            return cut
+
+    async def keep_reader(self, queue: QueueRef, name: str, cursor: str | int) -> Reader:
+        check_name("reader", name)
+        place = read_cursor("cursor", cursor)
+        with self._lock:
+            shelf = self._shelf(queue)
+            there = _find(shelf, place)
+            if there is not None:
+                place = Cursor(place.seq, there.mark)
+            reader = Reader(name, str(place), place.seq, self._now() + READER_LEASE_MS)
+            shelf.readers[name] = reader
+            return reader
+
+    async def readers(self, queue: QueueRef) -> list[Reader]:
+        with self._lock:
+            shelf = self._shelves.get(queue)
+            kept = {} if shelf is None else shelf.readers
+            return [kept[name] for name in sorted(kept)]
+
+    async def drop_reader(self, queue: QueueRef, name: str) -> bool:
+        with self._lock:
+            return self._shelf(queue).readers.pop(name, None) is not None
+
+    async def forget_readers(self, queue: QueueRef) -> int:
+        with self._lock:
+            kept, now = self._shelf(queue).readers, self._now()
+            over = [name for name, reader in kept.items() if reader.kept_until <= now]
+            for name in over:
+                del kept[name]
+            return len(over)
+
+
+def _first(shelf: Shelf) -> int:
+    return shelf.seq - len(shelf.log) + 1
+
+
+def _find(shelf: Shelf, cursor: Cursor) -> Event | None:
+    """The event with the cursor's number, if it is kept; CursorLostError as for `events`."""
+    first = _first(shelf)
+    there = shelf.log[cursor.seq - first] if first <= cursor.seq <= shelf.seq else None
+    check_cursor(shelf.info.queue, cursor, first, shelf.seq, there)
+    return there

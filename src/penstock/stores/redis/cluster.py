@@ -1,0 +1,75 @@
+"""Which node of a cluster has a key. A server that is no cluster is a cluster of one node."""
+
+import binascii
+from collections.abc import Iterable, Sequence
+from typing import Any, Final
+
+from penstock.stores.redis.url import Address
+
+_SLOTS: Final = 16_384
+_KEYLESS: Final = frozenset({"PING", "TIME", "INFO", "CONFIG", "PUBLISH", "CLUSTER"})
+
+
+def key_of(command: Sequence[Any]) -> bytes | None:
+    """The key that says where a command goes; None when any node will do."""
+    if command[0] in ("EVAL", "EVALSHA"):
+        key = command[3] if command[2] else None
+    else:
+        key = None if command[0] in _KEYLESS else command[1]
+    return key.encode() if isinstance(key, str) else key
+
+
+def slot_of(key: bytes) -> int:
+    """The slot of a key, by its hash tag if it has one.
+
+    >>> slot_of(b"penstock:{default/mail}:meta") == slot_of(b"default/mail")
+    True
+    """
+    start = key.find(b"{")
+    if start >= 0 and (end := key.find(b"}", start + 1)) > start + 1:
+        key = key[start + 1 : end]
+    return binascii.crc_hqx(key, 0) % _SLOTS
+
+
+class Nodes:
+    """The addresses of the nodes, and what is known of their slots."""
+
+    def __init__(self, seed: Address) -> None:
+        self._seed = seed
+        self._ranges: list[tuple[int, int, Address]] = []
+        self._moved: dict[int, Address] = {}
+
+    def all(self) -> list[Address]:
+        """Every address that is known; the one of the url comes first."""
+        found = [self._seed, *(address for _, _, address in self._ranges), *self._moved.values()]
+        return list(dict.fromkeys(found))
+
+    def at(self, command: Sequence[Any]) -> Address:
+        """Where a command goes, as far as it is known."""
+        # Most servers are no cluster, and have nothing to compute.
+        key = key_of(command) if self._ranges or self._moved else None
+        if key is None:
+            return self._seed
+        slot = slot_of(key)
+        if slot in self._moved:
+            return self._moved[slot]
+        return next((at for first, last, at in self._ranges if first <= slot <= last), self._seed)
+
+    def learn(self, slots: Iterable[Sequence[Any]]) -> None:
+        """What CLUSTER SLOTS tells."""
+        self._ranges = [(first, last, self._address(node)) for first, last, node, *_ in slots]
+        self._moved = {}
+
+    def move(self, error: str) -> Address:
+        """The address in a MOVED or ASK; of a MOVED it is remembered."""
+        kind, slot, place = error.split(" ")[:3]
+        host, _, port = place.rpartition(":")
+        address = Address(host or self._seed.host, int(port))
+        if kind == "MOVED":
+            self._moved[int(slot)] = address
+        return address
+
+    def _address(self, node: Sequence[Any]) -> Address:
+        # A node that does not know its own name is asked under the one that it was found by.
+        host = node[0].decode() if node[0] else ""
+        return Address(host if host not in ("", "?") else self._seed.host, int(node[1]))

@@ -1,0 +1,221 @@
+"""One connection: calls share it, and replies come in the order of the calls."""
+
+import asyncio
+import socket
+from collections import deque
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import hiredis
+
+from penstock.stores.redis.url import Address, Target
+
+_NOTHING: Final = object()
+
+
+class ReplyError(Exception):
+    """The server answered with an error."""
+
+
+class LateReplyError(ConnectionError):
+    """A reply did not come in time."""
+
+
+class Line(asyncio.Protocol):
+    """Sends calls as they come, all of one turn of the loop in one write.
+
+    A reply belongs to the oldest call, also when nobody waits for it any more: a cancelled call leaves
+    nothing behind for the next one. When a reply is late, cut or not understood, the line is closed and all
+    its calls fail. `freed` is called at the end of each call, `lost` at the end of the line, and `heard` with
+    what comes while no call waits, which only a subscriber expects.
+    """
+
+    freed: Callable[[], None] | None = None
+
+    def __init__(
+        self,
+        answer_timeout: float,
+        *,
+        lost: Callable[["Line"], None] | None = None,
+        heard: Callable[[Any], None] | None = None,
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._answer_timeout = answer_timeout
+        self._lost = lost
+        self._heard = heard
+        self._reader = hiredis.Reader(replyError=ReplyError, notEnoughData=_NOTHING)
+        self._transport: asyncio.Transport | None = None
+        self._unsent: list[bytes] = []
+        self._calls: deque[_Call] = deque()
+        self._watch: asyncio.TimerHandle | None = None
+        self._used_at = self._loop.time()
+        self.closed: asyncio.Future[None] = self._loop.create_future()
+
+    @property
+    def calls(self) -> int:
+        """How many calls wait for their replies."""
+        return len(self._calls)
+
+    @property
+    def quiet_for(self) -> float:
+        """Seconds since it was last used."""
+        return 0.0 if self._calls else self._loop.time() - self._used_at
+
+    def call(self, packed: bytes, replies: int) -> "asyncio.Future[list[Any]]":
+        """Send packed commands; a future of their replies, of which some may be errors."""
+        now = self._used_at = self._loop.time()
+        call = _Call(self._loop.create_future(), replies, now)
+        if self.closed.done():
+            # Told in a later turn, as every other end.
+            self._loop.call_soon(self._end, call, ConnectionError("the connection is closed"))
+            return call.future
+        self._calls.append(call)
+        if self._watch is None:
+            self._watch = self._loop.call_at(now + self._answer_timeout, self._look)
+        self.tell(packed)
+        return call.future
+
+    def tell(self, packed: bytes) -> None:
+        """Send packed commands whose replies are heard, not waited for."""
+        if not self._unsent:
+            self._loop.call_soon(self._send)
+        self._unsent.append(packed)
+
+    def close(self, error: Exception | None = None) -> None:
+        """Close at once; calls that wait fail with the error. Harmless when it is closed already."""
+        if self.closed.done():
+            return
+        self.closed.set_result(None)
+        if self._transport is not None:
+            self._transport.abort()
+        if self._watch is not None:
+            self._watch.cancel()
+        if self._lost is not None:
+            self._lost(self)
+        while self._calls:
+            self._end(self._calls.popleft(), error or ConnectionError("the connection was closed"))
+
+    # What the loop calls
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = transport  # type: ignore[assignment] # of the kind that reads and writes
+        made: socket.socket | None = transport.get_extra_info("socket")
+        if made is not None and made.family != socket.AF_UNIX:
+            made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+
+    def data_received(self, data: bytes) -> None:
+        self._reader.feed(data)
+        try:
+            while (reply := self._reader.gets()) is not _NOTHING:
+                self._take(reply)
+        except hiredis.ProtocolError as error:
+            self.close(ConnectionError(str(error)))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.close(exc or ConnectionError("the server closed the connection"))
+
+    # The rest
+
+    def _take(self, reply: Any) -> None:
+        if not self._calls:
+            if self._heard is None:
+                # A server that ends a connection may say why: too many clients, for one.
+                said = reply if isinstance(reply, ReplyError) else "the server said something unasked"
+                self.close(ConnectionError(str(said)))
+            else:
+                self._heard(reply)
+            return
+        call = self._calls[0]
+        call.replies.append(reply)
+        if len(call.replies) == call.wanted:
+            self._calls.popleft()
+            self._end(call, None)
+
+    def _end(self, call: "_Call", error: Exception | None) -> None:
+        if self.freed is not None:
+            self.freed()
+        if call.future.done():
+            return
+        if error is None:
+            call.future.set_result(call.replies)
+        else:
+            call.future.set_exception(error)
+
+    def _send(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        if self._transport is not None and not self.closed.done():
+            self._transport.write(unsent[0] if len(unsent) == 1 else b"".join(unsent))
+
+    def _look(self) -> None:
+        """One timer for all calls: the oldest one is the first to be late."""
+        self._watch = None
+        if not self._calls:
+            return
+        due = self._calls[0].sent_at + self._answer_timeout
+        if due <= self._loop.time():
+            self.close(LateReplyError(f"no reply within {self._answer_timeout:g} s"))
+        else:
+            self._watch = self._loop.call_at(due, self._look)
+
+
+class _Call:
+    __slots__ = ("future", "replies", "sent_at", "wanted")
+
+    def __init__(self, future: "asyncio.Future[list[Any]]", wanted: int, sent_at: float) -> None:
+        self.future = future
+        self.wanted = wanted
+        self.sent_at = sent_at
+        self.replies: list[Any] = []
+
+
+def pack(commands: Sequence[Sequence[Any]]) -> bytes:
+    """Commands as the server reads them."""
+    packed = [hiredis.pack_command(tuple(command)) for command in commands]
+    return packed[0] if len(packed) == 1 else b"".join(packed)
+
+
+async def dial(
+    target: Target,
+    address: Address,
+    *,
+    lost: Callable[[Line], None] | None = None,
+    heard: Callable[[Any], None] | None = None,
+    patience: float = 0.0,
+) -> Line:
+    """A line that has introduced itself. `patience` is added to the time that a reply may take."""
+    loop = asyncio.get_running_loop()
+    greeting = _greeting(target)
+    made: list[Line] = []
+
+    def new() -> Line:
+        made.append(Line(target.numbers.answer_timeout + patience, lost=lost, heard=heard))
+        return made[0]
+
+    try:
+        async with asyncio.timeout(target.numbers.connect_timeout):
+            if address.port:
+                host = address.host if target.tls else None
+                await loop.create_connection(
+                    new, address.host, address.port, ssl=target.tls, server_hostname=host
+                )
+            else:
+                await loop.create_unix_connection(new, address.host)
+            for reply in await made[0].call(pack(greeting), len(greeting)):
+                if isinstance(reply, ReplyError):
+                    raise reply
+    except BaseException as error:
+        for line in made:
+            line.close()
+        if isinstance(error, TimeoutError):
+            raise ConnectionError(f"no connection within {target.numbers.connect_timeout:g} s") from None
+        raise
+    return made[0]
+
+
+def _greeting(target: Target) -> list[tuple[str, ...]]:
+    greeting: list[tuple[str, ...]] = []
+    if target.password is not None:
+        greeting.append(("AUTH", *([target.username] if target.username else []), target.password))
+    if target.database:
+        greeting.append(("SELECT", str(target.database)))
+    return [*greeting, ("CLIENT", "SETNAME", target.client_name)]

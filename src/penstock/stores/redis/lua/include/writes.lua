@@ -1,0 +1,48 @@
+-- include: meta
+-- What a call writes is gathered while it looks and decides, and written at its end: a script that fails before has
+-- changed nothing, and a hundred jobs are one command for each index instead of a hundred.
+local CHUNK = 4000 -- what one command takes; even, so that no pair is torn apart
+local first_seq = seq
+local set, unset, added, removed, pushed, led, popped, logged = {}, {}, {}, {}, {}, {}, {}, {}
+local carried, facts = {}, {}
+
+-- Lists carry their length: asking Lua for it would search.
+local function gather(into, key, one, other)
+  local list = into[key]
+  if not list then
+    list = {length = 0}
+    into[key] = list
+  end
+  local length = list.length + 1
+  list[length] = one
+  if other then
+    length = length + 1
+    list[length] = other
+  end
+  list.length = length
+end
+
+local function run(command, gathered)
+  for key, list in pairs(gathered) do
+    for first = 1, list.length, CHUNK do
+      redis.call(command, key, unpack(list, first, math.min(first + CHUNK - 1, list.length)))
+    end
+  end
+end
+
+-- Members of sorted sets never come back under the same name within a call: what was added may be removed, not
+-- the other way round.
+local function write_all()
+  for at, body in ipairs(logged) do redis.call('XADD', EVENTS, string.format('%d-0', first_seq + at), 'e', body) end
+  first_seq = first_seq + #logged
+  for _, entry in ipairs(carried) do redis.call('XADD', RELAYS, unpack(entry)) end
+  for list, count in pairs(popped) do redis.call('LPOP', list, count) end
+  run('HSET', set)
+  run('HDEL', unset)
+  run('ZADD', added)
+  run('ZREM', removed)
+  run('RPUSH', pushed)
+  run('LPUSH', led)
+  set, unset, added, removed, pushed, led, popped, logged = {}, {}, {}, {}, {}, {}, {}, {}
+  carried = {}
+end

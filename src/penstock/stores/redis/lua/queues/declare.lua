@@ -1,0 +1,15 @@
+-- Replace the queue's declaration by what was agreed.
+-- Arguments: the declaration that it was compared with, or nothing; the new one; 1 if no live job may be there; how
+--   many keys to look at.
+-- Result: written; changed, when another one stands there; live.
+-- flags: allow-oom
+-- include: outcomes
+if (meta[7] or '') ~= ARGV[1] then return 'changed' end
+if ARGV[3] == '1' and live_before() > 0 then return 'live' end
+facts.declared = ARGV[2]
+declared = cjson.decode(ARGV[2])
+has_keys = declared.mode == 'keyed' or declared.mode == 'dynamic'
+meta[13] = '0'
+refresh_some(tonumber(ARGV[4]))
+ring_for('pending')
+return finish('written')

@@ -1,0 +1,165 @@
+"""What the url of a server says: where it is, who asks, and the numbers that connections live by."""
+
+import re
+import ssl
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+
+import msgspec
+
+from penstock.core.errors import ConfigError, OptionError
+from penstock.settings import seconds
+
+_PLAIN: Final = {"redis", "valkey"}
+_SECURE: Final = {"rediss", "valkeys"}
+_PORT: Final = 6379
+
+
+class Address(msgspec.Struct, frozen=True):
+    """A host and a port, or the path of a socket."""
+
+    host: str
+    port: int = 0
+
+    def __str__(self) -> str:
+        return f"{self.host}:{self.port}" if self.port else self.host
+
+
+class Numbers(msgspec.Struct, frozen=True, kw_only=True):
+    """What can be set after the question mark. Times in seconds."""
+
+    connections: int = 10
+    """At most so many at once, not counting the one that listens."""
+    idle_connections: int = 5
+    """So many are kept open."""
+    calls_per_connection: int = 32
+    """At most so many calls wait for their replies on one connection."""
+    pool_timeout: float = 4.0
+    """How long a call waits for room on a connection."""
+    connect_timeout: float = 4.0
+    answer_timeout: float = 5.0
+    idle_check: float = 30.0
+    """A connection that was quiet for so long is asked whether it lives before it is used."""
+    wait_replicas: int = 0
+    """An enqueue is accepted when so many replicas have it."""
+    wait_fsync: int = 0
+    """1: and when it is in the append-only file on the server's disk, and on theirs."""
+    wait_timeout: float = 0.5
+
+
+class Target(msgspec.Struct, frozen=True, kw_only=True):
+    """All that is needed to connect."""
+
+    address: Address
+    numbers: Numbers
+    username: str | None = None
+    password: str | None = None
+    database: int = 0
+    client_name: str = "penstock"
+    tls: ssl.SSLContext | None = None
+
+
+_WHOLE: Final = {
+    "connections": (1, 1_000),
+    "idle_connections": (0, 1_000),
+    "calls_per_connection": (1, 1_000),
+    "wait_replicas": (0, 100),
+    "wait_fsync": (0, 1),
+}
+_TIMES: Final = {"pool_timeout", "connect_timeout", "answer_timeout", "idle_check", "wait_timeout"}
+_FILES: Final = {"ca", "cert", "key"}
+_OTHERS: Final = {"client_name", "check_hostname"}
+
+
+def parse(url: str) -> Target:
+    """The target of a url; ConfigError without its secrets when it is none."""
+    shown = without_secrets(url)[0]
+    try:
+        return _parsed(urlsplit(url))
+    except (ValueError, OSError) as error:
+        raise ConfigError(f"{shown} is not a url of a Redis or Valkey server: {error}") from None
+
+
+def without_secrets(url: str) -> tuple[str, tuple[str, ...]]:
+    """The url to show, and what must not be shown."""
+    parts = urlsplit(url)
+    if parts.netloc and "@" in parts.path:
+        # A slash in the password has cut the url at the wrong place.
+        return f"{parts.scheme}://…", ()
+    place = parts.netloc.rpartition("@")[2]
+    user = f"{parts.username}@" if parts.username and parts.password is not None else ""
+    given = parts.password or ""
+    secrets = sorted({secret for secret in (given, unquote(given)) if secret}, key=len, reverse=True)
+    return f"{parts.scheme}://{user}{place}{parts.path}", tuple(secrets)
+
+
+def _parsed(parts: SplitResult) -> Target:
+    options = _options(parts.query)
+    numbers = Numbers(**{name: value for name, value in options.items() if name in _WHOLE.keys() | _TIMES})
+    if parts.scheme == "unix":
+        address, database = Address(unquote(parts.path)), 0
+    elif parts.scheme in _PLAIN | _SECURE:
+        # First, for what is wrong with the path may be a password.
+        database = _database(parts.path)
+        address = Address(parts.hostname or "localhost", parts.port or _PORT)
+    else:
+        raise ValueError(
+            f"found {parts.scheme}://, wanted redis://, rediss://, valkey://, valkeys:// or unix://"
+        )
+    return Target(
+        address=address,
+        numbers=numbers,
+        username=unquote(parts.username) if parts.username else None,
+        password=unquote(parts.password) if parts.password else None,
+        database=database,
+        client_name=options.get("client_name", "penstock"),
+        tls=_tls(options, is_secure=parts.scheme in _SECURE),
+    )
+
+
+def _database(path: str) -> int:
+    if re.fullmatch(r"(/[0-9]*)?", path):
+        return int(path[1:] or 0)
+    # What stands before an @ may be the end of a password that has a slash in it.
+    found = "an @; a / in a password is written %2F" if "@" in path else repr(path)
+    raise ValueError(f"its path has to be the number of a database, as in /0, or nothing; found {found}")
+
+
+def _options(query: str) -> dict[str, Any]:
+    known = sorted(_WHOLE.keys() | _TIMES | _FILES | _OTHERS)
+    options: dict[str, Any] = {}
+    for name, text in parse_qsl(query, keep_blank_values=True):
+        if name in _WHOLE:
+            least, most = _WHOLE[name]
+            if not text.isdecimal() or not least <= int(text) <= most:
+                raise OptionError(name, text, f"a whole number from {least} to {most}")
+            options[name] = int(text)
+        elif name in _TIMES:
+            options[name] = seconds(name, text)
+            if not options[name]:
+                raise OptionError(name, text, "more than nothing")
+        elif name in known:
+            options[name] = text
+        else:
+            # An unknown name may stand before a password.
+            raise ValueError(f"no option is called {name}; there are {', '.join(known)}")
+    return options
+
+
+def _tls(options: dict[str, Any], *, is_secure: bool) -> ssl.SSLContext | None:
+    said = options.get("check_hostname", "true")
+    if said not in ("true", "false"):
+        raise OptionError("check_hostname", said, "true or false")
+    if not is_secure:
+        if wrong := sorted(options.keys() & (_FILES | {"check_hostname"})):
+            raise ValueError(f"{wrong[0]} goes with rediss:// and valkeys:// only")
+        return None
+    for name in _FILES & options.keys():
+        if not Path(options[name]).is_file():
+            raise OptionError(name, options[name], "the path of a file")
+    context = ssl.create_default_context(cafile=options.get("ca"))
+    context.check_hostname = said == "true"
+    if "cert" in options:
+        context.load_cert_chain(options["cert"], options.get("key"))
+    return context

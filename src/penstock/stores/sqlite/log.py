@@ -1,0 +1,114 @@
+"""The event log in the file, and its readers."""
+
+import sqlite3
+from typing import Final
+
+from penstock.core.cursors import Cursor, check_cursor, placed, read_cursor
+from penstock.core.events import Event
+from penstock.core.job import QueueRef
+from penstock.core.names import check_name
+from penstock.stores.protocol import READER_LEASE_MS, Reader
+from penstock.stores.sqlite.records import EVENT_COLUMNS, event_from
+from penstock.stores.sqlite.turn import Turn
+from penstock.stores.sqlite.turns import Turns
+
+_RANGE: Final = "SELECT n, trimmed + 1, seq FROM queue WHERE tenant = ? AND name = ?"
+
+
+class SqliteLog(Turns):
+    """Events that were written, and who has read how far."""
+
+    async def events(self, queue: QueueRef, after: str | int = 0, limit: int = 1_000) -> list[Event]:
+        """The events that follow."""
+        cursor = read_cursor("after", after)
+
+        def work(connection: sqlite3.Connection) -> list[Event]:
+            number, first, last = _range(connection, queue)
+            _find(connection, queue, cursor, number, first, last)
+            return [placed(event) for event in _after(connection, queue, number, cursor.seq, limit)]
+
+        return await self._read(work)
+
+    async def event_range(self, queue: QueueRef) -> tuple[int, int]:
+        """The numbers of the oldest event kept and of the newest."""
+        _, first, last = await self._read(lambda connection: _range(connection, queue))
+        return first, last
+
+    async def trim(self, queue: QueueRef, *, through: int) -> int:
+        """Forget events up to this number."""
+        return await self._turn(queue, lambda turn: turn.trim(through))
+
+    async def keep_reader(self, queue: QueueRef, name: str, cursor: str | int) -> Reader:
+        """Register or renew a reader."""
+        check_name("reader", name)
+        given = read_cursor("cursor", cursor)
+
+        def move(turn: Turn) -> Reader:
+            _, first, last = _range(turn.connection, queue)
+            there = _find(turn.connection, queue, given, turn.number, first, last)
+            place = given if there is None else Cursor(given.seq, there.mark)
+            reader = Reader(name, str(place), place.seq, turn.now + READER_LEASE_MS)
+            turn.connection.execute(
+                "INSERT OR REPLACE INTO reader (queue, name, cursor, seq, kept_until) VALUES (?, ?, ?, ?, ?)",
+                (turn.number, reader.name, reader.cursor, reader.seq, reader.kept_until),
+            )
+            return reader
+
+        return await self._turn(queue, move)
+
+    async def readers(self, queue: QueueRef) -> list[Reader]:
+        """The registered readers by name."""
+
+        def work(connection: sqlite3.Connection) -> list[Reader]:
+            number, _, _ = _range(connection, queue)
+            rows = connection.execute(
+                "SELECT name, cursor, seq, kept_until FROM reader WHERE queue = ? ORDER BY name", (number,)
+            )
+            return [Reader(*row) for row in rows]
+
+        return await self._read(work)
+
+    async def drop_reader(self, queue: QueueRef, name: str) -> bool:
+        """Forget a reader; False when there was none."""
+
+        def move(turn: Turn) -> bool:
+            sql = "DELETE FROM reader WHERE queue = ? AND name = ?"
+            return turn.connection.execute(sql, (turn.number, name)).rowcount > 0
+
+        return await self._turn(queue, move)
+
+    async def forget_readers(self, queue: QueueRef) -> int:
+        """Forget the readers whose lease is over."""
+
+        def move(turn: Turn) -> int:
+            sql = "DELETE FROM reader WHERE queue = ? AND kept_until <= ?"
+            return turn.connection.execute(sql, (turn.number, turn.now)).rowcount
+
+        return await self._turn(queue, move)
+
+
+def _range(connection: sqlite3.Connection, queue: QueueRef) -> tuple[int, int, int]:
+    """The queue's row, 0 if it has none, and the numbers of its oldest event and of its newest."""
+    row = connection.execute(_RANGE, (queue.tenant, queue.name)).fetchone()
+    return (0, 1, 0) if row is None else tuple(row)
+
+
+def _find(
+    connection: sqlite3.Connection, queue: QueueRef, cursor: Cursor, number: int, first: int, last: int
+) -> Event | None:
+    """The event with the cursor's number, if it is kept; CursorLostError as for `events`."""
+    there = None
+    if first <= cursor.seq <= last:
+        (there,) = _after(connection, queue, number, cursor.seq - 1, 1)
+    check_cursor(queue, cursor, first, last, there)
+    return there
+
+
+def _after(
+    connection: sqlite3.Connection, queue: QueueRef, number: int, after: int, limit: int
+) -> list[Event]:
+    rows = connection.execute(
+        f"SELECT {EVENT_COLUMNS} FROM event WHERE queue = ? AND seq > ? ORDER BY seq LIMIT ?",  # noqa: S608 (constants)
+        (number, after, limit),
+    )
+    return [event_from(queue, row) for row in rows]

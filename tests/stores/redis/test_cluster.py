@@ -1,0 +1,150 @@
+"""A cluster of three: each queue lives whole on one node, and calls find it there."""
+
+import asyncio
+import os
+import signal
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+from redis.asyncio import Redis
+
+from penstock.core.errors import StoreUnavailableError
+from penstock.core.job import QueueRef
+from penstock.core.moves import Complete
+from penstock.core.states import State
+from penstock.stores.protocol import Topic
+from penstock.stores.redis import RedisStore
+from penstock.stores.redis.cluster import slot_of
+from penstock.stores.redis.keys import keys_of
+from penstock.stores.redis.scripts import Scripts
+from penstock.stores.redis.server import Server
+from tests.conformance.arrange import claim_one, enqueue, new_job
+from tests.conformance.stores import opened
+from tests.kit import valkey
+from tests.stores.redis.operating import tell
+
+SECONDS = 20.0
+SLOTS = [(0, 5460), (5461, 10922), (10923, 16383)]
+QUEUES = [QueueRef("t", name) for name in "abcdefgh"]
+
+
+@pytest.fixture
+def nodes(binary: Path, tmp_path: Path) -> Iterator[list[valkey.Server]]:
+    """Three servers that can be a cluster."""
+    with ExitStack() as stack:
+        yield [
+            stack.enter_context(valkey.running(binary, tmp_path / str(number), settings=_settings()))
+            for number in range(3)
+        ]
+
+
+@asynccontextmanager
+async def joined(nodes: list[valkey.Server]) -> AsyncIterator[list[Redis]]:
+    """An operator for each node of a cluster that is whole."""
+    operators = [Redis.from_url(node.url) for node in nodes]
+    try:
+        for node, operator, (first, last) in zip(nodes, operators, SLOTS, strict=True):
+            await tell(operator, "CLUSTER", "ADDSLOTSRANGE", first, last)
+            bus = (await operator.config_get("cluster-port"))["cluster-port"]
+            await tell(operators[0], "CLUSTER", "MEET", "127.0.0.1", node.port, bus)
+        async with asyncio.timeout(SECONDS):
+            for operator in operators:
+                while not await _is_whole(operator):  # noqa: ASYNC110
+                    await asyncio.sleep(0.05)
+        yield operators
+    finally:
+        for operator in operators:
+            await operator.aclose()
+
+
+async def test_queues_of_a_cluster_are_used_through_any_node(nodes: list[valkey.Server]) -> None:
+    """Enqueue, claim, settle, events, bells and the fsck, for queues on every node."""
+    async with (
+        joined(nodes),
+        opened(RedisStore(nodes[0].url)) as store,
+        opened(RedisStore(nodes[2].url)) as other,
+    ):
+        for queue in QUEUES:
+            async with other.bell(queue, Topic.READY) as bell:
+                await enqueue(store, queue, [new_job("a"), new_job("b")])
+                assert await bell.wait(SECONDS)
+            held = await claim_one(other, queue)
+            await other.settle(queue, [Complete(held.id, held.token)])
+            assert (await store.counts(queue))[State.COMPLETED] == 1
+            assert len(await store.events(queue)) == 4
+            assert await store.check(queue) == []
+        await store.turn(1_000)
+
+        assert {_node(queue) for queue in QUEUES} == {0, 1, 2}
+        assert [info.queue for info in await other.queues("t")] == QUEUES
+
+
+async def test_a_call_follows_a_slot_that_moved(nodes: list[valkey.Server]) -> None:
+    """Whoever has not heard of it is sent on."""
+    queue = QUEUES[0]
+    async with joined(nodes) as operators, opened(RedisStore(nodes[0].url)) as store:
+        await enqueue(store, queue, [new_job("a")])
+        slot = _slot(queue)
+        ids = [(await tell(operator, "CLUSTER", "MYID")).decode() for operator in operators]
+        old, new = _node(queue), (_node(queue) + 1) % 3
+        await tell(operators[new], "CLUSTER", "SETSLOT", slot, "IMPORTING", ids[old])
+        await tell(operators[old], "CLUSTER", "SETSLOT", slot, "MIGRATING", ids[new])
+        keys = await tell(operators[old], "CLUSTER", "GETKEYSINSLOT", slot, 1_000)
+        address = ("127.0.0.1", nodes[new].port, "", 0, 5_000, "KEYS")
+        await tell(operators[old], "MIGRATE", *address, *keys)
+        # On its way: the old node has none of the keys any more, and the new one does not own the slot.
+        assert await _fields(nodes[0].url, keys_of(queue).meta) > 0
+        for operator in (operators[new], operators[old], operators[(new + 1) % 3]):
+            await tell(operator, "CLUSTER", "SETSLOT", slot, "NODE", ids[new])
+
+        held = await claim_one(store, queue)
+        await store.settle(queue, [Complete(held.id, held.token)])
+
+        assert (await store.counts(queue))[State.COMPLETED] == 1
+        assert await store.check(queue) == []
+
+
+async def test_a_node_that_is_away_takes_only_its_own_queues_with_it(
+    nodes: list[valkey.Server],
+) -> None:
+    """The store was opened through another one."""
+    async with joined(nodes) as operators, opened(RedisStore(nodes[0].url)) as store:
+        for operator in operators:
+            await operator.config_set("cluster-require-full-coverage", "no")
+        for queue in QUEUES:
+            await enqueue(store, queue, [new_job("a")])
+        away = next(queue for queue in QUEUES if _node(queue) == 2)
+        here = next(queue for queue in QUEUES if _node(queue) == 1)
+        os.kill(nodes[2].pid, signal.SIGKILL)
+
+        with pytest.raises(StoreUnavailableError):
+            await store.counts(away)
+        assert (await claim_one(store, here)).id == "a"
+
+
+def _settings() -> list[str]:
+    return ["--cluster-enabled", "yes", "--cluster-port", str(valkey.free_port())]
+
+
+async def _fields(url: str, key: str | bytes) -> int:
+    server = Server(url, Scripts())
+    server.connect()
+    try:
+        return int(await server.command("HLEN", key))
+    finally:
+        await server.close()
+
+
+async def _is_whole(operator: Redis) -> bool:
+    info = (await tell(operator, "CLUSTER", "INFO")).decode()
+    return "cluster_state:ok" in info and "cluster_known_nodes:3" in info
+
+
+def _slot(queue: QueueRef) -> int:
+    return slot_of(f"{queue.tenant}/{queue.name}".encode())
+
+
+def _node(queue: QueueRef) -> int:
+    return next(number for number, (first, last) in enumerate(SLOTS) if first <= _slot(queue) <= last)

@@ -1,0 +1,166 @@
+"""Enqueues that are accepted only when replicas, or the disk, have them."""
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from redis import Redis as BlockingRedis
+from redis.asyncio import Redis
+
+from penstock.core.errors import ConfigError, NotReplicatedError, StoreReadOnlyError
+from penstock.core.job import QueueRef
+from penstock.core.outcomes import Enqueued
+from penstock.stores.protocol import Durability, Store
+from penstock.stores.redis import RedisStore
+from tests.conformance.arrange import claim_one, enqueue, new_job
+from tests.conformance.stores import opened
+from tests.kit import valkey
+from tests.stores.redis.operating import tell
+
+SECONDS = 20.0
+
+
+@pytest.fixture
+def replica(binary: Path, tmp_path: Path, server: valkey.Server) -> Iterator[valkey.Server]:
+    """A replica of the server."""
+    with BlockingRedis.from_url(server.url) as primary:
+        primary.config_set("repl-diskless-sync-delay", 0)
+    of = ["--replicaof", f"127.0.0.1 {server.port}"]
+    with valkey.running(binary, tmp_path / "replica", settings=of) as running:
+        yield running
+
+
+async def test_an_enqueue_waits_until_the_replica_has_it(
+    server: valkey.Server, operator: Redis, replica: valkey.Server, queue: QueueRef
+) -> None:
+    """When the call is back, the job stands there."""
+    await _until_synced(operator)
+    async with opened(RedisStore(f"{server.url}?wait_replicas=1&wait_timeout=5s")) as store:
+        copy = Redis.from_url(replica.url)
+        for number in range(20):
+            [outcome] = await store.enqueue(queue, [new_job(f"job-{number}")])
+            found = await copy.keys("*")
+            assert isinstance(outcome, Enqueued)
+            assert found
+        info = await store.info()
+        names = sorted(await copy.keys("*"))
+        await copy.aclose()
+
+        assert info.durability is Durability.REPLICATED
+        assert names == sorted(await operator.keys("*"))
+        assert (await claim_one(store, queue)).id == "job-0"
+
+
+async def test_too_few_replicas_are_told_and_the_job_is_there(
+    server: valkey.Server, operator: Redis, replica: valkey.Server, queue: QueueRef
+) -> None:
+    """Enqueueing it again is harmless, and succeeds only when the replica has it."""
+    await _until_synced(operator)
+    job = new_job("a")
+    async with opened(RedisStore(f"{server.url}?wait_replicas=1&wait_timeout=100ms")) as store:
+        await _until_confirmed(store, queue)
+        os.kill(replica.pid, signal.SIGSTOP)
+        try:
+            for _ in range(2):
+                with pytest.raises(NotReplicatedError, match="0 replicas of 1 confirmed"):
+                    await store.enqueue(queue, [job])
+        finally:
+            os.kill(replica.pid, signal.SIGCONT)
+        await _until_confirmed(store, queue)
+        [outcome] = await store.enqueue(queue, [job])
+        counts = await store.counts(queue)
+
+    assert isinstance(outcome, Enqueued)
+    assert sum(counts.values()) == 2
+
+
+async def test_a_wish_counts_on_connections_of_its_own(
+    server: valkey.Server, operator: Redis, replica: valkey.Server, queue: QueueRef
+) -> None:
+    """A wait holds nobody else up."""
+    await _until_synced(operator)
+    async with opened(RedisStore(f"{server.url}?wait_replicas=1&wait_timeout=10s&connections=1")) as store:
+        await enqueue(store, queue, [new_job("first")])
+        os.kill(replica.pid, signal.SIGSTOP)
+        try:
+            waiting = asyncio.create_task(store.enqueue(queue, [new_job("a")]))
+            async with asyncio.timeout(SECONDS):
+                while sum((await store.counts(queue)).values()) < 2:  # noqa: ASYNC110
+                    await asyncio.sleep(0.01)
+            is_done = waiting.done()
+        finally:
+            os.kill(replica.pid, signal.SIGCONT)
+
+        assert not is_done
+        assert isinstance((await waiting)[0], Enqueued)
+
+
+async def test_an_enqueue_can_wait_for_the_disk(binary: Path, tmp_path: Path, queue: QueueRef) -> None:
+    """With an append-only file that is otherwise synced once a second."""
+    if valkey.version(binary).startswith("7.0"):
+        pytest.skip("WAITAOF came with Redis 7.2")
+    with valkey.running(binary, tmp_path, appendonly=True, settings=["--appendfsync", "everysec"]) as server:
+        async with opened(RedisStore(f"{server.url}?wait_fsync=1&wait_timeout=5s")) as store:
+            [outcome] = await store.enqueue(queue, [new_job("a")])
+            info = await store.info()
+
+    assert isinstance(outcome, Enqueued)
+    assert info.durability is Durability.POWER
+
+
+async def test_a_wish_for_the_disk_is_refused_where_it_cannot_come_true(
+    url: str,
+) -> None:
+    """Without an append-only file, or by a server that does not know the command."""
+    with pytest.raises(ConfigError, match="wait_fsync"):
+        await RedisStore(f"{url}?wait_fsync=1").open()
+
+
+async def test_a_replica_is_told_from_its_primary(replica: valkey.Server, operator: Redis) -> None:
+    """Before anything is written."""
+    await _until_synced(operator)
+    with pytest.raises(StoreReadOnlyError, match="the url has to name the primary"):
+        await RedisStore(replica.url).open()
+
+
+async def test_a_primary_that_was_demoted_is_left_and_found_again(
+    server: valkey.Server, operator: Redis, replica: valkey.Server, queue: QueueRef
+) -> None:
+    """Its connections are closed: the name of the server may lead elsewhere by now."""
+    await _until_synced(operator)
+    async with opened(RedisStore(f"{server.url}?client_name=ours&idle_connections=0")) as store:
+        await enqueue(store, queue, [new_job("a")])
+        await tell(operator, "REPLICAOF", "127.0.0.1", replica.port)
+        with pytest.raises(StoreReadOnlyError):
+            await store.enqueue(queue, [new_job("b")])
+        async with asyncio.timeout(SECONDS):
+            while await _clients(operator, "ours"):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
+        await tell(operator, "REPLICAOF", "NO", "ONE")
+
+        await enqueue(store, queue, [new_job("b")])
+
+
+async def _clients(operator: Redis, name: str) -> int:
+    return sum(client["name"] == name for client in await operator.client_list())
+
+
+async def _until_synced(operator: Redis) -> None:
+    async with asyncio.timeout(SECONDS):
+        while True:
+            await operator.set("penstock:probe", "1", px=1)
+            if await tell(operator, "WAIT", 1, 100):
+                return
+
+
+async def _until_confirmed(store: Store, queue: QueueRef) -> None:
+    async with asyncio.timeout(SECONDS):
+        while True:
+            try:
+                await store.enqueue(queue, [new_job("first")])
+            except NotReplicatedError:
+                continue
+            return
