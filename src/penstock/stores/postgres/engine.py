@@ -65,14 +65,16 @@ class Engine:
         for connection in idle:
             await connection.close()
 
-    async def run(self, statement: str, *params: Value) -> list[Row]:
-        """One statement in a transaction of its own; its rows."""
-        async with self.connection() as connection:
-            cursor = psycopg.AsyncRawCursor(connection)
-            await cursor.execute(
-                statement.encode(), [bound(each) for each in params], prepare=not self.address.is_pooled
-            )
-            return await cursor.fetchall() if cursor.description else []
+    async def run(self, statement: str, *params: Value, on: Connection | None = None) -> list[Row]:
+        """One statement, in a transaction of its own unless it is `on` a connection with one; its rows."""
+        if on is None:
+            async with self.connection() as connection:
+                return await self.run(statement, *params, on=connection)
+        cursor = psycopg.AsyncRawCursor(on)
+        await cursor.execute(
+            statement.encode(), [bound(each) for each in params], prepare=not self.address.is_pooled
+        )
+        return await cursor.fetchall() if cursor.description else []
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:

@@ -9,7 +9,7 @@ from penstock.core.outcomes import Applied, Refusal, Refused, repeated
 from penstock.core.states import REDRIVABLE, State
 from penstock.core.transitions import TABLE, Table
 from penstock.stores.postgres.address import address_of
-from penstock.stores.postgres.engine import Engine, Row, Value
+from penstock.stores.postgres.engine import Connection, Engine, Row, Value
 from penstock.stores.postgres.hints import Hints
 from penstock.stores.postgres.sources import in_schema, load_sources, statements
 from penstock.stores.postgres.wakeups import Wakeups
@@ -57,22 +57,29 @@ class Room:
             await self._ask(_OPEN_QUEUE, queue.tenant, queue.name)
         raise StoreError(f"the queue {queue} could not be opened")
 
-    async def _ask(self, statement: str, *params: Value) -> list[Row]:
-        """A statement of the code's own."""
-        return await self._engine.run(in_schema(statement, self._address.schema), *params)
+    async def _ask(self, statement: str, *params: Value, on: Connection | None = None) -> list[Row]:
+        """A statement of the code's own; `on` a connection that has a transaction, or in one of its own."""
+        return await self._engine.run(in_schema(statement, self._address.schema), *params, on=on)
 
-    async def _share(self, name: str, *params: Value) -> list[Row]:
+    async def _share(self, name: str, *params: Value, on: Connection | None = None) -> list[Row]:
         """A statement that several moves share."""
-        return await self._engine.run(self._sql[f"shared/{name}"], *params)
+        return await self._engine.run(self._sql[f"shared/{name}"], *params, on=on)
 
-    async def _move(self, move: Move, number: int, *params: Value, at_us: int | None = None) -> list[Row]:
+    async def _move(
+        self,
+        move: Move,
+        number: int,
+        *params: Value,
+        at_us: int | None = None,
+        on: Connection | None = None,
+    ) -> list[Row]:
         """The statement of a move; `at_us` is the time of a call that takes several."""
         time = self._seen_us if at_us is None else -at_us
-        return await self._engine.run(self._sql[f"moves/{move}"], number, time, *params)
+        return await self._engine.run(self._sql[f"moves/{move}"], number, time, *params, on=on)
 
-    async def _now_us(self) -> int:
+    async def _now_us(self, on: Connection | None = None) -> int:
         """The time by the server's clock and the offset in the database, in microseconds."""
-        [(now_us,)] = await self._ask("SELECT penstock.now_us($1::bigint)", self._seen_us)
+        [(now_us,)] = await self._ask("SELECT penstock.now_us($1::bigint)", self._seen_us, on=on)
         return int(now_us)
 
     async def _apply(
