@@ -37,7 +37,7 @@ endef
 
 .PHONY: help
 help: ## List the targets
-	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
+	@awk -F ':.*## ' '/^[a-z][a-z-]*:.*## / { printf "  make %-14s %s\n", $$1, $$2 }' $(firstword $(MAKEFILE_LIST))
 
 .PHONY: setup
 setup: $(STAMP) ## Create .venv with every locked tool and Penstock in editable form
@@ -97,9 +97,13 @@ bench: $(BENCH_STAMP) ## Measure the SQLite store beside a peer (BENCH_ARGS=...)
 bench-redis: $(BENCH_STAMP) $(REDIS_PEERS:%=$(BENCH_VENV)-%/.ready) ## Measure the Redis store beside its peers (BENCH_ARGS=...)
 	$(BENCH_VENV)/bin/python -m benchmarks redis $(BENCH_ARGS)
 
+.PHONY: bench-postgres
+bench-postgres: $(BENCH_STAMP) $(BENCH_VENV)-postgres/.ready ## Measure the PostgreSQL store beside its peers (BENCH_ARGS=...)
+	$(BENCH_VENV)/bin/python -m benchmarks postgres $(BENCH_ARGS)
+
 .PHONY: lock
 lock: $(STAMP) ## Recompile the hash-locked requirements (LOCK_ARGS=--upgrade for newer versions)
-	cd requirements && for name in uv dev bench $(REDIS_PEERS:%=bench-%); do \
+	cd requirements && for name in uv dev bench bench-postgres $(REDIS_PEERS:%=bench-%); do \
 		../$(COMPILE) $(LOCK_ARGS) $$name.in --output-file $$name.txt || exit 1; \
 	done
 	@if grep -n '://' requirements/*.txt; then echo "An address slipped into a lock." >&2; exit 1; fi

@@ -10,14 +10,14 @@ from typing import Any, Final
 
 from redis import Redis
 
+from benchmarks.beside.depth import BATCH, QUEUE
+from benchmarks.beside.roles import CHUNK
+from benchmarks.beside.running import enqueue
+from benchmarks.beside.throughput import drained
 from benchmarks.cases import OURS, Case
 from benchmarks.redis import server as servers
-from benchmarks.redis.depth import BATCH, QUEUE
 from benchmarks.redis.plan import Plan
-from benchmarks.redis.roles import CHUNK
-from benchmarks.redis.running import enqueue
 from benchmarks.redis.sides import PENSTOCK
-from benchmarks.redis.throughput import drained
 from benchmarks.spawn import Figures, run
 from penstock import Penstock
 from penstock.core.moves import Complete, Move

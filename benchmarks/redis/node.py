@@ -8,7 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Final
 
-from benchmarks.redis.sides import NODE, Side
+from benchmarks.beside.side import Side
+from benchmarks.redis.sides import NODE
 
 SCRIPT: Final = Path(__file__).parent / "peers" / "bullmq.mjs"
 _INSTALL_SECONDS: Final = 120.0

@@ -1,9 +1,13 @@
 """How much is measured on the server: enough to mean something, or just enough to see that it runs."""
 
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Final
 
-from benchmarks.redis.sides import EXTRAS, PENSTOCK, PYTHON_PEERS, Side
+from benchmarks.beside.side import Side
+from benchmarks.redis import server as servers
+from benchmarks.redis.sides import EXTRAS, PENSTOCK, PYTHON_PEERS
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,6 +32,10 @@ class Plan:
     def enqueues(self, side: Side) -> int:
         """Jobs to enqueue."""
         return max(1_000, int(side.enqueues * self.share))
+
+    def serve(self, folder: Path) -> AbstractContextManager[servers.Server]:
+        """A fresh server with its data in the folder."""
+        return servers.running(self.server, folder)
 
 
 FULL: Final = Plan(

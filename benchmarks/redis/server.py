@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from redis import Redis
 
+from benchmarks.machine import spent
 from tests.kit import valkey
 
 # The last one: whether a rewrite of the file falls into a measurement would be left to the number of jobs.
@@ -20,6 +21,15 @@ class Server:
         self.url = found.url
         self.pid = found.pid
         self.client: Any = Redis.from_url(found.url)
+
+    def spent(self) -> float:
+        """Seconds of processor time that it has taken so far."""
+        return spent([self.pid])
+
+    def listeners(self) -> int:
+        """How many workers listen for wake-ups."""
+        channels = self.client.pubsub_channels()
+        return max((heard for _, heard in self.client.pubsub_numsub(*channels)), default=0)
 
 
 def binary(name: str) -> Path:

@@ -1,14 +1,13 @@
 """Who is measured: how each side's worker is started, as its documentation says, and how much it is given."""
 
-from dataclasses import dataclass, replace
-from pathlib import Path
+from dataclasses import replace
 from typing import Final
 
+from benchmarks.beside.side import Side
 from benchmarks.cases import OURS
 from benchmarks.spawn import ROOT
 
-CONCURRENCY: Final = 100
-OUR_MODULE: Final = "benchmarks.redis.ours"
+OUR_MODULE: Final = "benchmarks.beside.ours"
 NODE: Final = "BullMQ on Node"
 
 _HERE: Final = ROOT / ".venv-bench" / "bin"
@@ -18,29 +17,6 @@ _SAQ: Final = ROOT / ".venv-bench-saq" / "bin"
 _IN: Final = "benchmarks.redis.peers"
 _LOOP: Final = "a loop: it has no bulk call"
 _WAVES: Final = "100 calls at a time: it has no bulk call"
-
-
-@dataclass(frozen=True, slots=True)
-class Side:
-    """One row of the tables. Rates are per second, so `processing` and `enqueues` may be small for the slow.
-
-    `worker` is the command line below `programs`, and `label` says what of it is not a default. `bulk` and
-    `callers` say how it enqueues; `script` does that where a side is not written in Python. A fleet is a
-    worker of several processes.
-    """
-
-    name: str
-    programs: Path
-    module: str
-    worker: tuple[str, ...]
-    label: str
-    processing: int
-    enqueues: int
-    bulk: str
-    callers: str = "100 coroutines"
-    package: str = ""
-    script: Path | None = None
-    is_fleet: bool = False
 
 
 PENSTOCK: Final = Side(
@@ -123,6 +99,7 @@ PYTHON_PEERS: Final = (
         "enqueue_many",
         "100 threads",
         package="rq",
+        url_variable="RQ_REDIS_URL",
     ),
     Side(
         "Celery",

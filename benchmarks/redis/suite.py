@@ -7,8 +7,9 @@ from dataclasses import replace
 from typing import Final
 
 from benchmarks import machine
+from benchmarks.beside import cpu, depth, pickup, throughput
 from benchmarks.cases import Section
-from benchmarks.redis import bare, cpu, depth, memory, node, pickup, server, throughput
+from benchmarks.redis import bare, memory, node, server
 from benchmarks.redis.goals import verdicts
 from benchmarks.redis.plan import FULL, QUICK
 from benchmarks.redis.sides import NODE, PYTHON_PEERS

@@ -8,8 +8,8 @@ from typing import Any, Final
 from arq import create_pool
 from arq.connections import RedisSettings
 
-from benchmarks.redis.calls import AsyncCalls
-from benchmarks.redis.handlers import URL, executed, waited
+from benchmarks.beside.calls import AsyncCalls
+from benchmarks.beside.handlers import URL, executed, waited
 
 AT_ONCE: Final = 100
 QUIET: Final = {"version": 1, "disable_existing_loggers": False}

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from bullmq import Queue, Worker
 
-from benchmarks.redis.calls import AsyncCalls
-from benchmarks.redis.handlers import URL, executed, waited
+from benchmarks.beside.calls import AsyncCalls
+from benchmarks.beside.handlers import URL, executed, waited
 
 QUEUE: Final = "bench"
 

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 
 from celery import Celery
 
-from benchmarks.redis.calls import ThreadCalls
-from benchmarks.redis.handlers import URL, executed, waited
+from benchmarks.beside.calls import ThreadCalls
+from benchmarks.beside.handlers import URL, executed, waited
 
 app = Celery("bench", broker=URL, task_ignore_result=True, broker_connection_retry_on_startup=True)
 

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 import dramatiq
 from dramatiq.brokers.redis import RedisBroker
 
-from benchmarks.redis.calls import ThreadCalls
-from benchmarks.redis.handlers import URL, executed, waited
+from benchmarks.beside.calls import ThreadCalls
+from benchmarks.beside.handlers import URL, executed, waited
 
 dramatiq.set_broker(RedisBroker(url=URL))
 

@@ -5,8 +5,8 @@ from contextlib import contextmanager
 
 from huey import RedisHuey
 
-from benchmarks.redis.calls import ThreadCalls
-from benchmarks.redis.handlers import URL, executed, waited
+from benchmarks.beside.calls import ThreadCalls
+from benchmarks.beside.handlers import URL, executed, waited
 
 huey = RedisHuey("bench", url=URL)
 

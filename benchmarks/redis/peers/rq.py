@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from redis import Redis
 from rq import Queue
 
-from benchmarks.redis.calls import ThreadCalls
-from benchmarks.redis.handlers import URL, executed, waited
+from benchmarks.beside.calls import ThreadCalls
+from benchmarks.beside.handlers import URL, executed, waited
 
 
 def noop(n: int) -> None:

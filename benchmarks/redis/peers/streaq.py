@@ -6,8 +6,8 @@ from contextlib import asynccontextmanager
 
 from streaq import Worker
 
-from benchmarks.redis.calls import AsyncCalls
-from benchmarks.redis.handlers import URL, executed, waited
+from benchmarks.beside.calls import AsyncCalls
+from benchmarks.beside.handlers import URL, executed, waited
 
 # Its worker writes lines for every job, and has no option against that.
 logging.disable(logging.INFO)

@@ -7,8 +7,8 @@ from typing import Final
 
 from taskiq_redis import RedisStreamBroker
 
-from benchmarks.redis.calls import AsyncCalls
-from benchmarks.redis.handlers import URL, executed, waited
+from benchmarks.beside.calls import AsyncCalls
+from benchmarks.beside.handlers import URL, executed, waited
 
 AT_ONCE: Final = 100
 

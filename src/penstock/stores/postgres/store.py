@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 from itertools import groupby
+from typing import ClassVar
 
 from penstock.core.effects import PROGRESS_EVERY_MS
 from penstock.core.job import QueueRef
@@ -20,6 +21,7 @@ from penstock.stores.protocol import PRUNE_LIMIT
 class PostgresStore(PostgresLog, PostgresEnqueue, PostgresLimits, PostgresFlows, PostgresSchedules):
     """A store in one schema of a database, used from one event loop."""
 
+    keeps_call_order: ClassVar[bool] = False
     _users = 0
 
     async def open(self) -> None:

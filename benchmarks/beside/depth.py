@@ -8,16 +8,14 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from benchmarks.beside.running import enqueue
+from benchmarks.beside.side import Plan
 from benchmarks.cases import OURS, Case
-from benchmarks.redis import server as servers
-from benchmarks.redis.plan import Plan
-from benchmarks.redis.running import enqueue
-from benchmarks.redis.sides import PENSTOCK
 from benchmarks.spawn import Figures, run
 from penstock.app.app import DEFAULT_QUEUE
 from penstock.core.job import DEFAULT_TENANT, QueueRef
 from penstock.core.moves import Release
-from penstock.stores.redis.store import RedisStore
+from penstock.stores.open import open_store
 
 BATCH: Final = 100
 QUEUE: Final = QueueRef(DEFAULT_TENANT, DEFAULT_QUEUE)
@@ -31,24 +29,24 @@ def claim(plan: Plan) -> Iterator[list[Case]]:
             "",
             OURS,
             f"{depth:,} pending",
-            partial(_claim, server=plan.server, depth=depth, claims=plan.claims),
+            partial(_claim, plan, depth),
             {"claim": "ms per claim of 100"},
         )
         for depth in plan.depths
     ]
 
 
-def _claim(folder: Path, *, server: str, depth: int, claims: int) -> Figures:
-    with servers.running(server, folder) as running:
-        enqueue(PENSTOCK, running, "fill", jobs=depth)
-        return run("benchmarks.redis.depth", "claims", url=running.url, times=claims)
+def _claim(plan: Plan, depth: int, folder: Path) -> Figures:
+    with plan.serve(folder) as server:
+        enqueue(plan.sides[0], server, "fill", jobs=depth)
+        return run("benchmarks.beside.depth", "claims", url=server.url, times=plan.claims)
 
 
 def claims(url: str, times: int) -> Figures:
     """Median milliseconds of a claim; what was claimed is given back, so that the depth stays the same."""
 
     async def measure() -> float:
-        store = RedisStore(url)
+        store = open_store(url)
         await store.open()
         took = []
         try:

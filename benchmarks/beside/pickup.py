@@ -5,11 +5,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from benchmarks.beside.running import enqueue, set_up, worker
+from benchmarks.beside.side import Plan, Side
 from benchmarks.cases import Case
-from benchmarks.redis import server as servers
-from benchmarks.redis.plan import Plan
-from benchmarks.redis.running import enqueue, worker
-from benchmarks.redis.sides import Side
 from benchmarks.spawn import Figures
 from benchmarks.waits import percentiles
 
@@ -26,16 +24,18 @@ def pickup(plan: Plan) -> Iterator[list[Case]]:
             "",
             side.name,
             side.label,
-            partial(_pick_up, server=plan.server, side=side, samples=plan.samples, pause=plan.pause),
+            partial(_pick_up, plan, side),
             _WAITS,
         )
         for side in plan.sides
     ]
 
 
-def _pick_up(folder: Path, *, server: str, side: Side, samples: int, pause: float) -> Figures:
-    with servers.running(server, folder) as running, worker(side, running, folder) as idle:
-        enqueue(side, running, "send", samples=WARM_UP, pause=pause)
-        idle.wait_for_waits(WARM_UP)
-        enqueue(side, running, "send", samples=samples, pause=pause)
-        return percentiles(idle.wait_for_waits(WARM_UP + samples)[WARM_UP:])
+def _pick_up(plan: Plan, side: Side, folder: Path) -> Figures:
+    with plan.serve(folder) as server:
+        set_up(side, server)
+        with worker(side, server, folder) as idle:
+            enqueue(side, server, "send", samples=WARM_UP, pause=plan.pause)
+            idle.wait_for_waits(WARM_UP)
+            enqueue(side, server, "send", samples=plan.samples, pause=plan.pause)
+            return percentiles(idle.wait_for_waits(WARM_UP + plan.samples)[WARM_UP:])

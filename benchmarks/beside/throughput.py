@@ -5,11 +5,9 @@ from functools import partial
 from pathlib import Path
 from typing import Final
 
+from benchmarks.beside.running import enqueue, set_up, worker
+from benchmarks.beside.side import CONCURRENCY, Plan, Server, Side
 from benchmarks.cases import Case
-from benchmarks.redis import server as servers
-from benchmarks.redis.plan import Plan
-from benchmarks.redis.running import enqueue, worker
-from benchmarks.redis.sides import CONCURRENCY, Side
 from benchmarks.spawn import Figures
 
 RATE: Final = {"rate": "jobs/s"}
@@ -23,7 +21,7 @@ def processing(plan: Plan) -> Iterator[list[Case]]:
             "",
             side.name,
             side.label,
-            partial(_process, server=plan.server, side=side, jobs=plan.processing(side)),
+            partial(_process, plan, side),
             RATE,
         )
         for side in (*plan.sides, *plan.extras)
@@ -32,10 +30,7 @@ def processing(plan: Plan) -> Iterator[list[Case]]:
 
 def bulk(plan: Plan) -> Iterator[list[Case]]:
     """Many enqueues by the call that a side has for that."""
-    yield [
-        Case("bulk", "", side.name, side.bulk, partial(_bulk, plan.server, side, plan.enqueues(side)), RATE)
-        for side in plan.sides
-    ]
+    yield [Case("bulk", "", side.name, side.bulk, partial(_bulk, plan, side), RATE) for side in plan.sides]
 
 
 def single(plan: Plan) -> Iterator[list[Case]]:
@@ -46,14 +41,14 @@ def single(plan: Plan) -> Iterator[list[Case]]:
             "",
             side.name,
             side.callers,
-            partial(_single, plan.server, side, plan.enqueues(side)),
+            partial(_single, plan, side),
             RATE,
         )
         for side in plan.sides
     ]
 
 
-def drained(server: servers.Server, side: Side, folder: Path, jobs: int) -> float:
+def drained(server: Server, side: Side, folder: Path, jobs: int) -> float:
     """Jobs per second between the first look that sees one executed and the look that sees all."""
     with worker(side, server, folder) as running:
         start = running.wait_until(1)
@@ -62,17 +57,21 @@ def drained(server: servers.Server, side: Side, folder: Path, jobs: int) -> floa
         return (jobs - before) / (end - start)
 
 
-def _process(folder: Path, *, server: str, side: Side, jobs: int) -> Figures:
-    with servers.running(server, folder) as running:
-        enqueue(side, running, "fill", jobs=jobs)
-        return {"rate": drained(running, side, folder, jobs)}
+def _process(plan: Plan, side: Side, folder: Path) -> Figures:
+    jobs = plan.processing(side)
+    with plan.serve(folder) as server:
+        set_up(side, server)
+        enqueue(side, server, "fill", jobs=jobs)
+        return {"rate": drained(server, side, folder, jobs)}
 
 
-def _bulk(server: str, side: Side, jobs: int, folder: Path) -> Figures:
-    with servers.running(server, folder) as running:
-        return enqueue(side, running, "fill", jobs=jobs)
+def _bulk(plan: Plan, side: Side, folder: Path) -> Figures:
+    with plan.serve(folder) as server:
+        set_up(side, server)
+        return enqueue(side, server, "fill", jobs=plan.enqueues(side))
 
 
-def _single(server: str, side: Side, jobs: int, folder: Path) -> Figures:
-    with servers.running(server, folder) as running:
-        return enqueue(side, running, "single", jobs=jobs, callers=CONCURRENCY)
+def _single(plan: Plan, side: Side, folder: Path) -> Figures:
+    with plan.serve(folder) as server:
+        set_up(side, server)
+        return enqueue(side, server, "single", jobs=plan.enqueues(side), callers=CONCURRENCY)

@@ -3,8 +3,8 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from benchmarks.redis.calls import AsyncCalls
-from benchmarks.redis.handlers import URL, executed, waited
+from benchmarks.beside.calls import AsyncCalls
+from benchmarks.beside.handlers import URL, executed, waited
 from penstock import Penstock
 
 app = Penstock(URL)

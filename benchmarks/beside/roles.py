@@ -8,7 +8,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Final
 
-from benchmarks.redis.calls import AsyncCalls, ThreadCalls
+from benchmarks.beside.calls import AsyncCalls, ThreadCalls
 
 CHUNK: Final = 10_000
 """Jobs per call where a queue is filled or enqueued into in bulk."""

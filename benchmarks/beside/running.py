@@ -10,16 +10,26 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.redis.handlers import MARKS_VARIABLE, URL_VARIABLE
-from benchmarks.redis.server import Server
-from benchmarks.redis.sides import Side
+from benchmarks.beside.handlers import MARKS_VARIABLE, URL_VARIABLE
+from benchmarks.beside.side import Server, Side
 from benchmarks.spawn import ROOT, Failed, Figures, run, run_command
 
-ROLES: Final = "benchmarks.redis.roles"
+ROLES: Final = "benchmarks.beside.roles"
 LONGEST: Final = 120.0
 """Seconds after which a worker that has not executed everything counts as stuck."""
 _LOOK: Final = 0.002
 _STOP_SECONDS: Final = 5.0
+
+
+def set_up(side: Side, server: Server) -> None:
+    """Give the side what it wants to find on a server."""
+    if side.setup:
+        command = [str(side.programs / side.setup[0]), *side.setup[1:]]
+        done = subprocess.run(
+            command, cwd=ROOT, env=_environment(side, server), capture_output=True, text=True, timeout=60
+        )
+        if done.returncode != 0:
+            raise Failed(f"{' '.join(command)}: ended with {done.returncode}\n{done.stderr}")
 
 
 def enqueue(side: Side, server: Server, role: str, **keywords: Any) -> Figures:
@@ -44,14 +54,7 @@ class Worker:
         self._side = side
         self._marks = folder / "marks"
         self._log = folder / f"worker-{number}.log"
-        given = {
-            **os.environ,
-            "PYTHONPATH": os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(ROOT)))),
-            URL_VARIABLE: server.url,
-            MARKS_VARIABLE: str(self._marks),
-            # RQ's command reads the address only from here or from its own option.
-            "RQ_REDIS_URL": server.url,
-        }
+        given = _environment(side, server) | {MARKS_VARIABLE: str(self._marks)}
         command = [str(side.programs / side.worker[0]), *side.worker[1:]]
         with self._log.open("wb") as log:
             # Its own group, so that the processes it starts can be stopped with it.
@@ -114,3 +117,13 @@ def worker(side: Side, server: Server, folder: Path, number: int = 0) -> Iterato
         yield started
     finally:
         started.stop()
+
+
+def _environment(side: Side, server: Server) -> dict[str, str]:
+    """What the side's own commands need to find this package and the server."""
+    found = {
+        **os.environ,
+        "PYTHONPATH": os.pathsep.join(filter(None, (os.environ.get("PYTHONPATH"), str(ROOT)))),
+        URL_VARIABLE: server.url,
+    }
+    return found | {side.url_variable: server.url} if side.url_variable else found

@@ -1,0 +1,1 @@
+"""The PostgreSQL store beside its peers on one server."""
