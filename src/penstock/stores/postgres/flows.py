@@ -1,38 +1,134 @@
-"""Jobs that wait for other jobs; still to come on this store."""
+"""Flows in the database: parents that wait, children that end, and what is carried between queues."""
 
 from collections.abc import Sequence
+from typing import Any, Final
 
-from penstock.core.flows import Child, ChildEnding
-from penstock.core.job import QueueRef
-from penstock.core.moves import Beat
-from penstock.core.outcomes import Applied, Refused
-from penstock.stores.postgres.later import refuse
-from penstock.stores.postgres.room import Room
+import msgspec
+
+from penstock.core import flows
+from penstock.core.decide import CHILD_FAILED
+from penstock.core.effects import child_failed
+from penstock.core.flows import Child, ChildEnding, ChildPolicy, JobRef
+from penstock.core.job import NewJob, QueueRef
+from penstock.core.moves import Beat, Move
+from penstock.core.outcomes import Applied, Refusal, Refused
+from penstock.core.states import State
+from penstock.stores.postgres.engine import Connection
+from penstock.stores.postgres.records import More, encode, spawn_columns
+from penstock.stores.postgres.room import Room, rounds
 from penstock.stores.protocol import RELAY_LIMIT, Adoption, Relay, Spawn
+
+_CHILDREN: Final = """
+SELECT child_queue, child, is_done, state, result FROM penstock.child
+WHERE queue = $1 AND parent = $2
+ORDER BY i
+"""
+_RELAYS: Final = """
+SELECT number, target, what, body FROM penstock.relay WHERE queue = $1 ORDER BY number LIMIT $2::bigint
+"""
+_RELAYED: Final = "DELETE FROM penstock.relay WHERE queue = $1 AND number = ANY($2::bigint[])"
+
+
+class _Ending(msgspec.Struct):
+    """A child's ending as it stands in a relay entry; the result is JSON text."""
+
+    parent: str
+    child: JobRef
+    state: State | None = None
+    result: str | None = None
 
 
 class PostgresFlows(Room):
-    """Parents, children, and what is carried between queues."""
+    """Jobs that wait for other jobs."""
 
     async def child_ended(self, queue: QueueRef, endings: Sequence[ChildEnding]) -> list[Applied | Refused]:
-        """Tell parents of their children's endings."""
-        refuse("flows")
+        """Tell parents of their children's endings, in the order given."""
+        number = await self._number(queue)
+        out: list[Applied | Refused] = []
+        async with self._engine.transaction() as connection:
+            await self._lock(number, [ending.parent for ending in endings], connection)
+            at_us = await self._now_us(connection)
+            for indexes in rounds([f"{ending.parent} {ending.child}" for ending in endings]):
+                items = [_ending_item(endings[index]) for index in indexes]
+                columns = [list(column) for column in zip(*items, strict=True)]
+                params = (*columns, More().child_policy, CHILD_FAILED)
+                rows = await self._move(Move.UNBLOCK, number, *params, at_us=at_us, on=connection)
+                out += [_answer(state, is_applied=is_applied) for is_applied, state in rows]
+        self._ring_after(queue, out)
+        return out
 
     async def adopt(self, queue: QueueRef, adoptions: Sequence[Adoption]) -> list[Applied | Refused]:
         """Give blocked parents more children."""
-        refuse("flows")
+        number = await self._number(queue)
+        parents = [adoption.parent for adoption in adoptions]
+        async with self._engine.transaction() as connection:
+            await self._lock(number, parents, connection)
+            rows = await self._share("refused", number, parents, on=connection)
+            states = [row[0] for row in rows]
+            children = [
+                (adoption.parent, *msgspec.structs.astuple(ref))
+                for adoption, state in zip(adoptions, states, strict=True)
+                if state == State.BLOCKED
+                for ref in adoption.children
+            ]
+            if children:
+                columns = [list(column) for column in zip(*children, strict=True)]
+                await self._share("adopt", number, *columns, on=connection)
+        return [_answer(state, is_applied=state == State.BLOCKED) for state in states]
 
     async def spawn(self, queue: QueueRef, lease: Beat, spawns: Sequence[Spawn]) -> Applied | Refused:
         """Let a running job add children under its lease."""
-        refuse("flows")
+        number = await self._number(queue)
+        children = encode([JobRef(each.queue, each.job.id) for each in spawns])
+        rows = await self._share("spawn", number, lease.id, lease.token, children, *spawn_columns(spawns))
+        if rows:
+            return Applied(State.ACTIVE, rows[0][0])
+        [(state, *_)] = await self._share("refused", number, [lease.id])
+        return Refused(Refusal.LOST, None if state is None else State(state))
 
     async def children(self, queue: QueueRef, job: str) -> list[Child]:
-        """The children of a job."""
-        return []
+        """The children of a job, in the order it named them."""
+        number = await self._known(queue)
+        rows = [] if number is None else await self._ask(_CHILDREN, number, job)
+        return [
+            Child(JobRef(name, child), is_done, state and State(state), result and result.encode())
+            for name, child, is_done, state, result in rows
+        ]
 
     async def relays(self, queue: QueueRef, limit: int = RELAY_LIMIT) -> list[Relay]:
-        """What waits to be carried over."""
-        return []
+        """What waits to be carried over, oldest first."""
+        number = await self._known(queue)
+        rows = [] if number is None else await self._ask(_RELAYS, number, limit)
+        return [Relay(n, target, _what(what, body)) for n, target, what, body in rows]
 
     async def relayed(self, queue: QueueRef, numbers: Sequence[int]) -> None:
-        """There are no entries to forget."""
+        """Forget entries that were carried over."""
+        await self._ask(_RELAYED, await self._number(queue), list(numbers))
+
+    async def _lock(self, number: int, jobs: Sequence[str], connection: Connection) -> None:
+        await self._share("lock", number, list(jobs), on=connection)
+
+
+def _ending_item(ending: ChildEnding) -> tuple[Any, ...]:
+    verdicts = {policy: flows.verdict(ending.state, policy) for policy in ChildPolicy}
+    result = None if ending.result is None else ending.result.decode()
+    told = (ending.parent, ending.child.queue, ending.child.id, ending.state, result)
+    return (*told, encode(verdicts), child_failed(ending.child))
+
+
+def _answer(state: str | None, *, is_applied: bool) -> Applied | Refused:
+    if state is None:
+        return Refused(Refusal.MISSING)
+    return Applied(State(state)) if is_applied else Refused(Refusal.STATE, State(state))
+
+
+def _what(what: str, body: str) -> Any:
+    match what:
+        case "spawn":
+            return msgspec.json.decode(body, type=NewJob)
+        case "adopt":
+            return msgspec.json.decode(body, type=Adoption)
+        case _:
+            ending = msgspec.json.decode(body, type=_Ending)
+            result = None if ending.result is None else ending.result.encode()
+            return ChildEnding(ending.parent, ending.child, ending.state, result)

@@ -24,6 +24,7 @@ from penstock.core.moves import (
 )
 from penstock.core.states import State
 from penstock.core.unique import Unique
+from penstock.stores.protocol import Spawn
 
 _ENCODER: Final = msgspec.json.Encoder()
 _OPTIONS_DECODER: Final = msgspec.json.Decoder(Options)
@@ -124,6 +125,11 @@ def new_columns(jobs: Sequence[NewJob]) -> list[list[Any]]:
         [new.payload.decode() for new in jobs],
         [_more_text(new) for new in jobs],
     ]
+
+
+def spawn_columns(spawns: Sequence[Spawn]) -> tuple[list[str], list[str]]:
+    """Jobs for other queues as the items of their relay entries."""
+    return [each.queue for each in spawns], [encode(each.job) for each in spawns]
 
 
 def settlement_item(settlement: Settlement) -> tuple[Any, ...]:

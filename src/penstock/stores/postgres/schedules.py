@@ -1,34 +1,97 @@
-"""Schedules, each with the queue of its jobs; still to come on this store."""
+"""Schedules in the database: each with the queue of its jobs."""
+
+from typing import Any, Final
+
+from psycopg import Rollback
 
 from penstock.core.job import QueueRef
-from penstock.stores.postgres.later import refuse
-from penstock.stores.postgres.room import Room
-from penstock.stores.protocol import SCHEDULE_LIMIT, Firing, StoredSchedule
+from penstock.core.outcomes import Refusal, Refused
+from penstock.stores.postgres.enqueue import PostgresEnqueue
+from penstock.stores.protocol import SCHEDULE_LIMIT, Firing, StoredSchedule, Topic
+
+_PUT: Final = """
+INSERT INTO penstock.schedule (queue, name, body, next_at, paused)
+VALUES ($1, $2, $3, $4::bigint, $5::boolean)
+ON CONFLICT (queue, name) DO UPDATE SET
+    body = excluded.body, next_at = excluded.next_at, paused = excluded.paused
+"""
+_REMOVE: Final = "DELETE FROM penstock.schedule WHERE queue = $1 AND name = $2 RETURNING 1"
+_PAUSE: Final = """
+UPDATE penstock.schedule SET paused = $3::boolean WHERE queue = $1 AND name = $2 RETURNING 1
+"""
+_ALL: Final = """
+SELECT queue.name, schedule.name, schedule.body, schedule.next_at, schedule.last_at, schedule.paused
+FROM penstock.schedule
+JOIN penstock.queue ON queue.n = schedule.queue
+WHERE queue.tenant = $1
+"""
+_DUE: Final = """
+SELECT $4::text, name, body, next_at, last_at, paused
+FROM penstock.schedule
+WHERE queue = $1 AND NOT paused AND next_at <= penstock.now_us($2::bigint) / 1000
+ORDER BY next_at, name COLLATE "C"
+LIMIT $3::bigint
+"""
+_FIRE: Final = """
+UPDATE penstock.schedule SET next_at = $4::bigint, last_at = $5::bigint
+WHERE queue = $1 AND name = $2 AND next_at = $3::bigint AND NOT paused
+RETURNING 1
+"""
 
 
-class PostgresSchedules(Room):
-    """Schedules."""
+class PostgresSchedules(PostgresEnqueue):
+    """Schedules, and the instants that they fire."""
 
     async def put_schedule(self, schedule: StoredSchedule) -> None:
-        """Keep a schedule."""
-        refuse("schedules")
+        """Keep a schedule; one of that name is replaced, and keeps what it fired last."""
+        number = await self._number(schedule.queue)
+        kept = (schedule.name, schedule.body.decode(), schedule.next_at, schedule.paused)
+        await self._ask(_PUT, number, *kept)
+        # Its first instant may come sooner than anything that is waited for.
+        self._wakeups.ring(schedule.queue, {Topic.READY})
 
     async def remove_schedule(self, queue: QueueRef, name: str) -> bool:
-        """There is none."""
-        return False
+        """Take a schedule away; False when there was none."""
+        return bool(await self._ask(_REMOVE, await self._number(queue), name))
 
     async def pause_schedule(self, queue: QueueRef, name: str, paused: bool) -> bool:
-        """There is none."""
-        return False
+        """Stop a schedule for now, or let it go on; False when there is none."""
+        return bool(await self._ask(_PAUSE, await self._number(queue), name, paused))
 
     async def schedules(self, tenant: str) -> list[StoredSchedule]:
-        """All schedules of a tenant."""
-        return []
+        """All schedules of a tenant, by queue and name."""
+        found = [_schedule(tenant, row) for row in await self._ask(_ALL, tenant)]
+        # The database may sort by the rules of a language.
+        return sorted(found, key=lambda each: (each.queue.name, each.name))
 
     async def due_schedules(self, queue: QueueRef, limit: int = SCHEDULE_LIMIT) -> list[StoredSchedule]:
-        """Schedules whose next instant has come."""
-        return []
+        """Schedules whose next instant has come, oldest first."""
+        number = await self._known(queue)
+        rows = [] if number is None else await self._ask(_DUE, number, self._seen_us, limit, queue.name)
+        return [_schedule(queue.tenant, row) for row in rows]
 
     async def fire(self, queue: QueueRef, firing: Firing) -> bool:
-        """There is none."""
-        return False
+        """Take in the jobs of an instant and move the schedule on, if that is still its next instant."""
+        number = await self._number(queue)
+        is_fired = False
+        async with self._engine.transaction() as connection:
+            instants = (firing.at, firing.next_at, firing.last_at)
+            if not await self._ask(_FIRE, number, firing.name, *instants, on=connection):
+                return False
+            answers, _ = await self._take_in(number, firing.jobs, connection)
+            if any(_is_outside(answer) for answer in answers):
+                raise Rollback
+            is_fired = True
+        if is_fired:
+            self._wakeups.ring(queue, {Topic.READY})
+        return is_fired
+
+
+def _is_outside(answer: object) -> bool:
+    """True for a job that the queue did not let in; one that is there already is no hindrance."""
+    return isinstance(answer, Refused) and answer.why is not Refusal.DUPLICATE
+
+
+def _schedule(tenant: str, row: tuple[Any, ...]) -> StoredSchedule:
+    queue, name, body, next_at, last_at, paused = row
+    return StoredSchedule(QueueRef(tenant, queue), name, body.encode(), next_at, last_at, paused)

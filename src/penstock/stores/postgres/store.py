@@ -8,7 +8,6 @@ from penstock.core.effects import PROGRESS_EVERY_MS
 from penstock.core.job import QueueRef
 from penstock.core.moves import Beat, Expire, Move, Report, Settlement
 from penstock.core.outcomes import Applied, Refused
-from penstock.stores.postgres.enqueue import PostgresEnqueue
 from penstock.stores.postgres.flows import PostgresFlows
 from penstock.stores.postgres.limits import PostgresLimits
 from penstock.stores.postgres.log import PostgresLog
@@ -18,7 +17,7 @@ from penstock.stores.postgres.schedules import PostgresSchedules
 from penstock.stores.protocol import PRUNE_LIMIT
 
 
-class PostgresStore(PostgresLog, PostgresEnqueue, PostgresLimits, PostgresFlows, PostgresSchedules):
+class PostgresStore(PostgresLog, PostgresSchedules, PostgresLimits, PostgresFlows):
     """A store in one schema of a database, used from one event loop."""
 
     keeps_call_order: ClassVar[bool] = False

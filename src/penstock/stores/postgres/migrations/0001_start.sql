@@ -231,6 +231,8 @@ CREATE TABLE penstock.child (
     PRIMARY KEY (queue, parent, child_queue, child)
 ) WITH (fillfactor = 80);
 
+CREATE INDEX child_open ON penstock.child (queue, parent) WHERE NOT is_done;
+
 CREATE TABLE penstock.relay (
     queue integer NOT NULL,
     number bigint GENERATED ALWAYS AS IDENTITY,

@@ -45,7 +45,7 @@ gone_ended AS (
 after AS MATERIALIZED (
     SELECT * FROM gone_live UNION ALL SELECT * FROM gone_ended
 ),
--- include: removed
+-- include: removed, order=after.i
 told AS (
     INSERT INTO penstock.event (
         queue, stamp, seq, at, move, reason, job, version, drive, source, task, priority, key,

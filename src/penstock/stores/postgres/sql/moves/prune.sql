@@ -21,7 +21,7 @@ after AS (
     WHERE done.ctid = picked.at
     RETURNING done.*
 ),
--- include: removed
+-- include: removed, order=(after.prune_at,after.id)
 over AS (
     DELETE FROM penstock.idempotency
     USING given

@@ -1,4 +1,5 @@
--- What `after` says becomes of jobs that were locked: they stay among the live ones, or go to the ended ones.
+-- What `after` says becomes of jobs that were locked: they stay among the live ones, or go to the ended ones, with word
+-- for every job that waits for them.
 changed AS (
     UPDATE penstock.job SET
         state = after.to_state,
@@ -40,4 +41,23 @@ kept AS (
     FROM given
     CROSS JOIN after
     WHERE after.to_state IN ('completed', 'failed', 'cancelled', 'dead')
+),
+words AS (
+    INSERT INTO penstock.relay (queue, target, what, body)
+    SELECT $1, word.target, 'ended', word.body
+    FROM (
+        SELECT
+            parent.ref ->> 0 AS target,
+            json_build_object(
+                'parent', parent.ref ->> 1,
+                'child', json_build_array((SELECT queue.name FROM penstock.queue WHERE queue.n = $1), after.id),
+                'state', after.to_state,
+                'result', after.to_result
+            )::text AS body
+        FROM after
+        CROSS JOIN LATERAL json_array_elements(after.more::json -> 'parents') WITH ORDINALITY AS parent (ref, k)
+        WHERE after.more IS NOT NULL
+            AND after.to_state IN ('completed', 'failed', 'cancelled', 'dead')
+        ORDER BY after.i, parent.k
+    ) AS word
 ),

@@ -1,4 +1,5 @@
--- What goes with the records in `after`: their children; their idempotency keys stay until their time.
+-- What goes with the records in `after`: their children; their idempotency keys stay until their time. One that ended
+-- well was counted by its parents; any other might have been redriven, and now will not be: they are told.
 keys AS (
     UPDATE penstock.idempotency SET until = held.until
     FROM (
@@ -15,7 +16,32 @@ keys AS (
 ),
 children AS (
     DELETE FROM penstock.child
-    USING after
-    WHERE child.queue = $1
-        AND child.parent = after.id
+    USING (
+        SELECT child.at
+        FROM after
+        CROSS JOIN LATERAL (
+            SELECT child.ctid AS at FROM penstock.child
+            WHERE child.queue = $1 AND child.parent = after.id
+            OFFSET 0
+        ) AS child
+        WHERE after.more IS NOT NULL
+    ) AS theirs
+    WHERE child.ctid = theirs.at
+),
+words AS (
+    INSERT INTO penstock.relay (queue, target, what, body)
+    SELECT $1, word.target, 'ended', word.body
+    FROM (
+        SELECT
+            parent.ref ->> 0 AS target,
+            json_build_object(
+                'parent', parent.ref ->> 1,
+                'child', json_build_array((SELECT queue.name FROM penstock.queue WHERE queue.n = $1), after.id)
+            )::text AS body
+        FROM after
+        CROSS JOIN LATERAL json_array_elements(after.more::json -> 'parents') WITH ORDINALITY AS parent (ref, k)
+        WHERE after.more IS NOT NULL
+            AND after.state <> 'completed'
+        ORDER BY {order}, parent.k
+    ) AS word
 ),
