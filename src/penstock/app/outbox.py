@@ -28,6 +28,9 @@ class Outbox:
     async def send(self, call: Call[R], /) -> JobHandle[R]:
         return await self._here().send(call)
 
+    async def send_in(self, connection: object, call: Call[R], /) -> JobHandle[R]:
+        return await self._here().send_in(connection, call)
+
     async def send_many(self, calls: Sequence[Call[R]], /) -> list[JobHandle[R] | PenstockError]:
         return await self._here().send_many(calls)
 

@@ -9,6 +9,7 @@ from types import TracebackType
 from typing import Any, Final, Literal, ParamSpec, Protocol, TypeVar, overload
 
 from penstock.client.client import Client
+from penstock.client.within import at_once
 from penstock.core.errors import ConfigError, PenstockError
 from penstock.core.job import Job
 from penstock.core.states import State
@@ -18,6 +19,7 @@ from penstock.tasks.flow import Flow
 from penstock.tasks.flow_handle import FlowHandle
 from penstock.tasks.handle import JobHandle
 from penstock.tasks.sending import OnError, outcomes
+from penstock.tasks.transactions import Transaction
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -46,6 +48,17 @@ class BlockingQueue:
         """Enqueue one call; when this returns, the job is in the store."""
         call = _checked(task).call(*args, **kwargs)
         return self._thread.call(lambda client: client.send(call))
+
+    def enqueue_in(
+        self, connection: Transaction, task: Sendable[P, R], /, *args: P.args, **kwargs: P.kwargs
+    ) -> JobHandle[R]:
+        """Enqueue one call as part of the transaction a connection or session is in; as `task.enqueue_in`.
+
+        The connection is used in the thread that calls.
+        """
+        call = _checked(task).call(*args, **kwargs)
+        entry = self._thread.call(lambda client: client.entry(call))
+        return at_once(entry.enqueue(connection, blocking=True))
 
     @overload
     def enqueue_many(

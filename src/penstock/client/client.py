@@ -19,6 +19,7 @@ from penstock.client.plan import Plan, plan
 from penstock.client.relay import relay
 from penstock.client.upkeep import Upkeep
 from penstock.client.waiting import LOOK_LIMIT, Watch
+from penstock.client.within import Entry, transactional
 from penstock.core.errors import (
     DuplicateJobError,
     FlowError,
@@ -83,6 +84,17 @@ class Client:
         lane = self._lanes.get(call.queue) or await self._lane(call.queue)
         new = self._new_job(lane, call)
         return self._handle(call, await lane.send(new))
+
+    async def send_in(self, connection: object, call: Call[R], /) -> JobHandle[R]:
+        """The job for the call, as part of the transaction that the connection is in."""
+        return await (await self.entry(call)).enqueue(connection, blocking=False)
+
+    async def entry(self, call: Call[R], /) -> Entry[R]:
+        """The job for the call, and its queue opened: the caller's transaction could be rolled back."""
+        store = transactional(self._store)
+        lane = self._lanes.get(call.queue) or await self._lane(call.queue)
+        new = self._new_job(lane, call)
+        return Entry(store, lane.info.queue, new, lane.wrapped, partial(self._handle, call))
 
     async def send_flow(self, flow: Flow, /) -> FlowHandle:
         """The flow, taken in as a whole, or not at all: QueueFullError when its last job finds no room."""
@@ -300,7 +312,7 @@ class _Lane:
     async def send(self, new: NewJob) -> Enqueued | Refused:
         if not self._middleware:
             return await self._coalescer.do(new)
-        return await self._wrapped(self._coalescer.do)(new)
+        return await self.wrapped(self._coalescer.do)(new)
 
     async def shaped(self, new: NewJob) -> NewJob:
         """The job as the middleware lets it through; it is sent later, with the others of its flow."""
@@ -310,12 +322,13 @@ class _Lane:
             kept.append(shaped)
             return Enqueued(shaped.id, True, State.BLOCKED if shaped.awaits else State.PENDING)
 
-        await self._wrapped(keep)(new)
+        await self.wrapped(keep)(new)
         if not kept or (kept[-1].id, kept[-1].awaits, kept[-1].parents) != (new.id, new.awaits, new.parents):
             raise FlowError(f"middleware held back a job of {new.task!r}, or changed its place in the flow")
         return kept[-1]
 
-    def _wrapped(self, call: SendNext) -> SendNext:
+    def wrapped(self, call: SendNext) -> SendNext:
+        """The call, with the middleware around it."""
         for each in reversed(self._middleware):
             call = partial(_through, each, self._queue, call)
         return call

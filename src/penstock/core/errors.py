@@ -19,6 +19,7 @@ PenstockError
 ├── CursorLostError           events before the cursor were trimmed, or numbers were reused
 ├── DeclarationError          a queue's declaration does not agree with the stored one
 ├── FlowError                 a graph of jobs that cannot be: a cycle, or a job it does not have
+├── TransactionError          enqueue_in: no open transaction that the job could be part of
 ├── ConfigError               settings, urls and app references that cannot be used
 └── StoreError                the store failed; the message says what to do
     ├── StoreUnavailableError     it cannot be reached, or went away
@@ -135,6 +136,10 @@ class DeclarationError(PenstockError):
 
 class FlowError(PenstockError):
     """A graph of jobs that cannot be: a cycle, or a job that is not part of it."""
+
+
+class TransactionError(PenstockError):
+    """No open transaction that the job could be part of; nothing was enqueued."""
 
 
 class ConfigError(PenstockError):

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
-from typing import ClassVar, Final, Protocol
+from typing import ClassVar, Final, Protocol, runtime_checkable
 
 import msgspec
 
@@ -146,6 +146,13 @@ class Reader(msgspec.Struct, frozen=True):
     cursor: str
     seq: int
     kept_until: int
+
+
+class Holdup(msgspec.Struct, frozen=True):
+    """Why newer events cannot be read yet: who holds them back, and for how long, where that is known."""
+
+    who: str | None
+    age_ms: int | None
 
 
 class Durability(StrEnum):
@@ -400,6 +407,15 @@ class EventLog(Protocol):
         ...
 
 
+@runtime_checkable
+class HasHoldups(Protocol):
+    """A store where something else on the server can hold back the readers of events."""
+
+    async def holdup(self) -> Holdup | None:
+        """Who does at this moment; None when nobody does."""
+        ...
+
+
 class Wakeups(Protocol):
     """Hints that spare polling. A bell may ring for nothing; a fallback poll always runs."""
 
@@ -442,4 +458,19 @@ class Store(Moves, Flows, Schedules, Reads, Queues, EventLog, Wakeups, Clock, He
 
     def twin(self) -> "Store":
         """A handle on the same store for an event loop in another thread, opened and closed on its own."""
+        ...
+
+
+@runtime_checkable
+class Transactional(Protocol):
+    """A store that also takes jobs in within a transaction of the caller's."""
+
+    async def enqueue_in(
+        self, connection: object, queue: QueueRef, jobs: Sequence[NewJob], *, blocking: bool
+    ) -> list[Enqueued | Refused]:
+        """Take jobs in; they are there, and workers are woken, once the caller's transaction commits.
+
+        The queue has to be open already. With `blocking` the connection is one that blocks, and the coroutine
+        never waits for anything else; without, it is one that is awaited. TransactionError for any other.
+        """
         ...

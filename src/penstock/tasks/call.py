@@ -53,6 +53,10 @@ class Sender(Protocol):
         """The job for the call."""
         ...
 
+    async def send_in(self, connection: object, call: Call[R], /) -> JobHandle[R]:
+        """The job for the call, as part of the transaction that the connection is in."""
+        ...
+
     async def send_many(self, calls: Sequence[Call[R]], /) -> list[JobHandle[R] | PenstockError]:
         """The jobs for the calls, or why there is none, in their order."""
         ...

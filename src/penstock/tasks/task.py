@@ -14,6 +14,7 @@ from penstock.tasks.handle import JobHandle
 from penstock.tasks.options import CallOptions, JobOptions
 from penstock.tasks.sending import OnError, outcomes
 from penstock.tasks.signature import Bound, Signature
+from penstock.tasks.transactions import AsyncTransaction
 
 C = ParamSpec("C")
 P = ParamSpec("P")
@@ -58,6 +59,16 @@ class Task(Generic[C, P, R]):
     async def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
         """Enqueue one call; when this returns, the job is in the store."""
         return await self.sender.send(self.call(*args, **kwargs))
+
+    async def enqueue_in(
+        self, connection: AsyncTransaction, /, *args: P.args, **kwargs: P.kwargs
+    ) -> JobHandle[R]:
+        """Enqueue one call as part of the transaction that a connection or session is in.
+
+        The job is there, and a worker is woken, once that commits; rolled back, it never was. For a store on
+        PostgreSQL and connections to the same database: TransactionError for any other.
+        """
+        return await self.sender.send_in(connection, self.call(*args, **kwargs))
 
     @overload
     async def enqueue_many(
@@ -192,6 +203,12 @@ class Prepared(Generic[P, R]):
     async def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
         """Enqueue one call; when this returns, the job is in the store."""
         return await self._task.sender.send(self.call(*args, **kwargs))
+
+    async def enqueue_in(
+        self, connection: AsyncTransaction, /, *args: P.args, **kwargs: P.kwargs
+    ) -> JobHandle[R]:
+        """Enqueue one call as part of the transaction that a connection or session is in."""
+        return await self._task.sender.send_in(connection, self.call(*args, **kwargs))
 
     @overload
     async def enqueue_many(

@@ -1,10 +1,65 @@
 """Brings a schema to this version, under a lock of its own, or says why it cannot."""
 
 import hashlib
+import secrets
+from typing import Final
 
-from penstock.core.errors import StoreFormatError, StoreVersionError
+import msgspec
+import psycopg
+
+from penstock.core.errors import ConfigError, StoreFormatError, StoreVersionError
 from penstock.stores.postgres.engine import Connection, Engine
 from penstock.stores.postgres.sources import in_schema, load_migrations
+
+_STAMPED: Final = (("job", "stamp"), ("ended", "stamp"), ("event", "stamp"), ("queue", "trimmed_stamp"))
+_AHEAD: Final = " OR ".join(
+    f"EXISTS (SELECT 1 FROM penstock.{table} WHERE {column} >= pg_snapshot_xmax(pg_current_snapshot()))"  # noqa: S608 (constants)
+    for table, column in _STAMPED
+)
+# By number alone the log keeps the order of each job; where readers were is no place in it any more.
+_START_AGAIN: Final = """
+LOCK TABLE penstock.queue, penstock.job, penstock.ended, penstock.event, penstock.reader
+    IN ACCESS EXCLUSIVE MODE;
+UPDATE penstock.queue SET trimmed_stamp = '0', trimmed = least(trimmed, coalesce(
+    (SELECT min(event.seq) - 1 FROM penstock.event WHERE event.queue = queue.n), trimmed));
+UPDATE penstock.job SET stamp = '0';
+UPDATE penstock.ended SET stamp = '0';
+UPDATE penstock.event SET stamp = '0';
+DELETE FROM penstock.reader
+"""
+
+
+class Schema(msgspec.Struct, frozen=True):
+    """A schema as it is. `store` is its own number; `is_foreign` says that it was restored from another
+    server whose transaction numbers were higher: it has to start again before it can be used.
+    """
+
+    version: int
+    newest: int
+    store: int | None = None
+    is_foreign: bool = False
+    is_settled: bool = False
+
+
+async def look(connection: Connection, engine: Engine) -> Schema:
+    """The schema now; StoreFormatError where it is not ours, StoreVersionError where it is newer."""
+    version = await version_of(connection, engine)
+    newest = len(load_migrations())
+    if version == 0:
+        return Schema(0, newest)
+    schema = engine.address.schema
+    rows = await (
+        await connection.execute(in_schema("SELECT name, value FROM penstock.meta", schema).encode())
+    ).fetchall()
+    meta: dict[str, int] = dict(rows)
+    cluster = await _cluster(connection)
+    is_moved = cluster is not None and meta.get("cluster", cluster) != cluster
+    is_foreign = False
+    if is_moved and version == newest:
+        row = await (await connection.execute(in_schema(f"SELECT {_AHEAD}", schema).encode())).fetchone()
+        is_foreign = bool(row and row[0])
+    is_settled = version == newest and "store" in meta and not is_moved
+    return Schema(version, newest, meta.get("store"), is_foreign, is_settled)
 
 
 async def version_of(connection: Connection, engine: Engine) -> int:
@@ -38,25 +93,99 @@ async def version_of(connection: Connection, engine: Engine) -> int:
     return int(version[0])
 
 
-async def migrate(engine: Engine) -> int:
-    """Apply the migrations that are missing; the version then reached."""
-    migrations = load_migrations()
+async def migrate(engine: Engine) -> Schema:
+    """Apply the migrations that are missing; the schema then. What open() does."""
     async with engine.connection() as connection:
-        if await version_of(connection, engine) == len(migrations):
-            return len(migrations)
+        before = await look(connection, engine)
+    if before.is_settled:
+        return before
+    try:
+        async with engine.transaction() as connection:
+            return await bring_up(connection, engine, may_start_again=False)
+    except ConfigError as error:
+        if isinstance(error.__cause__, psycopg.errors.InsufficientPrivilege):
+            raise ConfigError(
+                f"{engine.address.shown}: the schema {engine.address.schema} has to be made or migrated, and "
+                f"this user may not: `penstock migrate up` as its owner ({error.__cause__})"
+            ) from error
+        raise
+
+
+async def bring_up(connection: Connection, engine: Engine, *, may_start_again: bool) -> Schema:
+    """The same on a connection that has a transaction; also what a restored schema needs, where it may."""
     schema = engine.address.schema
-    async with engine.transaction() as connection:
-        await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_lock(schema),))
-        version = await version_of(connection, engine)
-        if version == 0:
-            await connection.execute(f'CREATE SCHEMA IF NOT EXISTS "{schema}"'.encode())
-        for number, text in enumerate(migrations[version:], start=version + 1):
-            await connection.execute(in_schema(text, schema).encode())
-            await connection.execute(
-                f"INSERT INTO \"{schema}\".meta (name, value) VALUES ('schema_version', {number}) "  # noqa: S608 (checked)
-                "ON CONFLICT (name) DO UPDATE SET value = excluded.value".encode()
+    await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_lock(schema),))
+    version = await version_of(connection, engine)
+    for statement in pending(schema, version):
+        await connection.execute(statement.encode())
+    found = await look(connection, engine)
+    if found.is_settled:
+        return found
+    if found.is_foreign:
+        if not may_start_again:
+            raise StoreFormatError(
+                f"{engine.address.shown}: the schema {schema} was restored from another server, whose "
+                "transactions had higher numbers: `penstock migrate up` before it is used"
             )
-    return len(migrations)
+        await connection.execute(in_schema(_START_AGAIN, schema).encode())
+    known = {"store": secrets.randbits(62), "cluster": await _cluster(connection)}
+    for name, value in known.items():
+        if value is not None:
+            await connection.execute(
+                in_schema(_PUT, schema).encode(),
+                (name, value),
+            )
+    return await look(connection, engine)
+
+
+_PUT: Final = (
+    "INSERT INTO penstock.meta (name, value) VALUES (%s, %s) "
+    "ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+)
+
+
+def pending(schema: str, version: int) -> list[str]:
+    """The statements that bring a schema of this version to the newest, those that note it included."""
+    out = [f'CREATE SCHEMA IF NOT EXISTS "{schema}"'] if version == 0 else []
+    for number, text in enumerate(load_migrations()[version:], start=version + 1):
+        noted = (
+            f"INSERT INTO penstock.meta (name, value) VALUES ('schema_version', {number})\n"  # noqa: S608 (a number)
+            "ON CONFLICT (name) DO UPDATE SET value = excluded.value"
+        )
+        out += [in_schema(text.rstrip().rstrip(";"), schema), in_schema(noted, schema)]
+    return out
+
+
+def script(schema: str, version: int) -> str:
+    """What `migrate` would run, as one transaction for whoever may."""
+    statements = pending(schema, version)
+    if not statements:
+        return f"-- The schema {schema} has version {version}: there is nothing to run."
+    lock = f"SELECT pg_advisory_xact_lock({_lock(schema)})"
+    return "\n\n".join(f"{each};" for each in ["BEGIN", lock, *statements, "COMMIT"])
+
+
+def grants(schema: str, role: str) -> list[str]:
+    """What a role needs to enqueue, claim and settle; for the schema's owner to run, who makes queues."""
+    to = f'"{role.replace(chr(34), chr(34) * 2)}"'
+    tables, sequences = "SELECT, INSERT, UPDATE, DELETE", "USAGE, SELECT"
+    return [
+        f'GRANT USAGE ON SCHEMA "{schema}" TO {to}',
+        f'GRANT {tables} ON ALL TABLES IN SCHEMA "{schema}" TO {to}',
+        f'GRANT {sequences} ON ALL SEQUENCES IN SCHEMA "{schema}" TO {to}',
+        f'ALTER DEFAULT PRIVILEGES IN SCHEMA "{schema}" GRANT {tables} ON TABLES TO {to}',
+        f'ALTER DEFAULT PRIVILEGES IN SCHEMA "{schema}" GRANT {sequences} ON SEQUENCES TO {to}',
+    ]
+
+
+async def _cluster(connection: Connection) -> int | None:
+    """The server's own number, which a dump does not carry along; None where it is not told."""
+    asked = "SELECT has_function_privilege('pg_control_system()', 'EXECUTE')"
+    row = await (await connection.execute(asked)).fetchone()
+    if row is None or not row[0]:
+        return None
+    row = await (await connection.execute("SELECT system_identifier FROM pg_control_system()")).fetchone()
+    return None if row is None else int(row[0])
 
 
 def _lock(schema: str) -> int:

@@ -10,14 +10,15 @@ from penstock.core.moves import Beat, Expire, Move, Report, Settlement
 from penstock.core.outcomes import Applied, Refused
 from penstock.stores.postgres.flows import PostgresFlows
 from penstock.stores.postgres.limits import PostgresLimits
-from penstock.stores.postgres.log import PostgresLog
 from penstock.stores.postgres.migrate import migrate
+from penstock.stores.postgres.readers import PostgresReaders
 from penstock.stores.postgres.records import expire_item, settlement_item
 from penstock.stores.postgres.schedules import PostgresSchedules
+from penstock.stores.postgres.within import PostgresWithin
 from penstock.stores.protocol import PRUNE_LIMIT
 
 
-class PostgresStore(PostgresLog, PostgresSchedules, PostgresLimits, PostgresFlows):
+class PostgresStore(PostgresReaders, PostgresWithin, PostgresSchedules, PostgresLimits, PostgresFlows):
     """A store in one schema of a database, used from one event loop."""
 
     keeps_call_order: ClassVar[bool] = False
@@ -28,7 +29,7 @@ class PostgresStore(PostgresLog, PostgresSchedules, PostgresLimits, PostgresFlow
         if self._users == 0:
             try:
                 await self._engine.open()
-                await migrate(self._engine)
+                self._store_id = (await migrate(self._engine)).store
             except BaseException:
                 await self._engine.close()
                 raise

@@ -3,6 +3,7 @@
 import asyncio
 import hashlib
 import random
+import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
 from typing import Final
@@ -13,6 +14,7 @@ from penstock.core.errors import PenstockError
 from penstock.core.job import QueueRef
 from penstock.stores.bells import Belfry, LocalBell
 from penstock.stores.postgres.engine import Connection, Engine
+from penstock.stores.postgres.pool import cut
 from penstock.stores.protocol import Topic
 
 JOIN_SECONDS: Final = 0.004
@@ -95,7 +97,7 @@ class Wakeups:
             await asyncio.wait([listening])
 
     def _channel(self, queue: QueueRef, topic: Topic) -> str:
-        return _name(self._engine.address.schema, queue.tenant, queue.name, topic)
+        return channel_of(self._engine.address.schema, queue, topic)
 
     def _tell(self, channels: set[str]) -> None:
         self._wanted |= channels
@@ -125,12 +127,13 @@ class Wakeups:
         failures = 0
         while True:
             connection: Connection | None = None
+            begun = time.monotonic()
             try:
-                connection = await self._engine.connect(application_name="penstock-bells")
-                failures = 0
+                connection = await self._engine.connect("penstock-bells")
                 await self._hear(connection)
-            except (psycopg.Error, OSError, TimeoutError):
-                failures += 1
+            except (psycopg.Error, OSError):
+                # One that lasted was lost by an accident; one that did not would be lost again at once.
+                failures = 1 if time.monotonic() - begun > _LONGEST_PAUSE else failures + 1
             finally:
                 if connection is not None:
                     await connection.close()
@@ -138,7 +141,8 @@ class Wakeups:
                 channel.confirmed.clear()
             # Rings may have been missed.
             self._belfry.ring_all()
-            await asyncio.sleep(random.uniform(0, min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**failures)))
+            longest = min(_LONGEST_PAUSE, _FIRST_PAUSE * 2 ** min(failures, 20))
+            await asyncio.sleep(random.uniform(0, longest))
 
     async def _hear(self, connection: Connection) -> None:
         """Ring for what comes; ends only by an error."""
@@ -150,8 +154,12 @@ class Wakeups:
             # Also the word that the connection is alive, after a silence.
             commands = [f'LISTEN "{name}"' for name in wanted - heard]
             commands += [f'UNLISTEN "{name}"' for name in heard - wanted]
-            async with asyncio.timeout(_SILENCE_SECONDS):
+            # Not by a timeout of the call: the driver would go on to wait for a server that says nothing.
+            watch = asyncio.get_running_loop().call_later(_SILENCE_SECONDS, cut, connection)
+            try:
                 await connection.execute("; ".join(commands or ["SELECT 1"]).encode())
+            finally:
+                watch.cancel()
             heard = wanted
             for name in heard & set(self._channels):
                 channel = self._channels[name]
@@ -162,6 +170,8 @@ class Wakeups:
 
     async def _until_readable(self, connection: Connection) -> None:
         loop = asyncio.get_running_loop()
+        # Some may have come with the answer to the last command.
+        self._take(connection)
         while not self._changed.is_set():
             is_readable = asyncio.Event()
             loop.add_reader(connection.fileno(), is_readable.set)
@@ -178,8 +188,11 @@ class Wakeups:
                 return
             if is_readable.is_set():
                 connection.pgconn.consume_input()
-                while (notify := connection.pgconn.notifies()) is not None:
-                    self._heard(notify.relname.decode())
+                self._take(connection)
+
+    def _take(self, connection: Connection) -> None:
+        while (notify := connection.pgconn.notifies()) is not None:
+            self._heard(notify.relname.decode())
 
     def _heard(self, name: str) -> None:
         if name == self.turned:
@@ -188,6 +201,11 @@ class Wakeups:
         channel = self._channels.get(name)
         if channel is not None:
             self._belfry.ring(channel.queue, channel.topic)
+
+
+def channel_of(schema: str, queue: QueueRef, topic: Topic) -> str:
+    """The channel that the bells of a queue listen on."""
+    return _name(schema, queue.tenant, queue.name, topic)
 
 
 def _name(*parts: str) -> str:

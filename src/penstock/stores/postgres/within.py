@@ -1,0 +1,154 @@
+"""Jobs within a transaction of the caller's: the store's own statements, run on the caller's connection."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from copy import copy
+from typing import Any, Final, cast
+
+import psycopg
+from psycopg.pq import TransactionStatus
+from psycopg.rows import tuple_row
+from psycopg.types.string import StrDumperUnknown
+
+from penstock.core.errors import TransactionError
+from penstock.core.job import NewJob, QueueRef
+from penstock.core.outcomes import Enqueued, Refused
+from penstock.stores.drivers import driver_of
+from penstock.stores.postgres.address import Address
+from penstock.stores.postgres.engine import Engine, Row, Value, bound
+from penstock.stores.postgres.enqueue import PostgresEnqueue
+from penstock.stores.postgres.faults import translated
+from penstock.stores.postgres.sources import in_schema
+from penstock.stores.postgres.wakeups import Wakeups, channel_of
+from penstock.stores.protocol import Topic
+
+Driver = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
+
+_STORE: Final = "SELECT value FROM penstock.meta WHERE name = 'store'"
+# PostgreSQL keeps the notification until the commit, one for all of the same transaction.
+_ENTER: Final = f"""
+SELECT ({_STORE}), current_setting('transaction_isolation'),
+    (SELECT is_plain FROM penstock.queue WHERE n = $1::integer), pg_notify($2, '')
+"""  # noqa: S608 (constants)
+
+
+class PostgresWithin(PostgresEnqueue):
+    """Taking jobs in on somebody else's connection."""
+
+    _store_id: int | None = None
+
+    async def enqueue_in(
+        self, connection: object, queue: QueueRef, jobs: Sequence[NewJob], *, blocking: bool
+    ) -> list[Enqueued | Refused]:
+        """Take jobs in with the caller's transaction; its commit also wakes the workers."""
+        driver = checked(await driver_of(connection), blocking=blocking)
+        engine = GuestEngine(self._address, driver)
+        number = self._numbers.get(queue)
+        if number is None:
+            raise TransactionError(f"the queue {queue} was not opened before the transaction")
+        await self._enter(engine, queue, number)
+        guest = copy(self)
+        guest._engine = cast(Engine, engine)
+        guest._wakeups = cast(Wakeups, _Silent())
+        # What the guest comes to know is true only if the caller commits.
+        guest._hints, guest._numbers = {}, {queue: number}
+        return await guest.enqueue(queue, jobs)
+
+    async def _enter(self, engine: "GuestEngine", queue: QueueRef, number: int) -> None:
+        """Wake the workers at the commit; TransactionError where the jobs would not reach them."""
+        channel = channel_of(self._address.schema, queue, Topic.READY)
+        [(store, isolation, is_plain, _)] = await engine.run(
+            in_schema(_ENTER, self._address.schema), number, channel
+        )
+        if store != self._store_id:
+            raise TransactionError(
+                f"the connection is to another database than the store at {self._address.shown}"
+            )
+        if is_plain is None:
+            raise TransactionError(f"the transaction is {isolation} and began before the queue was opened")
+        if isolation != "read committed" and not is_plain:
+            raise TransactionError(
+                f"queue {str(queue)!r} has limits, and the transaction is {isolation}: it would not see how "
+                "full the queue is; wanted read committed"
+            )
+
+
+class GuestEngine:
+    """Runs statements on a connection whose transaction is the caller's; never begins, commits or closes."""
+
+    def __init__(self, address: Address, driver: Driver) -> None:
+        self._address = address
+        self._driver = driver
+
+    async def run(self, statement: str, *params: Value, on: object = None) -> list[Row]:
+        """One statement; its rows.
+
+        Not prepared: the planner's settings are the caller's, and a plan must not outlive a small table.
+        """
+        given = [bound(each) for each in params]
+        try:
+            if isinstance(self._driver, psycopg.Connection):
+                blocking = psycopg.RawCursor(self._driver, row_factory=tuple_row)
+                with blocking:
+                    blocking.adapters.register_dumper(str, StrDumperUnknown)
+                    blocking.execute(statement.encode(), given, prepare=False)
+                    return blocking.fetchall() if blocking.description else []
+            cursor = psycopg.AsyncRawCursor(self._driver, row_factory=tuple_row)
+            async with cursor:
+                cursor.adapters.register_dumper(str, StrDumperUnknown)
+                await cursor.execute(statement.encode(), given, prepare=False)
+                return await cursor.fetchall() if cursor.description else []
+        except psycopg.Error as error:
+            raise translated(error, self._address.shown, self._address.secrets) from error
+
+    @asynccontextmanager
+    async def transaction(self) -> AsyncIterator["GuestEngine"]:
+        """A part of the caller's transaction that an error takes back."""
+        await self.run("SAVEPOINT penstock")
+        try:
+            yield self
+        except BaseException:
+            await self.run("ROLLBACK TO SAVEPOINT penstock")
+            raise
+        await self.run("RELEASE SAVEPOINT penstock")
+
+
+class _Silent:
+    """Bells of a guest: what it did is there for others only after the commit."""
+
+    def ring(self, queue: QueueRef, topics: set[Topic]) -> None:
+        pass
+
+
+def checked(driver: object, *, blocking: bool) -> Driver:
+    """The driver's connection, if what is done on it now is part of a transaction."""
+    if not isinstance(driver, psycopg.Connection | psycopg.AsyncConnection):
+        found = f"{type(driver).__module__}.{type(driver).__qualname__}"
+        raise TransactionError(
+            f"found a connection of {found}, wanted one of psycopg 3, or a session or connection of "
+            "SQLAlchemy or Django over it"
+        )
+    if isinstance(driver, psycopg.Connection) is not blocking:
+        hint = (
+            "await task.enqueue_in(…) for connections that are awaited"
+            if blocking
+            else "with app.blocking as queue: queue.enqueue_in(…) for connections that block"
+        )
+        raise TransactionError(f"found {type(driver).__name__}: {hint}")
+    if driver.closed:
+        raise TransactionError("the connection is closed")
+    match driver.info.transaction_status:
+        case TransactionStatus.INTRANS:
+            return driver
+        case TransactionStatus.IDLE if not driver.autocommit:
+            # The first statement begins the transaction.
+            return driver
+        case TransactionStatus.IDLE:
+            raise TransactionError(
+                "the connection is in autocommit mode and in no transaction: enqueue inside "
+                "`with connection.transaction():`"
+            )
+        case TransactionStatus.INERROR:
+            raise TransactionError("the transaction has failed already: it can only be rolled back")
+        case _:
+            raise TransactionError("the connection is in the middle of another statement")
