@@ -1,6 +1,7 @@
 """Cursors: where the next read of an event log begins, and whether it is still the log they came from.
 
-What stands here is for stores that write a queue's numbers in order. Callers take every cursor as it is.
+A store where many write at once orders its log by stamps before numbers, and has them in its cursors. Callers
+take every cursor as it is.
 """
 
 import re
@@ -13,26 +14,27 @@ from penstock.core.events import Event
 from penstock.core.job import QueueRef
 
 MAX_SEQ: Final = 10**15
-_TEXT: Final = re.compile(r"([0-9]{1,16})(?:-([0-9a-f]{8}))?")
+_TEXT: Final = re.compile(r"(?:([0-9]{1,18})-(?=[0-9]+-))?([0-9]{1,16})(?:-([0-9a-f]{8}))?")
 _WANTED: Final = "the cursor of an event, such as 42-9f3c01ab, or its number"
 
 
 class Cursor(msgspec.Struct, frozen=True):
-    """The number of an event and, if that was at hand, the event's mark."""
+    """The number of an event and, if they were at hand, its mark, and its stamp where events have one."""
 
     seq: int
     mark: str | None = None
+    stamp: int | None = None
 
     def __str__(self) -> str:
-        return f"{self.seq}" if self.mark is None else f"{self.seq}-{self.mark}"
+        return "-".join(str(part) for part in (self.stamp, self.seq, self.mark) if part is not None)
 
 
 def read_cursor(field: str, given: str | int) -> Cursor:
     """The cursor that was given as text or as a number; OptionError if it is none."""
     found = _TEXT.fullmatch(str(given))
-    if found is None or int(found[1]) > MAX_SEQ:
+    if found is None or int(found[2]) > MAX_SEQ:
         raise OptionError(field, given, _WANTED)
-    return Cursor(int(found[1]), found[2])
+    return Cursor(int(found[2]), found[3], None if found[1] is None else int(found[1]))
 
 
 def placed(event: Event) -> Event:

@@ -5,15 +5,17 @@ running transaction are read: all of them are there by then, whenever they were 
 """
 
 import asyncio
-from typing import Any, Final
+from typing import Final
 
+import msgspec
+
+from penstock.core.cursors import Cursor, check_cursor, read_cursor
 from penstock.core.errors import CursorLostError
 from penstock.core.events import Event
 from penstock.core.job import QueueRef
 from penstock.stores.postgres.claims import PostgresClaims
+from penstock.stores.postgres.engine import Row
 from penstock.stores.postgres.records import EVENT_COLUMNS, event_from
-
-_HORIZON: Final = "stamp < pg_snapshot_xmin(pg_current_snapshot())"
 
 _RUNNING: Final = """
 SELECT pg_snapshot_xmin(seen)::text::bigint, pg_snapshot_xmax(seen)::text::bigint
@@ -22,71 +24,95 @@ FROM pg_current_snapshot() AS seen
 _LOOKS: Final = 40
 _LOOK_SECONDS: Final = 0.0025
 
-_TRIMMED: Final = "SELECT trimmed_stamp::text, trimmed FROM penstock.queue WHERE n = $1"
-
+# The place of the cut and the events come in one look: what was trimmed before it cannot be missed.
+# After the number up to which all was cut come all that are there, also those with a lower number.
 _PAGE: Final = f"""
-SELECT stamp::text, {EVENT_COLUMNS}
-FROM penstock.event
-WHERE queue = $1 AND (stamp, seq) > ($2::xid8, $3::bigint) AND seq > $4::bigint AND {_HORIZON}
-ORDER BY event.stamp, event.seq
-LIMIT $5::bigint
-"""  # noqa: S608 (constants)
-
-_RANGE: Final = f"""
-WITH edge AS (
-    (SELECT seq FROM penstock.event WHERE queue = $1 AND {_HORIZON} ORDER BY stamp, seq LIMIT 1)
-    UNION ALL
-    (SELECT seq FROM penstock.event WHERE queue = $1 AND {_HORIZON} ORDER BY stamp DESC, seq DESC LIMIT 1)
-)
-SELECT
-    coalesce((SELECT min(seq) FROM edge), queue.trimmed + 1),
-    coalesce((SELECT max(seq) FROM edge), queue.trimmed)
+SELECT queue.trimmed_stamp::text::bigint, queue.trimmed_seq, queue.trimmed, page.*
 FROM penstock.queue
+LEFT JOIN LATERAL (
+    SELECT event.stamp::text::bigint, {EVENT_COLUMNS}
+    FROM penstock.event
+    WHERE event.queue = $1
+        AND (event.stamp, event.seq) >= ($2::xid8, $3::bigint)
+        AND (event.seq > $4::bigint OR queue.trimmed = $4::bigint)
+        AND event.stamp < pg_snapshot_xmin(pg_current_snapshot())
+    ORDER BY event.stamp, event.seq
+    LIMIT $5::bigint
+) AS page ON true
 WHERE queue.n = $1
 """  # noqa: S608 (constants)
 
-_TRIM: Final = f"""
-WITH cut AS MATERIALIZED (
-    SELECT stamp, seq FROM penstock.event
-    WHERE queue = $1 AND seq <= $2::bigint AND {_HORIZON}
-    ORDER BY stamp DESC, seq DESC LIMIT 1
+_NUMBERED: Final = f"""
+SELECT event.stamp::text::bigint, {EVENT_COLUMNS}
+FROM penstock.event
+WHERE event.queue = $1 AND event.seq = $2::bigint AND event.stamp < pg_snapshot_xmin(pg_current_snapshot())
+"""  # noqa: S608 (constants)
+
+_RANGE: Final = """
+SELECT queue.trimmed + 1, greatest(queue.trimmed, (
+    SELECT event.seq FROM penstock.event
+    WHERE event.queue = $1 AND event.stamp < pg_snapshot_xmin(pg_current_snapshot())
+    ORDER BY event.stamp DESC, event.seq DESC
+    LIMIT 1
+))
+FROM penstock.queue
+WHERE queue.n = $1
+"""
+
+# Up to the first event that has a higher number, or that cannot be read yet: nobody who was given a number
+# up to this one, and stands there, has anything before it left to read.
+_TRIM: Final = """
+WITH stop AS MATERIALIZED (
+    SELECT stamp, seq
+    FROM (
+        (
+            SELECT event.stamp, event.seq FROM penstock.event
+            WHERE event.queue = $1 AND event.seq > $2::bigint
+            ORDER BY event.stamp, event.seq
+            LIMIT 1
+        )
+        UNION ALL
+        SELECT pg_snapshot_xmin(pg_current_snapshot()), 0
+    ) AS edge
+    ORDER BY edge.stamp, edge.seq
+    LIMIT 1
 ),
 gone AS (
-    DELETE FROM penstock.event USING cut
-    WHERE event.queue = $1 AND (event.stamp, event.seq) <= (cut.stamp, cut.seq)
-    RETURNING 1
+    DELETE FROM penstock.event USING stop
+    WHERE event.queue = $1 AND (event.stamp, event.seq) < (stop.stamp, stop.seq)
+    RETURNING event.stamp, event.seq
 ),
 kept AS (
-    UPDATE penstock.queue SET trimmed_stamp = cut.stamp, trimmed = cut.seq FROM cut WHERE queue.n = $1
+    UPDATE penstock.queue SET trimmed_stamp = last.stamp, trimmed_seq = last.seq, trimmed = last.number
+    FROM (
+        SELECT gone.stamp, gone.seq, max(gone.seq) OVER () AS number
+        FROM gone
+        ORDER BY gone.stamp DESC, gone.seq DESC
+        LIMIT 1
+    ) AS last
+    WHERE queue.n = $1
 )
 SELECT count(*) FROM gone
-"""  # noqa: S608 (constants)
+"""
+
+_NOTHING: Final = -1
 
 
 class PostgresLog(PostgresClaims):
-    """Every transition, in the queue's order."""
+    """Events that were written. An event's cursor is its stamp, its number and its mark."""
 
-    async def events(self, queue: QueueRef, after: int | str = 0, limit: int = 1_000) -> list[Event]:
-        """Events behind a cursor, or with a higher number; only a cursor misses none committed late."""
-        return [event for _, event in await self.events_with_cursors(queue, after, limit)]
-
-    async def events_with_cursors(
-        self, queue: QueueRef, after: int | str = 0, limit: int = 1_000
-    ) -> list[tuple[str, Event]]:
-        """Events behind a cursor, each with the cursor that goes on behind it."""
-        number = await self._known(queue)
-        if number is None:
-            return []
-        await self._await_running()
-        [(trimmed_stamp, trimmed)] = await self._ask(_TRIMMED, number)
-        stamp, seq, above = _position(after)
-        if (stamp, seq) < (int(trimmed_stamp), trimmed) if isinstance(after, str) else above < trimmed:
-            raise CursorLostError(f"events up to {trimmed} of queue {queue} were trimmed")
-        rows = await self._ask(_PAGE, number, stamp, seq, above, limit)
-        return [(f"{row[0]}-{row[1]}", event_from(queue, row[1:])) for row in rows]
+    async def events(self, queue: QueueRef, after: str | int = 0, limit: int = 1_000) -> list[Event]:
+        """The events that follow; only a cursor is sure to miss none that was committed late."""
+        cursor = read_cursor("after", after)
+        events = await self._read(queue, cursor, limit)
+        if len(events) < limit:
+            # Also what the caller himself wrote just now.
+            await self._await_running()
+            events = await self._read(queue, cursor, limit)
+        return events
 
     async def event_range(self, queue: QueueRef) -> tuple[int, int]:
-        """The numbers of the oldest event kept and of the newest."""
+        """The number behind those that were trimmed, and that of the newest event which can be read."""
         number = await self._known(queue)
         if number is None:
             return 1, 0
@@ -95,12 +121,47 @@ class PostgresLog(PostgresClaims):
         return first, last
 
     async def trim(self, queue: QueueRef, *, through: int) -> int:
-        """Forget events up to this number."""
+        """Forget events up to the first, in the order of the log, that has a higher number."""
         number = await self._known(queue)
         if number is None:
             return 0
         await self._await_running()
         return int((await self._ask(_TRIM, number, through))[0][0])
+
+    async def _read(self, queue: QueueRef, cursor: Cursor, limit: int) -> list[Event]:
+        """The events after a cursor; CursorLostError when that cannot be told."""
+        number = await self._known(queue)
+        if number is None:
+            check_cursor(queue, cursor, 1, 0, None)
+            return []
+        if cursor.stamp is None and cursor.mark is not None:
+            cursor = await self._placed(queue, number, cursor)
+        many = max(0, limit)
+        if cursor.stamp is None:
+            rows = await self._ask(_PAGE, number, 0, 0, cursor.seq, many)
+            trimmed = rows[0][2]
+            check_cursor(queue, cursor, trimmed + 1, cursor.seq, None)
+            return _events(queue, rows)
+        rows = await self._ask(_PAGE, number, cursor.stamp, cursor.seq, _NOTHING, many + 1)
+        cut_stamp, cut_seq, trimmed, *_ = rows[0]
+        if (cursor.stamp, cursor.seq) < (cut_stamp, cut_seq):
+            first = min(cursor.seq + 1, trimmed)
+            raise CursorLostError(f"events {first} to {trimmed} of queue {queue} were trimmed")
+        events = _events(queue, rows)
+        if events and events[0].cursor == str(cursor):
+            return events[1:]
+        if (cursor.stamp, cursor.seq) == (cut_stamp, cut_seq):
+            return events[:many]
+        _, last = await self.event_range(queue)
+        raise _stranger(queue, cursor, last)
+
+    async def _placed(self, queue: QueueRef, number: int, cursor: Cursor) -> Cursor:
+        """The cursor of the event with a number; the number alone if there is no such event (any longer)."""
+        rows = await self._ask(_NUMBERED, number, cursor.seq)
+        there = _event(queue, rows[0]) if rows else None
+        first, last = await self.event_range(queue)
+        check_cursor(queue, cursor, first, last, there)
+        return Cursor(cursor.seq) if there is None else read_cursor("cursor", there.cursor)
 
     async def _await_running(self) -> None:
         """Give transactions that run now a tenth of a second, so that callers see what they wrote themselves.
@@ -116,9 +177,22 @@ class PostgresLog(PostgresClaims):
             await asyncio.sleep(_LOOK_SECONDS)
 
 
-def _position(after: int | str) -> tuple[int, int, Any]:
-    """The stamp and number behind which to read, and a number that all have to be above."""
-    if isinstance(after, int):
-        return 0, 0, after
-    stamp, _, seq = after.partition("-")
-    return int(stamp), int(seq), 0
+def _events(queue: QueueRef, rows: list[Row]) -> list[Event]:
+    """The events of a page; it has one row without an event where there is none."""
+    return [_event(queue, row[3:]) for row in rows if row[3] is not None]
+
+
+def _event(queue: QueueRef, row: Row) -> Event:
+    event = event_from(queue, row[1:])
+    return msgspec.structs.replace(event, cursor=str(Cursor(event.seq, event.mark, row[0])))
+
+
+def _stranger(queue: QueueRef, cursor: Cursor, last: int) -> CursorLostError:
+    try:
+        check_cursor(queue, cursor, 1, last, None)
+    except CursorLostError as error:
+        return error
+    return CursorLostError(
+        f"cursor {cursor} is not of this log: event {cursor.seq} of queue {queue} is another one, "
+        "as after a failover or when a copy is restored"
+    )

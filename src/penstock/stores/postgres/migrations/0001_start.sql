@@ -9,8 +9,10 @@ INSERT INTO penstock.meta (name, value) VALUES ('clock_offset_ms', 0);
 
 -- numbers is the sequence that gives the numbers of the queue's events, and with them the order of arrival: never waited
 -- for, and taken in the order of time, so that sessions must not cache it.
--- is_plain is false once claims or arrivals have to look at the whole queue: those lock this row.
--- trimmed_stamp and trimmed are the place in the event log up to which it was forgotten.
+-- is_plain is false once claims or arrivals have to look at the whole queue: those lock this row. With has_keys, keys take
+-- turns, and every move locks it: whether a key could be served depends on all its jobs.
+-- trimmed_stamp and trimmed_seq are the place in the event log up to which it was forgotten, trimmed is the highest number
+-- that was.
 CREATE TABLE penstock.queue (
     n integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY,
     tenant text NOT NULL,
@@ -18,6 +20,7 @@ CREATE TABLE penstock.queue (
     number integer NOT NULL,
     numbers regclass,
     is_plain boolean NOT NULL DEFAULT true,
+    has_keys boolean NOT NULL DEFAULT false,
     has_flows boolean NOT NULL DEFAULT false,
     declaration text,
     paused_at bigint,
@@ -28,6 +31,7 @@ CREATE TABLE penstock.queue (
     virtual bigint NOT NULL DEFAULT 0,
     lanes bigint NOT NULL DEFAULT 0,
     trimmed_stamp xid8 NOT NULL DEFAULT '0',
+    trimmed_seq bigint NOT NULL DEFAULT 0,
     trimmed bigint NOT NULL DEFAULT 0,
     UNIQUE (tenant, name),
     UNIQUE (tenant, number)
@@ -172,10 +176,9 @@ CREATE TABLE penstock.event (
 CREATE TABLE penstock.reader (
     queue integer NOT NULL,
     name text NOT NULL,
-    stamp xid8 NOT NULL,
+    cursor text NOT NULL,
     seq bigint NOT NULL,
-    mark text NOT NULL DEFAULT '',
-    seen_at bigint NOT NULL,
+    kept_until bigint NOT NULL,
     PRIMARY KEY (queue, name)
 ) WITH (fillfactor = 50);
 
@@ -209,15 +212,19 @@ CREATE TABLE penstock.key_rate (
     PRIMARY KEY (queue, key)
 ) WITH (fillfactor = 50);
 
--- The job that is one of its kind.
+-- The job that is one of its kind. is_left is set once the job's record is gone: then it counts only until its window ends.
 CREATE TABLE penstock.kind (
     queue integer NOT NULL,
+    is_left boolean NOT NULL DEFAULT false,
     key text NOT NULL,
     job text NOT NULL,
     since bigint NOT NULL,
     until bigint NOT NULL,
     PRIMARY KEY (queue, key)
 ) WITH (fillfactor = 80);
+
+CREATE INDEX kind_job ON penstock.kind (queue, job);
+CREATE INDEX kind_left ON penstock.kind (queue, until) WHERE is_left;
 
 CREATE TABLE penstock.child (
     queue integer NOT NULL,
@@ -268,6 +275,25 @@ CREATE FUNCTION penstock.now_us(seen_us bigint) RETURNS bigint LANGUAGE sql VOLA
         FROM penstock.meta
         WHERE meta.name = 'clock_offset_ms'
     ) AS host
+$$;
+
+-- Takes back those of the jobs just made that have ended already: another call made them, and they ran, while the calling
+-- statement looked at an older state of things. `horizon` is the first transaction that it does not see: unless another one
+-- began since, there is none. Runs with a newer snapshot than the statement that calls it.
+CREATE FUNCTION penstock.take_back(of_queue integer, made text[], horizon bigint) RETURNS text[]
+LANGUAGE plpgsql VOLATILE AS $$
+DECLARE
+    twice text[];
+BEGIN
+    IF pg_snapshot_xmax(pg_current_snapshot())::text::bigint <= horizon + 1 THEN
+        RETURN '{}';
+    END IF;
+    SELECT array_agg(item.id) INTO twice
+    FROM unnest(made) AS item (id)
+    WHERE (SELECT 1 FROM penstock.ended WHERE ended.queue = of_queue AND ended.id = item.id LIMIT 1) IS NOT NULL;
+    DELETE FROM penstock.job WHERE job.queue = of_queue AND job.id = ANY (twice);
+    RETURN coalesce(twice, '{}');
+END
 $$;
 
 -- A new queue with its sequence. Runs with the rights of whoever migrated: applications need not be allowed to create.

@@ -1,0 +1,83 @@
+"""Readers of the event logs, and who holds them back."""
+
+from typing import Final
+
+from penstock.core.cursors import read_cursor
+from penstock.core.job import QueueRef
+from penstock.core.names import check_name
+from penstock.stores.postgres.log import PostgresLog
+from penstock.stores.protocol import READER_LEASE_MS, Holdup, Reader
+
+_KEEP: Final = """
+INSERT INTO penstock.reader (queue, name, cursor, seq, kept_until)
+SELECT $1, $3, $4, $5::bigint, penstock.now_us($2::bigint) / 1000 + $6::bigint
+ON CONFLICT (queue, name) DO UPDATE SET
+    cursor = excluded.cursor, seq = excluded.seq, kept_until = excluded.kept_until
+RETURNING name, cursor, seq, kept_until
+"""
+_READERS: Final = "SELECT name, cursor, seq, kept_until FROM penstock.reader WHERE queue = $1"
+_DROP: Final = "DELETE FROM penstock.reader WHERE queue = $1 AND name = $2 RETURNING 1"
+_FORGET: Final = """
+DELETE FROM penstock.reader WHERE queue = $1 AND kept_until <= penstock.now_us($2::bigint) / 1000 RETURNING 1
+"""
+
+# The oldest transaction that runs. Of those of other users a role sees neither number nor start unless it may
+# read all statistics; a prepared one has no process.
+_OLDEST: Final = """
+WITH oldest AS MATERIALIZED (
+    SELECT pg_snapshot_xmin(seen) AS xid
+    FROM pg_current_snapshot() AS seen
+    WHERE pg_snapshot_xmin(seen) < pg_snapshot_xmax(seen)
+)
+SELECT running.said, (extract(epoch FROM clock_timestamp() - running.since) * 1000)::bigint
+FROM oldest
+LEFT JOIN LATERAL (
+    SELECT
+        format('process %s of %s on database %s (%s)', pid, usename, datname, application_name) AS said,
+        xact_start AS since
+    FROM pg_stat_activity
+    WHERE backend_xid = oldest.xid::xid
+    UNION ALL
+    SELECT format('the prepared transaction %s of %s on database %s', gid, owner, database), prepared
+    FROM pg_prepared_xacts
+    WHERE transaction = oldest.xid::xid
+) AS running ON true
+LIMIT 1
+"""
+
+
+class PostgresReaders(PostgresLog):
+    """Who has read how far."""
+
+    async def keep_reader(self, queue: QueueRef, name: str, cursor: str | int) -> Reader:
+        """Register or renew a reader."""
+        check_name("reader", name)
+        place = read_cursor("cursor", cursor)
+        number = await self._number(queue)
+        await self._read(queue, place, 0)
+        if place.stamp is None:
+            await self._await_running()
+            place = await self._placed(queue, number, place)
+        kept = (name, str(place), place.seq, READER_LEASE_MS)
+        [row] = await self._ask(_KEEP, number, self._seen_us, *kept)
+        return Reader(*row)
+
+    async def readers(self, queue: QueueRef) -> list[Reader]:
+        """The registered readers by name."""
+        number = await self._known(queue)
+        rows = [] if number is None else await self._ask(_READERS, number)
+        # The database may sort by the rules of a language.
+        return sorted((Reader(*row) for row in rows), key=lambda reader: reader.name)
+
+    async def drop_reader(self, queue: QueueRef, name: str) -> bool:
+        """Forget a reader; False when there was none."""
+        return bool(await self._ask(_DROP, await self._number(queue), name))
+
+    async def forget_readers(self, queue: QueueRef) -> int:
+        """Forget the readers whose lease is over."""
+        return len(await self._ask(_FORGET, await self._number(queue), self._seen_us))
+
+    async def holdup(self) -> Holdup | None:
+        """The oldest transaction of the whole server: events are read up to where it began."""
+        rows = await self._ask(_OLDEST)
+        return Holdup(*rows[0]) if rows else None
