@@ -137,6 +137,21 @@ def stop(process: "subprocess.Popen[bytes]") -> None:
         process.wait(5)
 
 
+def kill(process: "subprocess.Popen[bytes]") -> None:
+    """Kill every process of the server where it stands; the next start has to recover."""
+    children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
+    # The first one first: it would see its children end, and write that down.
+    for pid in (process.pid, *map(int, children)):
+        tell(pid, signal.SIGKILL)
+    process.wait(5)
+
+
+def tell(pid: int, what: signal.Signals) -> None:
+    """Send a signal to a process of a server, unless it is gone."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, what)
+
+
 def forget(url: str, schema: str = "penstock") -> None:
     """Empty every table of a store, and drop what its queues had."""
     with psycopg.connect(url, autocommit=True) as connection:

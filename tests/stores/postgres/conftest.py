@@ -1,8 +1,11 @@
 """Tests of the PostgreSQL store run on the servers that there are."""
 
+from pathlib import Path
+
 import pytest
 
 from tests.conformance.stores import STORES, Kind, Place
+from tests.kit import postgres
 
 KINDS = [kind for kind in STORES if kind.name.startswith("postgres")]
 
@@ -21,3 +24,10 @@ def kind(request: pytest.FixtureRequest) -> Kind:
 def url(kind: Kind, where: Place) -> str:
     """The url of an empty store."""
     return kind.address(where)
+
+
+def binaries_of(kind: Kind) -> Path:
+    """The programs of such a server, for a test that starts and ends one of its own."""
+    found = postgres.debian_binaries() if kind.name == "postgres-debian" else postgres.wheel_binaries()
+    assert found is not None, f"there is no {kind.name} to start"
+    return found

@@ -11,14 +11,12 @@ from tests.conformance import process
 from tests.conformance.arrange import claim, enqueue, new_job, states_of
 from tests.conformance.stores import Kind, opened
 from tests.kit import postgres
-
-BINARIES = {"postgres": postgres.wheel_binaries, "postgres-debian": postgres.debian_binaries}
+from tests.stores.postgres.conftest import binaries_of
 
 
 async def test_a_server_that_crashes_in_a_burst_loses_nothing_accepted(kind: Kind, queue: QueueRef) -> None:
     """The leases it knew of are still held."""
-    binaries = BINARIES[kind.name]()
-    assert binaries is not None, "there is no server to crash"
+    binaries = binaries_of(kind)
     with postgres.data_folder(binaries) as folder:
         server, port = postgres.start(binaries, folder)
         try:

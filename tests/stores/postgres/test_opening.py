@@ -100,23 +100,6 @@ async def test_a_row_that_stays_locked_ends_the_call_in_time(url: str) -> None:
     assert [job.id for job in found] == ["a"]
 
 
-async def test_lost_connections_cost_one_call(url: str) -> None:
-    """However many lay idle in the pool."""
-    store = PostgresStore(url)
-    async with opened(store):
-        await asyncio.gather(*(store.now() for _ in range(5)))
-        await _run(
-            url,
-            "SELECT pg_terminate_backend(pid) FROM pg_stat_activity "
-            "WHERE application_name = 'penstock' AND pid <> pg_backend_pid()",
-        )
-        with pytest.raises(StoreUnavailableError):
-            await store.now()
-        found = await asyncio.gather(*(store.now() for _ in range(5)))
-
-    assert len(found) == 5
-
-
 async def test_behind_a_transaction_pooler_bells_ring_by_the_clock(url: str) -> None:
     """Nobody can listen there, and nothing is prepared."""
     store = PostgresStore(f"{url}?pooler=transaction")

@@ -1,58 +1,94 @@
 """From a url to what the driver needs, and what may be shown of it."""
 
 import re
-from typing import Final
+from typing import Any, Final
 from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
 
 import msgspec
 
 from penstock.core.errors import ConfigError
+from penstock.settings import seconds
 from penstock.stores.postgres.sources import SCHEMA
 
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _SECRETS: Final = frozenset({"password", "sslpassword"})
+_TIMES: Final = frozenset({"pool_timeout", "connect_timeout", "answer_timeout"})
+_MOST: Final = 1_000
+
+
+class Numbers(msgspec.Struct, frozen=True, kw_only=True):
+    """What can be set after the question mark, besides what the driver knows. Times in seconds."""
+
+    connections: int = 10
+    """At most so many at once, not counting the one that listens."""
+    pool_timeout: float = 4.0
+    """How long a call waits for a connection that is free."""
+    connect_timeout: float = 4.0
+    answer_timeout: float = 10.0
+    """After so long the connection is closed. The server gives up a little sooner."""
 
 
 class Address(msgspec.Struct, frozen=True):
-    """Where the store is. `shown` carries no secrets; `secrets` are what must not be shown."""
+    """Where the store is. `shown` carries no secrets; `secrets` are what must not be shown.
+
+    `role` is who the store acts as, where that is not the user of the url.
+    """
 
     conninfo: str
     shown: str
     schema: str
     is_pooled: bool
     secrets: tuple[str, ...] = ()
+    role: str | None = None
+    numbers: Numbers = Numbers()
 
 
 def address_of(url: str) -> Address:
-    """Take the store's own options out of the url: `schema`, and `pooler=transaction` behind such a one."""
+    """Take the store's own options out of the url: `pooler=transaction` behind such a one, and the rest."""
     parts = urlsplit(url)
     place = parts.netloc.rpartition("@")[2]
     user = f"{parts.username}@" if parts.username else ""
     shown = f"{parts.scheme}://{user}{place}{parts.path}"
     rest: list[tuple[str, str]] = []
-    schema, is_pooled = SCHEMA, False
+    names = {"schema": SCHEMA}
+    numbers: dict[str, Any] = {}
+    is_pooled = False
     found = {unquote(parts.password or ""), parts.password or ""}
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
-        if name == "schema":
-            schema = _checked_schema(value, shown)
+        if name in {"schema", "role"}:
+            names[name] = _checked_name(name, value, shown)
         elif name == "pooler":
             if value not in {"transaction", "none"}:
                 raise ConfigError(f"{shown}: found pooler={value}, wanted pooler=transaction or pooler=none")
             is_pooled = value == "transaction"
+        elif name == "connections":
+            if not value.isdecimal() or not 1 <= int(value) <= _MOST:
+                raise ConfigError(f"{shown}: found connections={value}, wanted a number from 1 to {_MOST}")
+            numbers[name] = int(value)
+        elif name in _TIMES:
+            numbers[name] = seconds(name, value)
+            if not numbers[name]:
+                raise ConfigError(f"{shown}: found {name}={value}, wanted more than nothing")
         else:
             rest.append((name, value))
             if name in _SECRETS:
                 found.add(value)
     if "@" in parts.path:
         raise ConfigError(f"{parts.scheme}://…: an @ in the path; a / in a password is written %2F")
-    secrets = tuple(sorted((each for each in found if each), key=len, reverse=True))
-    conninfo = urlunsplit(parts._replace(query=urlencode(rest)))
-    return Address(conninfo, shown, schema, is_pooled, secrets)
+    return Address(
+        conninfo=urlunsplit(parts._replace(query=urlencode(rest))),
+        shown=shown,
+        schema=names["schema"],
+        is_pooled=is_pooled,
+        secrets=tuple(sorted((each for each in found if each), key=len, reverse=True)),
+        role=names.get("role"),
+        numbers=Numbers(**numbers),
+    )
 
 
-def _checked_schema(name: str, shown: str) -> str:
+def _checked_name(option: str, name: str, shown: str) -> str:
     if not _NAME.fullmatch(name) or name.startswith("pg_"):
         raise ConfigError(
-            f"{shown}: found schema={name!r}, wanted small letters, digits and underscores, not pg_…"
+            f"{shown}: found {option}={name!r}, wanted small letters, digits and underscores, not pg_…"
         )
     return name

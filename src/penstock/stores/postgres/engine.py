@@ -1,4 +1,4 @@
-"""Connections to the server: a bounded pool, prepared statements, time limits, Penstock's own errors."""
+"""Statements on the server: prepared or behind a pooler, within time limits, with Penstock's own errors."""
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
@@ -6,31 +6,18 @@ from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import psycopg
-from psycopg.pq import TransactionStatus
 
-from penstock.core.errors import ConfigError, StoreError, StoreTimeoutError, StoreUnavailableError
+from penstock.core.errors import ConfigError, PoolTimeoutError, StoreTimeoutError, StoreUnavailableError
 from penstock.stores.postgres.address import Address
 from penstock.stores.postgres.faults import translated
+from penstock.stores.postgres.pool import Connection as Connection
+from penstock.stores.postgres.pool import Pool, connect, cut, settings
+from penstock.stores.postgres.pool import Row as Row
 
-POOL_SIZE: Final = 10
-POOL_SECONDS: Final = 4.0
-CONNECT_SECONDS: Final = 4
-ANSWER_SECONDS: Final = 10.0
 OLDEST: Final = 140_000
-_SETTINGS: Final = {
-    # The moves name rows by key; a plan made while a table was small must not outlive that.
-    "enable_seqscan": "off",
-    "enable_mergejoin": "off",
-    "jit": "off",
-    "statement_timeout": "8000",
-    "lock_timeout": "4000",
-    "idle_in_transaction_session_timeout": "30000",
-    "timezone": "UTC",
-}
 
-Row = tuple[Any, ...]
 Value = str | int | bool | Sequence[Any] | None
-Connection = psycopg.AsyncConnection[Row]
+_Cursor = psycopg.AsyncRawCursor[Row]
 
 
 class Engine:
@@ -41,12 +28,16 @@ class Engine:
 
     def __init__(self, address: Address) -> None:
         self.address = address
-        self._idle: list[Connection] = []
-        self._slots: asyncio.Semaphore | None = None
+        self._pool = Pool(address)
+        said = ", ".join(
+            f"set_config('{name}', '{value}', true)" for name, value in settings(address).items()
+        )
+        self._local = f"SELECT {said}".encode()
 
     async def open(self) -> None:
         """Reach the server, and refuse one that cannot hold a store."""
-        self._slots = asyncio.Semaphore(POOL_SIZE)
+        self._pool = Pool(self.address)
+        self._pool.open()
         async with self.connection() as connection:
             version = connection.info.server_version
             if version < OLDEST:
@@ -61,85 +52,73 @@ class Engine:
 
     async def close(self) -> None:
         """Close every connection. Harmless when there is none."""
-        idle, self._idle, self._slots = self._idle, [], None
-        for connection in idle:
-            await connection.close()
+        await self._pool.close()
 
     async def run(self, statement: str, *params: Value, on: Connection | None = None) -> list[Row]:
         """One statement, in a transaction of its own unless it is `on` a connection with one; its rows."""
-        if on is None:
-            async with self.connection() as connection:
-                return await self.run(statement, *params, on=connection)
-        cursor = psycopg.AsyncRawCursor(on)
-        await cursor.execute(
-            statement.encode(), [bound(each) for each in params], prepare=not self.address.is_pooled
-        )
-        return await cursor.fetchall() if cursor.description else []
+        if on is not None:
+            return await self._rows(await self._execute(on, statement, params))
+        async with self.connection() as connection:
+            if not self.address.is_pooled:
+                return await self._rows(await self._execute(connection, statement, params))
+            # In one round trip, with what a connection of our own has from its beginning.
+            async with connection.pipeline(), connection.transaction():
+                await connection.execute(self._local)
+                cursor = await self._execute(connection, statement, params)
+            return await self._rows(cursor)
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
         """A connection with a transaction that the end of the block commits."""
         async with self.connection() as connection, connection.transaction():
+            if self.address.is_pooled:
+                await connection.execute(self._local)
             yield connection
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
         """A connection of the pool, for one call; what it raises becomes one of Penstock's errors."""
-        slots = self._slots
-        if slots is None:
-            raise StoreError(f"the store at {self.address.shown} is not open")
-        try:
-            async with asyncio.timeout(POOL_SECONDS):
-                await slots.acquire()
-        except TimeoutError:
-            raise StoreTimeoutError(
-                f"all {POOL_SIZE} connections to {self.address.shown} were busy for {POOL_SECONDS:g} s"
-            ) from None
+        pool, place, limit = self._pool, self.address.shown, self.address.numbers.answer_timeout
         connection: Connection | None = None
+        watch: asyncio.TimerHandle | None = None
+        is_late = False
+
+        def end(late: Connection) -> None:
+            nonlocal is_late
+            is_late = True
+            cut(late)
+
         try:
-            connection = self._idle.pop() if self._idle else await self.connect()
-            async with asyncio.timeout(ANSWER_SECONDS):
-                yield connection
+            connection = await pool.get()
+            watch = asyncio.get_running_loop().call_later(limit, end, connection)
+            yield connection
+        except PoolTimeoutError:
+            raise
         except psycopg.Error as error:
-            raise translated(error, self.address.shown, self.address.secrets) from error
-        except TimeoutError as error:
-            raise StoreTimeoutError(
-                f"the server at {self.address.shown} did not answer within {ANSWER_SECONDS:g} s"
-            ) from error
+            if is_late:
+                raise StoreTimeoutError(f"the server at {place} did not answer within {limit:g} s") from error
+            raise translated(error, place, self.address.secrets) from error
         except OSError as error:
-            raise StoreUnavailableError(
-                f"the server at {self.address.shown} cannot be reached: {error}"
-            ) from error
+            raise StoreUnavailableError(f"the server at {place} cannot be reached: {error}") from error
         finally:
-            slots.release()
+            if watch is not None:
+                watch.cancel()
             if connection is not None:
-                await self._put_back(connection, slots)
+                await pool.put_back(connection)
 
-    async def connect(self, **settings: str) -> Connection:
+    async def connect(self, name: str) -> Connection:
         """A connection outside the pool."""
-        # A pooler hands the server's connections around: what one caller sets there, another one would have.
-        said = {} if self.address.is_pooled else _SETTINGS | settings
-        options = " ".join(f"-c {name}={value}" for name, value in said.items())
-        return await psycopg.AsyncConnection.connect(
-            self.address.conninfo,
-            autocommit=True,
-            options=options,
-            # Only what asks for it is prepared; None would forbid that too.
-            prepare_threshold=None if self.address.is_pooled else 1_000_000,
-            application_name="penstock",
-            connect_timeout=CONNECT_SECONDS,
-        )
+        return await connect(self.address, name=name)
 
-    async def _put_back(self, connection: Connection, slots: asyncio.Semaphore) -> None:
-        usable = not connection.closed and connection.info.transaction_status is TransactionStatus.IDLE
-        if usable and self._slots is slots:
-            self._idle.append(connection)
-            return
-        # Where one connection was lost, those that lie idle most likely are lost too.
-        lost = [connection, *self._idle] if connection.closed else [connection]
-        self._idle = [each for each in self._idle if each not in lost]
-        for each in lost:
-            await each.close()
+    async def _execute(self, connection: Connection, statement: str, params: Sequence[Value]) -> _Cursor:
+        cursor = psycopg.AsyncRawCursor(connection)
+        await cursor.execute(
+            statement.encode(), [bound(each) for each in params], prepare=not self.address.is_pooled
+        )
+        return cursor
+
+    async def _rows(self, cursor: _Cursor) -> list[Row]:
+        return await cursor.fetchall() if cursor.description else []
 
 
 def bound(value: Value) -> str | None:

@@ -46,6 +46,11 @@ def translated(error: psycopg.Error, place: str, secrets: tuple[str, ...]) -> Pe
             kind, words = _BY_CODE[code[:length]]
             return kind(f"{at} {words} ({said})")
     if isinstance(error, psycopg.OperationalError):
+        if "unsupported startup parameter" in said:
+            return ConfigError(
+                f"{at} is a pooler that takes no settings with a connection: "
+                f"add pooler=transaction to the url, or name the server itself ({said})"
+            )
         # A refused password has no code: the driver only has the server's text.
         if "authentication failed" in said or "no password supplied" in said:
             return ConfigError(f"{at} refused the user name or the password of the url ({said})")

@@ -1,0 +1,151 @@
+"""A bounded number of connections: who waits for one, which are good, how lost ones are made again."""
+
+import asyncio
+import os
+import random
+import select
+import socket
+from contextlib import suppress
+from typing import Any, Final
+
+import psycopg
+from psycopg.pq import TransactionStatus
+
+from penstock.core.errors import PoolTimeoutError, StoreError
+from penstock.stores.postgres.address import Address
+
+Row = tuple[Any, ...]
+Connection = psycopg.AsyncConnection[Row]
+
+FIRST_PAUSE: Final = 0.05
+LONGEST_PAUSE: Final = 2.0
+# The server gives up before the connection is closed, and a wait for a lock before that.
+_STATEMENT_SHARE: Final = 0.8
+_LOCK_SHARE: Final = 0.4
+_IDLE_SECONDS: Final = 30
+
+
+class Pool:
+    """The connections of one store, used from one event loop."""
+
+    def __init__(self, address: Address) -> None:
+        self._address = address
+        self._idle: list[Connection] = []
+        self._slots: asyncio.Semaphore | None = None
+        self._failures = 0
+        self._again = asyncio.Lock()
+
+    def open(self) -> None:
+        """Let calls in."""
+        self._slots = asyncio.Semaphore(self._address.numbers.connections)
+
+    async def close(self) -> None:
+        """Close every connection. Harmless when there is none."""
+        idle, self._idle, self._slots = self._idle, [], None
+        for connection in idle:
+            await connection.close()
+
+    async def get(self) -> Connection:
+        """A connection for one call; the driver's errors where it cannot be made. It has to be put back."""
+        slots = self._slots
+        if slots is None:
+            raise StoreError(f"the store at {self._address.shown} is not open")
+        numbers = self._address.numbers
+        if slots.locked():
+            try:
+                async with asyncio.timeout(numbers.pool_timeout):
+                    await slots.acquire()
+            except TimeoutError:
+                raise PoolTimeoutError(
+                    f"all {numbers.connections} connections to {self._address.shown} were busy for "
+                    f"{numbers.pool_timeout:g} s; nothing was sent"
+                ) from None
+        else:
+            await slots.acquire()
+        try:
+            while self._idle:
+                connection = self._idle.pop()
+                if is_quiet(connection):
+                    return connection
+                # The server has said goodbye, and most likely to the others too; they are looked at in turn.
+                await connection.close()
+            return await self._connected()
+        except BaseException:
+            slots.release()
+            raise
+
+    async def put_back(self, connection: Connection) -> None:
+        """Give the connection to the next call, unless it is of no use any more."""
+        is_usable = not connection.closed and connection.info.transaction_status is TransactionStatus.IDLE
+        if self._slots is None or not is_usable:
+            await connection.close()
+        else:
+            self._idle.append(connection)
+        if self._slots is not None:
+            self._slots.release()
+
+    async def _connected(self) -> Connection:
+        """A new connection. While the server is away they are tried one at a time, after growing pauses."""
+        if not self._failures:
+            return await self._tried()
+        async with self._again:
+            if self._failures:
+                longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(self._failures, 20))
+                await asyncio.sleep(random.uniform(0, longest))
+            return await self._tried()
+
+    async def _tried(self) -> Connection:
+        try:
+            connection = await connect(self._address)
+        except (psycopg.Error, OSError):
+            self._failures += 1
+            raise
+        self._failures = 0
+        return connection
+
+
+async def connect(address: Address, *, name: str = "penstock") -> Connection:
+    """A connection outside any pool."""
+    # A pooler hands the server's connections around: what one caller sets there, another one would have.
+    said = {} if address.is_pooled else settings(address)
+    return await psycopg.AsyncConnection.connect(
+        address.conninfo,
+        autocommit=True,
+        options=" ".join(f"-c {setting}={value}" for setting, value in said.items()),
+        # Only what asks for it is prepared; None would forbid that too.
+        prepare_threshold=None if address.is_pooled else 1_000_000,
+        application_name=name,
+        connect_timeout=max(1, round(address.numbers.connect_timeout)),
+    )
+
+
+def settings(address: Address) -> dict[str, str]:
+    """What every statement of the store is run with."""
+    answer_ms = address.numbers.answer_timeout * 1000
+    found = {
+        # The moves name rows by key; a plan made while a table was small must not outlive that.
+        "enable_seqscan": "off",
+        "enable_mergejoin": "off",
+        "jit": "off",
+        "statement_timeout": str(max(1, round(answer_ms * _STATEMENT_SHARE))),
+        "lock_timeout": str(max(1, round(answer_ms * _LOCK_SHARE))),
+        "idle_in_transaction_session_timeout": str(_IDLE_SECONDS * 1000),
+        "timezone": "UTC",
+    }
+    return found if address.role is None else {**found, "role": address.role}
+
+
+def is_quiet(connection: Connection) -> bool:
+    """False when the server has sent something that nobody asked for: that it ends the connection."""
+    if connection.closed:
+        return False
+    poll = select.poll()
+    poll.register(connection.fileno(), select.POLLIN)
+    return not poll.poll(0)
+
+
+def cut(connection: Connection) -> None:
+    """End the connection now; whoever waits for it gets the driver's error at once."""
+    # Closing it here would let another one have its descriptor's number while that is still waited for.
+    with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as twin:
+        twin.shutdown(socket.SHUT_RDWR)

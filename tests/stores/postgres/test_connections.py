@@ -1,0 +1,230 @@
+"""Connections: how many, how long anybody waits for one, and what becomes of those that were lost."""
+
+import asyncio
+import signal
+
+import psycopg
+import pytest
+
+from penstock import Penstock
+from penstock.core.errors import ConfigError, OptionError, PoolTimeoutError, StoreTimeoutError
+from penstock.core.job import QueueRef
+from penstock.stores.postgres import PostgresStore
+from penstock.stores.postgres.address import Numbers, address_of
+from penstock.stores.protocol import Topic
+from tests.conformance.arrange import claim, enqueue, new_job
+from tests.conformance.stores import Kind, opened
+from tests.kit import postgres
+from tests.stores.postgres.conftest import binaries_of
+
+QUEUE = QueueRef("default", "q")
+SECONDS = 30.0
+MINE = "FROM pg_stat_activity WHERE application_name LIKE 'penstock%' AND pid <> pg_backend_pid()"
+
+
+async def _end_all(url: str) -> None:
+    """End every connection of Penstock's, and wait until they are gone."""
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as operator:
+        found = await (
+            await operator.execute(f"SELECT pid, pg_terminate_backend(pid) {MINE}".encode())
+        ).fetchall()
+        gone = "SELECT count(*) FROM pg_stat_activity WHERE pid = ANY(%s)"
+        while (await (await operator.execute(gone, ([pid for pid, _ in found],))).fetchone()) != (0,):  # noqa: ASYNC110 (another process)
+            await asyncio.sleep(0.01)
+
+
+async def _listeners(operator: psycopg.AsyncConnection[tuple[int]], without: int = 0) -> int:
+    """The process that serves the connection which listens, once it is another one than that."""
+    while True:
+        found = await operator.execute(
+            "SELECT pid FROM pg_stat_activity WHERE application_name = 'penstock-bells' "
+            "AND state = 'idle' AND query LIKE 'LISTEN%%' AND pid <> %s",
+            (without,),
+        )
+        row = await found.fetchone()
+        if row is not None:
+            return row[0]
+        await asyncio.sleep(0.01)
+
+
+def test_a_url_sets_how_many_and_how_long() -> None:
+    """The rest of the question goes to the driver."""
+    address = address_of(
+        "postgresql://h/d?connections=3&pool_timeout=500ms&answer_timeout=2&sslmode=require&role=mail"
+    )
+
+    assert address.numbers == Numbers(connections=3, pool_timeout=0.5, answer_timeout=2.0)
+    assert address.role == "mail"
+    assert address.conninfo == "postgresql://h/d?sslmode=require"
+
+
+@pytest.mark.parametrize(
+    "query", ["connections=0", "connections=ten", "pool_timeout=0", "role=Some One", "pooler=session"]
+)
+def test_a_url_that_says_nonsense_is_refused(query: str) -> None:
+    with pytest.raises((ConfigError, OptionError)):
+        address_of(f"postgresql://h/d?{query}")
+
+
+async def test_who_finds_no_free_connection_in_time_has_sent_nothing(url: str) -> None:
+    """And whoever had it goes on."""
+    store = PostgresStore(f"{url}?connections=1&pool_timeout=50ms")
+    async with opened(store):
+        await enqueue(store, QUEUE, [new_job("a")])
+        async with await psycopg.AsyncConnection.connect(url) as other:
+            await other.execute("SELECT 1 FROM penstock.job FOR UPDATE")
+            stuck = asyncio.create_task(store.cancel(QUEUE, ["a"]))
+            await asyncio.sleep(0)
+            with pytest.raises(PoolTimeoutError, match="nothing was sent"):
+                await store.now()
+        await stuck
+
+        assert await claim(store, QUEUE) == []
+
+
+async def test_never_more_connections_than_the_url_allows(url: str) -> None:
+    store = PostgresStore(f"{url}?connections=2")
+    async with opened(store), await psycopg.AsyncConnection.connect(url) as operator:
+        await asyncio.gather(*(store.now() for _ in range(30)))
+        [(count,)] = await (await operator.execute(f"SELECT count(*) {MINE}".encode())).fetchall()
+
+    assert count <= 2
+
+
+async def test_a_lock_that_is_not_given_ends_the_call_before_the_answer_is_due(url: str) -> None:
+    """By the server's own limit, so that nothing is left running."""
+    store = PostgresStore(f"{url}?answer_timeout=500ms")
+    async with opened(store):
+        await enqueue(store, QUEUE, [new_job("a")])
+        async with await psycopg.AsyncConnection.connect(url) as other:
+            await other.execute("SELECT 1 FROM penstock.job FOR UPDATE")
+            with pytest.raises(StoreTimeoutError, match="locked"):
+                await store.cancel(QUEUE, ["a"])
+
+        assert [job.id for job in await claim(store, QUEUE)] == ["a"]
+
+
+async def test_a_server_that_says_nothing_is_not_waited_for(kind: Kind) -> None:
+    """It is alive and takes connections, but its processes stand still."""
+    binaries = binaries_of(kind)
+    with postgres.running(binaries) as server:
+        store = PostgresStore(f"{server.url}?answer_timeout=300ms&connect_timeout=1")
+        async with opened(store), asyncio.timeout(SECONDS):
+            await enqueue(store, QUEUE, [new_job("a")])
+            [(pid,)] = await store._engine.run("SELECT pg_backend_pid()")
+            postgres.tell(pid, signal.SIGSTOP)
+            try:
+                with pytest.raises(StoreTimeoutError, match="did not answer"):
+                    await store.now()
+            finally:
+                postgres.tell(pid, signal.SIGCONT)
+
+            assert [job.id for job in await claim(store, QUEUE)] == ["a"]
+
+
+async def test_connections_that_were_ended_while_idle_cost_no_call(url: str) -> None:
+    """However many lay in the pool."""
+    store = PostgresStore(url)
+    async with opened(store):
+        await asyncio.gather(*(store.now() for _ in range(5)))
+        await _end_all(url)
+        found = await asyncio.gather(*(store.now() for _ in range(5)))
+
+    assert len(found) == 5
+
+
+async def test_a_bell_rings_for_what_happened_while_nobody_listened(url: str) -> None:
+    """And for what comes after, over a new connection."""
+    store, other = PostgresStore(url), PostgresStore(url)
+    async with (
+        asyncio.timeout(SECONDS),
+        opened(store),
+        opened(other),
+        store.bell(QUEUE, Topic.READY) as bell,
+        await psycopg.AsyncConnection.connect(url, autocommit=True) as operator,
+    ):
+        listener = await _listeners(operator)
+        while await bell.wait(0.05):
+            pass
+        await operator.execute("SELECT pg_terminate_backend(%s)", (listener,))
+        await enqueue(other, QUEUE, [new_job("a")])
+        assert await bell.wait(SECONDS)
+        await _listeners(operator, without=listener)
+        while await bell.wait(0.05):
+            pass
+        await enqueue(other, QUEUE, [new_job("b")])
+        assert await bell.wait(SECONDS)
+
+
+async def test_what_is_enqueued_between_an_empty_claim_and_the_wait_rings_the_bell(url: str) -> None:
+    """The bell hangs before the claim looks, so nothing falls between the two."""
+    store, other = PostgresStore(url), PostgresStore(url)
+    async with asyncio.timeout(SECONDS), opened(store), opened(other):
+        for number in range(20):
+            async with store.bell(QUEUE, Topic.READY) as bell:
+                assert await claim(store, QUEUE) == []
+                await enqueue(other, QUEUE, [new_job(f"j{number}")])
+                while not await claim(store, QUEUE):
+                    assert await bell.wait(SECONDS)
+
+
+async def test_a_worker_lives_through_the_end_of_all_its_connections(url: str) -> None:
+    """Again and again, with jobs coming all the time; the fallback poll is a minute away."""
+    app = Penstock(url)
+    seen: list[int] = []
+
+    @app.task
+    async def note(number: int) -> None:
+        seen.append(number)
+
+    async with asyncio.timeout(SECONDS), app:
+        worker = app.worker(poll=60)
+        working = asyncio.create_task(worker.run())
+        for number in range(5):
+            job = await note.enqueue(number)
+            await _end_all(url)
+            await job.result(timeout=SECONDS)
+        worker.stop()
+        await working
+        findings = await app.store.check(QueueRef("default", "default"))
+
+    assert sorted(set(seen)) == list(range(5))
+    assert findings == []
+
+
+async def test_a_worker_goes_on_after_its_server_was_killed_and_came_back(kind: Kind) -> None:
+    """Nothing is started anew: not the worker, not the producer, not whoever waits for a result."""
+    binaries = binaries_of(kind)
+    with postgres.data_folder(binaries) as folder:
+        process, port = postgres.start(binaries, folder)
+        app = Penstock(postgres.url_at(port))
+        gate, begun = asyncio.Event(), asyncio.Event()
+
+        @app.task
+        async def send(number: int) -> int:
+            if number == 1:
+                begun.set()
+                await gate.wait()
+            return number
+
+        try:
+            async with asyncio.timeout(SECONDS), app:
+                worker = app.worker(poll=60)
+                working = asyncio.create_task(worker.run())
+                before = await send.enqueue(1)
+                await begun.wait()
+                waiting = asyncio.create_task(before.result(timeout=SECONDS))
+                postgres.kill(process)
+                gate.set()
+                meanwhile = asyncio.create_task(send.enqueue(2))
+                process, _ = await asyncio.to_thread(postgres.start, binaries, folder, port=port)
+                results = [await waiting, await (await meanwhile).result(timeout=SECONDS)]
+                results.append(await (await send.enqueue(3)).result(timeout=SECONDS))
+                worker.stop()
+                await working
+                findings = await app.store.check(QueueRef("default", "default"))
+        finally:
+            postgres.stop(process)
+
+    assert results == [1, 2, 3]
+    assert findings == []
