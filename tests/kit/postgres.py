@@ -94,8 +94,7 @@ def data_folder(binaries: Path) -> Iterator[Path]:
     # Not below pytest's folder: that is closed to the other user who runs the server when we are root.
     folder = Path(tempfile.mkdtemp(prefix="penstock-postgres-"))
     try:
-        if (owner := _owner()) is not None:
-            os.chown(folder, owner.pw_uid, owner.pw_gid)
+        hand_over(folder)
         asked = ["--no-sync", "--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C"]
         _as_owner([binaries / "initdb", *asked, folder / "data"], folder).check_returncode()
         yield folder
@@ -107,7 +106,7 @@ def start(
     binaries: Path, folder: Path, *, port: int = 0, settings: Mapping[str, str] | None = None
 ) -> tuple[subprocess.Popen[bytes], int]:
     """A server that answers, and its port. Whoever starts it stops it."""
-    port = port or _free_port()
+    port = port or free_port()
     all_settings = {**_SETTINGS, **(settings or {}), "port": str(port)}
     said = [f"--{name}={value}" for name, value in all_settings.items()]
     with (folder / "server.log").open("ab") as log:
@@ -117,7 +116,7 @@ def start(
             stdout=log,
             stderr=log,
             cwd=folder,
-            **_identity(),
+            **identity(),
         )
     try:
         _await_answer(process, port)
@@ -187,16 +186,24 @@ def _owner() -> pwd.struct_passwd | None:
     return pwd.getpwnam("nobody")
 
 
-def _identity() -> dict[str, Any]:
+def hand_over(folder: Path) -> None:
+    """Make it the folder of whoever runs the server."""
+    if (owner := _owner()) is not None:
+        os.chown(folder, owner.pw_uid, owner.pw_gid)
+
+
+def identity() -> dict[str, Any]:
+    """Arguments for a process that is to run as the server does."""
     owner = _owner()
     return {} if owner is None else {"user": owner.pw_uid, "group": owner.pw_gid, "extra_groups": []}
 
 
 def _as_owner(command: Sequence[str | Path], folder: Path) -> "subprocess.CompletedProcess[bytes]":
-    return subprocess.run(command, capture_output=True, cwd=folder, timeout=60, check=False, **_identity())
+    return subprocess.run(command, capture_output=True, cwd=folder, timeout=60, check=False, **identity())
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """A port on loopback that nobody listens on."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port: int = probe.getsockname()[1]
