@@ -3,11 +3,15 @@
 import asyncio
 
 import psycopg
+import pytest
 
+from penstock.core.errors import CursorLostError
 from penstock.core.events import Event
 from penstock.core.job import QueueRef
 from penstock.core.moves import Complete, Move
+from penstock.scheduler.pruner import Trimmer
 from penstock.stores.postgres import PostgresStore
+from penstock.stores.protocol import Holdup
 from tests.conformance.arrange import claim_one, enqueue, new_job
 from tests.conformance.stores import opened
 
@@ -15,8 +19,18 @@ QUEUE = QueueRef("default", "q")
 
 
 async def _read_on(store: PostgresStore, cursor: str | int) -> tuple[list[Event], str | int]:
-    rows = await store.events_with_cursors(QUEUE, cursor)
-    return [event for _, event in rows], rows[-1][0] if rows else cursor
+    events = await store.events(QUEUE, cursor)
+    return events, events[-1].cursor if events else cursor
+
+
+async def _write_late(store: PostgresStore, late: psycopg.AsyncConnection[tuple[object, ...]]) -> None:
+    """The event of job `late`, written by a transaction that took its own number before."""
+    await late.execute(
+        "INSERT INTO penstock.event (queue, stamp, seq, at, move, job, version) "
+        "SELECT n, pg_current_xact_id(), nextval(numbers), 0, 'enqueue', 'late', 1 FROM penstock.queue "
+        "WHERE n = %s",
+        (await store._number(QUEUE),),
+    )
 
 
 async def test_a_writer_that_came_first_and_commits_last_is_not_skipped(url: str) -> None:
@@ -26,11 +40,7 @@ async def test_a_writer_that_came_first_and_commits_last_is_not_skipped(url: str
         await enqueue(store, QUEUE, [new_job("a"), new_job("b")])
         async with await psycopg.AsyncConnection.connect(url) as late:
             await late.execute("SELECT pg_current_xact_id()")
-            await late.execute(
-                "INSERT INTO penstock.event (queue, stamp, seq, at, move, job, version) "
-                "SELECT n, pg_current_xact_id(), nextval(numbers), 0, 'enqueue', 'late', 1 "
-                "FROM penstock.queue"
-            )
+            await _write_late(store, late)
             await enqueue(store, QUEUE, [new_job("c")])
             before, cursor = await _read_on(store, 0)
             await late.commit()
@@ -86,6 +96,100 @@ async def test_events_are_ordered_by_numbers_not_by_their_digits(url: str) -> No
         events = await store.events(QUEUE)
 
     assert [event.seq for event in events] == [1, 2, 3]
+
+
+async def test_nothing_is_trimmed_that_a_reader_has_still_to_read(url: str) -> None:
+    """Behind its place events may stand that have lower numbers."""
+    store = PostgresStore(url)
+    async with opened(store):
+        await enqueue(store, QUEUE, [new_job("a")])
+        async with await psycopg.AsyncConnection.connect(url) as late:
+            await late.execute("SELECT pg_current_xact_id()")
+            await enqueue(store, QUEUE, [new_job("b")])
+            await _write_late(store, late)
+            await late.commit()
+        await enqueue(store, QUEUE, [new_job("c")])
+        read = await store.events(QUEUE, limit=2)
+        reader = await store.keep_reader(QUEUE, "audit", read[-1].cursor)
+        while await Trimmer(store, QUEUE, kept=0).tick():
+            pass
+        kept = await store.events(QUEUE, reader.cursor)
+        rest = await store.trim(QUEUE, through=3)
+        last = await store.events(QUEUE, 3)
+
+    assert [(event.job, event.seq) for event in read] == [("a", 1), ("late", 3)]
+    assert [(event.job, event.seq) for event in kept] == [("b", 2), ("c", 4)]
+    assert rest == 2
+    assert [event.job for event in last] == ["c"]
+
+
+async def test_what_is_left_is_read_from_its_beginning_also_where_its_numbers_are_lower(url: str) -> None:
+    """The number behind which all was trimmed stands for that place in the log."""
+    store = PostgresStore(url)
+    async with opened(store):
+        async with await psycopg.AsyncConnection.connect(url) as late:
+            await enqueue(store, QUEUE, [new_job("a")])
+            await late.execute("SELECT pg_current_xact_id()")
+            await enqueue(store, QUEUE, [new_job("b"), new_job("c")])
+            await _write_late(store, late)
+            await late.commit()
+        # In the order of the log: a is 1, late is 4, b is 2, c is 3.
+        cursors = [event.cursor for event in await store.events(QUEUE)]
+        blocked = await store.trim(QUEUE, through=3)
+        async with await psycopg.AsyncConnection.connect(url) as connection:
+            await connection.execute(
+                "WITH gone AS (DELETE FROM penstock.event WHERE seq = 4 RETURNING *) UPDATE penstock.queue "
+                "SET trimmed_stamp = gone.stamp, trimmed_seq = 4, trimmed = 4 FROM gone"
+            )
+        first, _ = await store.event_range(QUEUE)
+        events = await store.events(QUEUE, first - 1)
+        behind = await store.events(QUEUE, cursors[1])
+        with pytest.raises(CursorLostError, match="events 2 to 4 of"):
+            await store.events(QUEUE, cursors[0])
+
+    assert blocked == 1
+    assert [event.job for event in events] == [event.job for event in behind] == ["b", "c"]
+
+
+async def test_who_holds_readers_back_is_named(url: str) -> None:
+    """With how long; what it writes elsewhere does not matter. One that only reads holds nobody back."""
+    store = PostgresStore(url)
+    async with opened(store):
+        async with await psycopg.AsyncConnection.connect(url, application_name="report") as other:
+            await other.execute("SELECT 1 FROM penstock.meta")
+            free = await store.holdup()
+            await other.execute("SELECT pg_current_xact_id()")
+            held = await store.holdup()
+            pid = other.info.backend_pid
+        after = await store.holdup()
+
+    assert free is None
+    assert held is not None
+    assert (held.who or "").startswith(f"process {pid} of postgres on database postgres (report)")
+    assert (held.age_ms or -1) >= 0
+    assert after is None
+
+
+async def test_a_role_that_may_not_see_all_of_another_is_told_who_it_is(url: str) -> None:
+    """But not since when, which the server keeps from it."""
+    async with opened(PostgresStore(url)):
+        pass
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as owner:
+        await owner.execute(
+            "DROP ROLE IF EXISTS guest; CREATE ROLE guest LOGIN; GRANT USAGE ON SCHEMA penstock TO guest; "
+            "GRANT ALL ON ALL TABLES IN SCHEMA penstock TO guest; "
+            "GRANT ALL ON ALL SEQUENCES IN SCHEMA penstock TO guest"
+        )
+        try:
+            store = PostgresStore(url.replace("postgres@", "guest@"))
+            async with opened(store), await psycopg.AsyncConnection.connect(url) as other:
+                await other.execute("SELECT pg_current_xact_id()")
+                held = await store.holdup()
+                pid = other.info.backend_pid
+        finally:
+            await owner.execute("DROP OWNED BY guest; DROP ROLE guest")
+
+    assert held == Holdup(f"process {pid} of postgres on database postgres", None)
 
 
 async def test_a_reader_beside_many_writers_sees_every_version_once_and_in_order(url: str) -> None:

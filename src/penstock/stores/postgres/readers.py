@@ -21,19 +21,23 @@ _FORGET: Final = """
 DELETE FROM penstock.reader WHERE queue = $1 AND kept_until <= penstock.now_us($2::bigint) / 1000 RETURNING 1
 """
 
-# The oldest transaction that runs. Of those of other users a role sees neither number nor start unless it may
-# read all statistics; a prepared one has no process.
+# The oldest transaction that runs. Whether the one at the horizon does can be asked once a later number is
+# given out, and be it to this statement. Of those of other users a role does not see when they began, unless it
+# may read all statistics; a prepared one has no process.
 _OLDEST: Final = """
-WITH oldest AS MATERIALIZED (
+WITH mine AS MATERIALIZED (SELECT pg_current_xact_id() AS xid),
+oldest AS MATERIALIZED (
     SELECT pg_snapshot_xmin(seen) AS xid
-    FROM pg_current_snapshot() AS seen
-    WHERE pg_snapshot_xmin(seen) < pg_snapshot_xmax(seen)
+    FROM mine
+    CROSS JOIN pg_current_snapshot() AS seen
+    WHERE pg_snapshot_xmin(seen) < mine.xid
 )
 SELECT running.said, (extract(epoch FROM clock_timestamp() - running.since) * 1000)::bigint
 FROM oldest
 LEFT JOIN LATERAL (
     SELECT
-        format('process %s of %s on database %s (%s)', pid, usename, datname, application_name) AS said,
+        format('process %s of %s on database %s', pid, usename, datname)
+            || coalesce(' (' || nullif(application_name, '') || ')', '') AS said,
         xact_start AS since
     FROM pg_stat_activity
     WHERE backend_xid = oldest.xid::xid
@@ -42,6 +46,7 @@ LEFT JOIN LATERAL (
     FROM pg_prepared_xacts
     WHERE transaction = oldest.xid::xid
 ) AS running ON true
+WHERE pg_xact_status(oldest.xid) = 'in progress'
 LIMIT 1
 """
 
