@@ -172,6 +172,23 @@ def test_a_trimmed_log_is_a_gap_where_no_start_is_given(told: History) -> None:
     assert Rule.SEQ_GAP in check(told.events[5:]).by_rule
 
 
+def test_where_many_wrote_at_once_only_the_events_of_one_job_have_an_order() -> None:
+    """Numbers may be left out and come late; an event that comes twice is one too many all the same."""
+    lives = [list(plain_lives(1, kept=1)) for _ in range(2)]
+    first = [msgspec.structs.replace(each, seq=2 * each.seq + 10) for each in lives[0]]
+    second = [msgspec.structs.replace(each, job="other", seq=2 * each.seq + 9) for each in lives[1]]
+    mixed = [*first, *second]
+    checker, again = Checker(in_order=False), Checker(in_order=False)
+    for event in mixed:
+        checker.feed(event)
+        again.feed(event)
+    again.feed(mixed[0])
+
+    assert {Rule.SEQ_GAP, Rule.SEQ_ORDER, Rule.TIME_BACK} <= set(check(mixed).by_rule)
+    assert checker.finish().breaches == ()
+    assert set(again.finish().by_rule) == {Rule.SEQ_TWICE}
+
+
 def test_the_log_as_it_is_stored_gives_the_same_verdict(told: History) -> None:
     checker = Checker(produced=told.produced, executed=told.executed)
     for event in told.events:

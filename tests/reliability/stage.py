@@ -44,14 +44,16 @@ async def verdict_on(
     limits: Mapping[QueueRef, Sequence[Declared]] | None = None,
 ) -> Verdict:
     """The checker's word on all events, records and jobs."""
-    checker = Checker(produced=produced, executed=executions(witness), limits=limits)
+    checker = Checker(
+        produced=produced, executed=executions(witness), limits=limits, in_order=store.numbers_in_order
+    )
     live: dict[tuple[str, str, str], State] = {}
     for queue in queues:
-        cursor = 0
+        cursor: str | int = 0
         while events := await store.events(queue, cursor, 5_000):
             for event in events:
                 checker.feed(event)
-            cursor = events[-1].seq
+            cursor = events[-1].cursor
         page = await store.find(queue, Query(states=LIVE, limit=10_000))
         live |= {(job.tenant, job.queue, job.id): job.state for job in page.jobs}
     return checker.finish(live)

@@ -16,10 +16,22 @@ from penstock.core.limits import STRIDE, Declaration
 from penstock.core.moves import Move
 from penstock.core.states import WAITING, State
 from penstock.scheduler.pruner import EVENTS_AGE, EVENTS_KEPT
-from penstock.stores.protocol import Adoption, KeyInfo, Query, QueueInfo, Reader, Relay, Store
+from penstock.stores.protocol import (
+    Adoption,
+    HasHoldups,
+    Holdup,
+    KeyInfo,
+    Query,
+    QueueInfo,
+    Reader,
+    Relay,
+    Store,
+)
 
 RELAY_GRACE_MS: Final = 60_000
 """What a queue has for another is carried over within a tick of any worker; later than this there is none."""
+HOLDUP_GRACE_MS: Final = 60_000
+"""A transaction that takes longer is not one of ours, and keeps every reader waiting."""
 OVERDUE_MS: Final = 10_000
 """Two ticks of a worker with its defaults."""
 RELAYS: Final = 10_000
@@ -130,6 +142,23 @@ async def _since(store: Store, ref: QueueRef, relay: Relay) -> int | None:
             return min((job.enqueued_at for job in jobs), default=None)
         case Adoption():
             return None
+
+
+async def examine_holdup(store: Store) -> list[Check]:
+    """Who holds back the readers of events; nothing where nobody can."""
+    if not isinstance(store, HasHoldups):
+        return []
+    held = await store.holdup()
+    check = Check("newest events", "can be read" if held is None else holdup_line(held))
+    if held is not None and (held.age_ms or 0) > HOLDUP_GRACE_MS:
+        check.findings.append(f"{check.seen}: events since then cannot be read until it ends")
+    return [check]
+
+
+def holdup_line(held: Holdup) -> str:
+    """Who holds back readers, and for how long."""
+    since = "" if held.age_ms is None else f" for {span(held.age_ms)}"
+    return f"held back{since} by a transaction of {held.who or 'somebody'}"
 
 
 async def examine_readers(store: Store, ref: QueueRef) -> Check:

@@ -1,6 +1,7 @@
 """`penstock doctor`: is the store what it says it is, and did it keep every promise so far?"""
 
 import time
+from collections.abc import AsyncIterator
 from typing import Annotated, Final
 
 import typer
@@ -9,6 +10,7 @@ from penstock.cli.bulk import each_page
 from penstock.cli.checks import (
     Check,
     examine_blocked,
+    examine_holdup,
     examine_limits,
     examine_readers,
     examine_relays,
@@ -16,10 +18,11 @@ from penstock.cli.checks import (
 )
 from penstock.cli.desk import Desk
 from penstock.cli.output import span
+from penstock.core.events import Event
 from penstock.core.history import Checker
 from penstock.core.job import QueueRef
 from penstock.core.states import LIVE, State
-from penstock.stores.protocol import Query, QueueInfo, Store, StoreInfo
+from penstock.stores.protocol import HasHoldups, Query, QueueInfo, Store, StoreInfo
 
 CLOCK_TOLERANCE_MS: Final = 1_000
 RECOVERY_GRACE_MS: Final = 5_000
@@ -36,7 +39,7 @@ async def doctor(
     """Check the store, its queues and their history; the exit code is 1 if something is wrong."""
     async with desk.store() as store:
         info = await store.info()
-        checks = [_kind(info), _offset(info), await _clock(store)]
+        checks = [_kind(info), _offset(info), await _clock(store), *await examine_holdup(store)]
         for each in await desk.queues(store, queue):
             checks += await _examine(store, each, history=history)
         checks.append(await examine_schedules(store, desk.tenant, queue))
@@ -126,7 +129,7 @@ async def _counts(
 ) -> Check:
     total = sum(counts.values())
     check = Check("counts", f"{total} jobs, {sum(counts[state] for state in LIVE)} live", ref.name)
-    if (await store.event_range(ref))[1] != mark:
+    if (await store.event_range(ref))[1] != mark or await _is_held(store):
         check.seen += "; not compared, the queue is at work"
         return check
     listed = dict.fromkeys(LIVE, 0)
@@ -143,35 +146,46 @@ async def _counts(
 async def _history(
     store: Store, ref: QueueRef, first: int, mark: int, live: dict[tuple[str, str, str], State]
 ) -> Check:
-    checker = Checker(starts={ref: first})
-    cursor: str | int = first - 1
-    seen, newest = first - 1, (await store.event_range(ref))[1]
-    while seen < newest:
-        for event in await store.events(ref, cursor, CHUNK):
-            if event.seq > newest:
-                break
-            checker.feed(event)
-            cursor, seen = event.cursor, event.seq
-            if event.seq > mark and event.job is not None:
-                # Written while the live jobs were read: the log knows better than what was read.
-                _take_over(live, (event.tenant, event.queue, event.job), event.target)
-            for job in (event.jobs or ()) if event.seq > mark else ():
-                live.pop((event.tenant, event.queue, job), None)
-        else:
-            continue
-        break
+    checker = Checker(starts={ref: first}, in_order=store.numbers_in_order)
+    newest = (await store.event_range(ref))[1]
+    is_late = mark < first
+    async for event in _events(store, ref, first - 1, newest):
+        checker.feed(event)
+        if is_late:
+            # Written while the live jobs were read: the log knows better than what was read.
+            _take_over(live, event)
+        is_late = is_late or event.seq == mark
     whole = first == 1
-    verdict = checker.finish(live if whole else None)
+    is_held = await _is_held(store)
+    verdict = checker.finish(live if whole and not is_held else None)
     told = f"{verdict.events} events of {verdict.jobs} jobs, {verdict.lost} lost"
     check = Check("history", told if whole else f"{told}; the log begins at {first}", ref.name)
+    if is_held:
+        check.seen += "; not compared with the jobs, whose newest events cannot be read yet"
     check.findings = [str(breach) for breach in verdict.breaches]
     return check
 
 
-def _take_over(
-    live: dict[tuple[str, str, str], State], job: tuple[str, str, str], state: State | None
-) -> None:
-    if state is not None and state in LIVE:
-        live[job] = state
-    else:
-        live.pop(job, None)
+async def _is_held(store: Store) -> bool:
+    """True when something may have happened that cannot be read yet."""
+    return isinstance(store, HasHoldups) and await store.holdup() is not None
+
+
+async def _events(store: Store, ref: QueueRef, after: int, newest: int) -> AsyncIterator[Event]:
+    """The events behind a number, up to the one that was the newest."""
+    cursor: str | int = after
+    while after < newest and (events := await store.events(ref, cursor, CHUNK)):
+        for event in events:
+            yield event
+            if event.seq == newest:
+                return
+        cursor = events[-1].cursor
+
+
+def _take_over(live: dict[tuple[str, str, str], State], event: Event) -> None:
+    for job in [event.job] if event.job is not None else event.jobs or ():
+        key = (event.tenant, event.queue, job)
+        if event.target is not None and event.target in LIVE:
+            live[key] = event.target
+        else:
+            live.pop(key, None)

@@ -4,13 +4,14 @@ from typing import Annotated, Final
 
 import typer
 
+from penstock.cli.checks import holdup_line
 from penstock.cli.desk import Desk, command
 from penstock.cli.output import local, utc
 from penstock.cli.tailing import Printer
 from penstock.core.cursors import read_cursor
 from penstock.core.errors import OptionError
 from penstock.core.job import QueueRef
-from penstock.stores.protocol import Store
+from penstock.stores.protocol import HasHoldups, Store
 
 group = typer.Typer(help="The log of everything that happened to jobs.", no_args_is_help=True)
 
@@ -82,6 +83,7 @@ async def readers(
             for info in await desk.queues(store, queue)
             for each in await store.readers(info.queue)
         ]
+        held = await store.holdup() if isinstance(store, HasHoldups) else None
     desk.out.document(
         {
             "readers": [
@@ -96,6 +98,7 @@ async def readers(
                 for name, each, last in found
             ]
         }
+        | ({} if held is None else {"held_back": held})
     )
     desk.out.table(
         ["reader", "queue", "cursor", "behind", "kept until"],
@@ -106,6 +109,8 @@ async def readers(
         right=frozenset({"behind"}),
         drop=["cursor"],
     )
+    if held is not None:
+        desk.out.line(f"newer events are {holdup_line(held)}")
 
 
 @command(group, "forget")

@@ -1,7 +1,9 @@
 """Printing events as they are read, up to a limit, and as they come."""
 
 import asyncio
+import heapq
 import time
+from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from typing import Final
 
@@ -33,30 +35,28 @@ class Printer:
 
     async def print_last(self, refs: list[QueueRef], many: int) -> None:
         """The newest events over all the queues, in the order of time."""
-        found: list[Event] = []
+        pages: list[list[Event]] = []
         for ref in refs:
             first, last = await self._store.event_range(ref)
             events = await self._store.events(ref, max(first - 1, last - many), many)
             self.cursors[ref] = events[-1].cursor if events else last
-            found += events
-        found.sort(key=lambda event: (event.at, event.queue, event.seq))
-        for event in found[-many:]:
+            pages.append(events)
+        for event in list(_by_time(pages))[-many:]:
             self._print(event)
 
     async def print_new(self) -> None:
         """Everything after the cursors."""
         while not self.is_done:
-            found: list[Event] = []
+            pages: list[list[Event]] = []
             for ref, cursor in self.cursors.items():
                 events = await self._store.events(ref, cursor, min(CHUNK, self._left or CHUNK))
                 if events:
                     self.cursors[ref] = events[-1].cursor
-                found += events
-            found.sort(key=lambda event: (event.at, event.queue, event.seq))
-            for event in found:
+                    pages.append(events)
+            for event in _by_time(pages):
                 self._print(event)
-            await self._keep(moved=bool(found))
-            if not found:
+            await self._keep(moved=bool(pages))
+            if not pages:
                 return
 
     async def _keep(self, *, moved: bool) -> None:
@@ -108,6 +108,11 @@ class Printer:
             self._left -= 1
         self._desk.out.document(event)
         self._desk.out.line(event_line(event))
+
+
+def _by_time(pages: list[list[Event]]) -> Iterable[Event]:
+    """The events of several queues together; those of one stay in its own order."""
+    return heapq.merge(*pages, key=lambda event: (event.at, event.queue))
 
 
 async def _watch(bell: Bell, rung: asyncio.Event) -> None:

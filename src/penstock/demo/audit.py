@@ -39,7 +39,7 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 async def audit(store: Store, producer: Path, handlers: Path) -> tuple[Verdict, int, int]:
     """The verdict, how many jobs were produced and how many executions there were; once nothing runs."""
     produced, executed = list(diary.produced(producer)), list(diary.executed(handlers))
-    checker = Checker(produced=produced, executed=executed)
+    checker = Checker(produced=produced, executed=executed, in_order=store.numbers_in_order)
     cursor: str | int = 0
     while events := await store.events(diary.REF, cursor, CHUNK):
         for event in events:

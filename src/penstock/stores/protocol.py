@@ -448,9 +448,12 @@ class Store(Moves, Flows, Schedules, Reads, Queues, EventLog, Wakeups, Clock, He
     """All of it. Opened before use, closed after; safe to use from one event loop.
 
     `keeps_call_order` says that calls made one after the other, without waiting, take effect in that order.
+    `numbers_in_order` says that a queue's events are read in the order of their numbers and of time, without
+    gaps; otherwise this holds for the events of one job, by their versions.
     """
 
     keeps_call_order: ClassVar[bool]
+    numbers_in_order: ClassVar[bool]
 
     async def open(self) -> None: ...
 

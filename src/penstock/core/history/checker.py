@@ -19,7 +19,8 @@ class Checker:
     Records of producers and handlers are handed in first, so that each is kept only until its event has
     come; `executed` is None where handlers kept none. `starts` gives the first number of a log that was
     trimmed: jobs from before it are then taken as they are met. `limits` gives what was declared of
-    queues and when: limits and turns are checked where it does.
+    queues and when: limits and turns are checked where it does. Without `in_order` many wrote at once, and
+    only what happened to one job is in the order of numbers and time: gaps, lines and clock are not checked.
 
     >>> checker = Checker()
     >>> checker.finish().is_clean
@@ -33,8 +34,10 @@ class Checker:
         executed: Iterable[Executed] | None = None,
         starts: Mapping[QueueRef, int] | None = None,
         limits: Mapping[QueueRef, Sequence[Declared]] | None = None,
+        in_order: bool = True,
     ) -> None:
         self._breaches: list[Breach] = []
+        self._in_order = in_order
         self._queues: dict[tuple[str, str], QueueHistory] = {}
         self._starts = dict(starts or {})
         self._limits = dict(limits or {})
@@ -90,7 +93,7 @@ class Checker:
             first = self._starts.get(ref, 1)
             executed: dict[tuple[str, int], int] | None = {} if self._has_executions else None
             queue = self._queues[tenant, name] = QueueHistory(
-                ref, self._breaches, first, executed, self._limits.get(ref)
+                ref, self._breaches, first, executed, self._limits.get(ref), in_order=self._in_order
             )
         return queue
 

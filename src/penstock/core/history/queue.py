@@ -54,6 +54,8 @@ class QueueHistory:
         first: int,
         executed: dict[tuple[str, int], int] | None,
         declared: Sequence[Declared] | None = None,
+        *,
+        in_order: bool = True,
     ) -> None:
         self.queue = queue
         self.lives: dict[str, Life] = {}
@@ -65,6 +67,7 @@ class QueueHistory:
         self._is_cut = first > 1
         self._next = first
         self._missing: list[range] = []
+        self._in_order = in_order
         self._at: int | None = None
         self._keys: dict[str, Life] = {}
         self._instants: set[tuple[str, int]] = set()
@@ -123,21 +126,23 @@ class QueueHistory:
         if seq == wanted:
             self._next = seq + 1
         elif seq > wanted:
-            self._tell(Rule.SEQ_GAP, event, f"{seq} came where {wanted} was next")
             self._missing.append(range(wanted, seq))
             self._next = seq + 1
-            if self._limits is not None:
-                self._limits.lose_track()
+            if self._in_order:
+                self._tell(Rule.SEQ_GAP, event, f"{seq} came where {wanted} was next")
+                if self._limits is not None:
+                    self._limits.lose_track()
         else:
             gap = next((each for each in self._missing if seq in each), None)
             if gap is None:
                 self._tell(Rule.SEQ_TWICE, event, f"{seq} came again where {wanted} was next")
                 return False
-            self._tell(Rule.SEQ_ORDER, event, f"{seq} came late, where {wanted} was next")
+            if self._in_order:
+                self._tell(Rule.SEQ_ORDER, event, f"{seq} came late, where {wanted} was next")
             self._missing.remove(gap)
             parts = (range(gap.start, seq), range(seq + 1, gap.stop))
             self._missing += [part for part in parts if part]
-        if event.at is not None:
+        if event.at is not None and self._in_order:
             if self._at is not None and event.at < self._at:
                 self._tell(Rule.TIME_BACK, event, f"{self._at - event.at} ms before the event ahead of it")
             self._at = event.at
@@ -191,7 +196,8 @@ class QueueHistory:
             if self._limits.has_keys:
                 return
         # Where no declaration is known, a key may mean that turns go by it.
-        self._lines.follow(job, life, event, self._tell, any_key=self._limits is not None)
+        if self._in_order:
+            self._lines.follow(job, life, event, self._tell, any_key=self._limits is not None)
 
     def _check_instant(self, schedule: str, instant: int, event: Event) -> None:
         if (schedule, instant) in self._instants:

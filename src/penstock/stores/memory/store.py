@@ -33,6 +33,7 @@ class MemoryStore(MemoryReads, MemoryLog, MemoryFlows, MemorySchedules):
     """A store for tests. `table` is the table of moves; only tests of the tests pass another."""
 
     keeps_call_order: ClassVar[bool] = True
+    numbers_in_order: ClassVar[bool] = True
 
     async def open(self) -> None:
         """Nothing to do."""

@@ -22,8 +22,8 @@ DELETE FROM penstock.reader WHERE queue = $1 AND kept_until <= penstock.now_us($
 """
 
 # The oldest transaction that runs. Whether the one at the horizon does can be asked once a later number is
-# given out, and be it to this statement. Of those of other users a role does not see when they began, unless it
-# may read all statistics; a prepared one has no process.
+# given out, and be it to this statement. Of those of other users a role does not see when they began, unless
+# it may read all statistics; a prepared one has no process.
 _OLDEST: Final = """
 WITH mine AS MATERIALIZED (SELECT pg_current_xact_id() AS xid),
 oldest AS MATERIALIZED (

@@ -22,6 +22,7 @@ class PostgresStore(PostgresReaders, PostgresWithin, PostgresSchedules, Postgres
     """A store in one schema of a database, used from one event loop."""
 
     keeps_call_order: ClassVar[bool] = False
+    numbers_in_order: ClassVar[bool] = False
     _users = 0
 
     async def open(self) -> None:

@@ -54,6 +54,7 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, StreamReaders):
     """A store on a Redis or Valkey server. `sources` replaces scripts by path; for tests of the tests."""
 
     keeps_call_order: ClassVar[bool] = True
+    numbers_in_order: ClassVar[bool] = True
 
     def __init__(self, url: str, *, sources: Mapping[str, str] | None = None) -> None:
         self._url = url

@@ -48,6 +48,7 @@ class SqliteStore(SqliteReads, SqliteLog, SqliteFlows, SqliteSchedules):
     """A store in one file. `sources` and `table` replace the SQL files and the table of moves; for tests."""
 
     keeps_call_order: ClassVar[bool] = True
+    numbers_in_order: ClassVar[bool] = True
 
     def __init__(
         self,
