@@ -106,9 +106,9 @@ class Engine:
             if connection is not None:
                 await pool.put_back(connection)
 
-    async def connect(self, name: str) -> Connection:
-        """A connection outside the pool."""
-        return await connect(self.address, name=name)
+    async def connect(self, name: str = "penstock", **more: str) -> Connection:
+        """A connection outside the pool, with these settings before the usual ones."""
+        return await connect(self.address, name=name, **more)
 
     async def _execute(self, connection: Connection, statement: str, params: Sequence[Value]) -> _Cursor:
         cursor = psycopg.AsyncRawCursor(connection)

@@ -104,10 +104,10 @@ class Pool:
         return connection
 
 
-async def connect(address: Address, *, name: str = "penstock") -> Connection:
+async def connect(address: Address, *, name: str = "penstock", **more: str) -> Connection:
     """A connection outside any pool."""
     # A pooler hands the server's connections around: what one caller sets there, another one would have.
-    said = {} if address.is_pooled else settings(address)
+    said = {} if address.is_pooled else settings(address) | more
     return await psycopg.AsyncConnection.connect(
         address.conninfo,
         autocommit=True,

@@ -1,0 +1,178 @@
+"""A wall between tenants: roles that see and change nothing but their own, by the server's own rules."""
+
+import asyncio
+from collections.abc import Iterator
+
+import psycopg
+import pytest
+from psycopg import errors
+
+from penstock.core.errors import ConfigError
+from penstock.core.job import QueueRef
+from penstock.core.moves import Complete, Release, Snooze
+from penstock.core.outcomes import Applied
+from penstock.core.states import State
+from penstock.stores.postgres import PostgresStore
+from penstock.stores.protocol import Pause, Query, Topic
+from tests.conformance.arrange import claim, enqueue, new_job
+from tests.conformance.stores import opened
+
+MAIL, SHOP = QueueRef("mail", "q"), QueueRef("shop", "q")
+SECONDS = 30.0
+
+
+async def _run(url: str, *statements: str) -> list[tuple[object, ...]]:
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
+        found: list[tuple[object, ...]] = []
+        for each in statements:
+            cursor = await connection.execute(each.encode())
+            found = await cursor.fetchall() if cursor.description else []
+        return found
+
+
+@pytest.fixture
+def walled(url: str) -> Iterator[str]:
+    """The url of the owner of a schema that has a wall."""
+    asyncio.run(_build(url))
+    yield f"{url}?schema=walled"
+    asyncio.run(_run(url, "DROP SCHEMA walled CASCADE", "DROP ROLE mail_app", "DROP ROLE shop_app"))
+
+
+async def _build(url: str) -> None:
+    await _run(url, "CREATE ROLE mail_app LOGIN", "CREATE ROLE shop_app LOGIN")
+    async with opened(PostgresStore(f"{url}?schema=walled")) as owner:
+        await enqueue(owner, MAIL, [new_job("before")])
+    await _run(url, "SELECT walled.admit('mail_app', 'mail')", "SELECT walled.admit('shop_app', 'shop')")
+
+
+def _as(role: str, url: str) -> str:
+    return url.replace("postgres@", f"{role}@", 1)
+
+
+async def test_the_store_works_for_a_role_within_its_tenant(walled: str) -> None:
+    """Also with queues that are opened later, and what was there before."""
+    store = PostgresStore(_as("mail_app", walled))
+    other = QueueRef("mail", "later")
+    async with asyncio.timeout(SECONDS), opened(store):
+        await enqueue(store, MAIL, [new_job(f"j{n}") for n in range(3)])
+        await enqueue(store, other, [new_job("x", delay_ms=60_000)])
+        first, second, third, _ = await claim(store, MAIL, 4)
+        settled = await store.settle(
+            MAIL,
+            [
+                Complete(first.id, first.token),
+                Release(second.id, second.token),
+                Snooze(third.id, third.token, delay_ms=1_000),
+            ],
+        )
+        cancelled = await store.cancel(other, ["x"])
+        redriven = await store.redrive(other, ["x"])
+        await store.pause(MAIL, Pause(at=0))
+        await store.pause(MAIL, None)
+        async with store.bell(MAIL, Topic.READY) as bell:
+            await enqueue(store, MAIL, [new_job("bell")])
+            rang = await bell.wait(SECONDS)
+        found = (await store.find(MAIL, Query())).jobs
+        moves = [event.move for event in await store.events(MAIL)]
+        names = [info.queue.name for info in await store.queues("mail")]
+        findings = [*await store.check(MAIL), *await store.check(other)]
+
+    assert first.id == "before"
+    assert [each.state for each in settled if isinstance(each, Applied)] == [
+        State.COMPLETED,
+        State.PENDING,
+        State.DELAYED,
+    ]
+    assert cancelled == [Applied(State.CANCELLED)]
+    assert isinstance(redriven[0], Applied)
+    assert rang
+    assert len(found) == 5
+    assert len(moves) == 12
+    assert names == ["later", "q"]
+    assert findings == []
+
+
+async def test_a_role_neither_sees_nor_changes_what_is_anothers(walled: str) -> None:
+    """Through the store, and by any statement of its own."""
+    mail, shop = PostgresStore(_as("mail_app", walled)), PostgresStore(_as("shop_app", walled))
+    async with opened(mail), opened(shop):
+        await enqueue(shop, SHOP, [new_job("s1"), new_job("s2")])
+        [held] = await claim(shop, SHOP, 1)
+        jobs = await mail.get(SHOP, ["s1", "s2"])
+        listed = await mail.queues("shop")
+        for call in (claim(mail, SHOP), mail.enqueue(SHOP, [new_job("smuggled")]), mail.cancel(SHOP, ["s2"])):
+            with pytest.raises(ConfigError, match="not admitted to the tenant shop"):
+                await call
+        mine = _as("mail_app", walled.partition("?")[0])
+        changed = await _run(mine, "UPDATE walled.job SET state = 'dead' RETURNING id")
+        gone = await _run(mine, "DELETE FROM walled.event RETURNING job")
+        settled = await shop.settle(SHOP, [Complete(held.id, held.token)])
+        findings = await shop.check(SHOP)
+
+    assert jobs == [None, None]
+    assert listed == []
+    assert changed == gone == [("before",)]
+    assert settled == [Applied(State.COMPLETED)]
+    assert findings == []
+
+
+async def test_no_table_shows_a_role_more_than_its_own(walled: str) -> None:
+    """Neither does a view, nor a partition; and each table with a queue has its rule."""
+    async with opened(PostgresStore(_as("shop_app", walled))) as shop:
+        await enqueue(shop, SHOP, [new_job("s1"), new_job("s2", idempotency_key="k")])
+        [held] = await claim(shop, SHOP, 1)
+        await shop.settle(SHOP, [Complete(held.id, held.token)])
+    owner = walled.partition("?")[0]
+    tables = await _run(
+        owner,
+        "SELECT attrelid::regclass::text, relrowsecurity FROM pg_attribute "
+        "JOIN pg_class ON pg_class.oid = attrelid AND relkind IN ('r', 'p', 'v') "
+        "WHERE relnamespace = 'walled'::regnamespace AND attname = 'queue'",
+    )
+    for table, is_walled in tables:
+        [(count,)] = await _run(_as("mail_app", owner), f"SELECT count(*) FROM {table} WHERE queue <> 1")
+
+        assert count == 0, table
+        assert is_walled or table == "walled.record", table
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "UPDATE walled.queue SET tenant = 'mail'",
+        "SELECT * FROM walled.member",
+        "INSERT INTO walled.member VALUES ('mail_app', '*')",
+        "SELECT walled.admit('mail_app', 'shop')",
+        "UPDATE walled.meta SET value = 1",
+        "SELECT nextval('walled.number_2')",
+        "INSERT INTO walled.key_rule (queue, key, weight, stride) VALUES (2, 'k', 1, 1)",
+        "UPDATE walled.job SET queue = 2",
+        "SET ROLE shop_app",
+    ],
+)
+async def test_a_role_cannot_climb_over_the_wall(walled: str, statement: str) -> None:
+    async with opened(PostgresStore(_as("shop_app", walled))) as shop:
+        await enqueue(shop, SHOP, [new_job("s1")])
+
+    with pytest.raises((errors.InsufficientPrivilege, errors.UndefinedTable)):
+        await _run(_as("mail_app", walled.partition("?")[0]), statement)
+
+
+async def test_a_login_may_act_as_the_role_of_a_tenant(walled: str) -> None:
+    """By the url; whoever may do so decides whose jobs it sees."""
+    store = PostgresStore(f"{walled}&role=mail_app")
+    async with opened(store):
+        found = await claim(store, MAIL)
+        with pytest.raises(ConfigError, match="mail_app was not admitted"):
+            await store.open_queue(SHOP)
+
+    assert [job.id for job in found] == ["before"]
+
+
+async def test_a_role_for_all_tenants_sees_them_all(walled: str) -> None:
+    await _run(walled.partition("?")[0], "SELECT walled.admit('shop_app', '*')")
+    async with opened(PostgresStore(_as("shop_app", walled))) as store:
+        await enqueue(store, SHOP, [new_job("s1")])
+
+        assert [job.id for job in await claim(store, MAIL)] == ["before"]
+        assert [job.id for job in await claim(store, SHOP)] == ["s1"]
