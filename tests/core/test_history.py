@@ -176,7 +176,9 @@ def test_where_many_wrote_at_once_only_the_events_of_one_job_have_an_order() -> 
     """Numbers may be left out and come late; an event that comes twice is one too many all the same."""
     lives = [list(plain_lives(1, kept=1)) for _ in range(2)]
     first = [msgspec.structs.replace(each, seq=2 * each.seq + 10) for each in lives[0]]
-    second = [msgspec.structs.replace(each, job="other", seq=2 * each.seq + 9) for each in lives[1]]
+    second = [
+        msgspec.structs.replace(each, job="other", seq=2 * each.seq + 9, at=each.at - 5) for each in lives[1]
+    ]
     mixed = [*first, *second]
     checker, again = Checker(in_order=False), Checker(in_order=False)
     for event in mixed:
