@@ -2,6 +2,7 @@
 
 import pytest
 
+from penstock.core.flows import ChildEnding, JobRef
 from penstock.core.job import Options, QueueRef
 from penstock.core.moves import Complete, Fail, Move, Release, Retry
 from penstock.core.outcomes import Enqueued
@@ -344,3 +345,19 @@ async def test_the_rule_of_who_comes_decides(store: Store, queue: QueueRef) -> N
     assert live == throttled == Enqueued("a", False, State.ACTIVE, same_payload=False)
     assert waiting == Enqueued("b", True, State.PENDING)
     assert debounced == Enqueued("b", False, State.PENDING, same_payload=False, replaced=True)
+
+
+@pytest.mark.parametrize("key", ["", "nul\0and\nline", '"quoted" \\ and \\u0000', "🐢"])
+async def test_a_kind_may_be_named_by_any_text(store: Store, queue: QueueRef, key: str) -> None:
+    """Also that of a child, which leaves word for its parent."""
+    unique, parent = Unique(key, UniqueRule.LIVE), JobRef("parents", "p")
+    await enqueue(store, queue, [new_job("a", unique=unique, parents=[parent])])
+    answer = await ask(store, queue, unique)
+    record = await record_of(store, queue, "a")
+    held = await claim_one(store, queue)
+    await settle(store, queue, Complete("a", held.token))
+    [relay] = await store.relays(queue)
+
+    assert answer == Enqueued("a", False, State.PENDING, False)
+    assert record.unique == unique
+    assert relay.what == ChildEnding("p", JobRef(queue.name, "a"), State.COMPLETED)

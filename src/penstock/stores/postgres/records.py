@@ -65,19 +65,29 @@ _MORE_DECODER: Final = msgspec.json.Decoder(More)
 
 def more_of(text: str | None) -> More:
     """What few jobs have."""
-    return _NO_MORE if text is None else _MORE_DECODER.decode(text)
+    if text is None:
+        return _NO_MORE
+    more = _MORE_DECODER.decode(text)
+    if more.unique is None or "\\" not in more.unique.key:
+        return more
+    unique = msgspec.structs.replace(more.unique, key=restored(more.unique.key) or "")
+    return msgspec.structs.replace(more, unique=unique)
 
 
 def _more_text(new: NewJob) -> str | None:
     if not (new.parents or new.awaits or new.unique or new.schedule):
         return None
     blocked = bool(new.awaits)
+    unique = new.unique
+    if unique is not None:
+        # The server reads this JSON, too, and cannot have NUL in it, however it is written.
+        unique = msgspec.structs.replace(unique, key=stored(unique.key) or "")
     more = More(
         new.parents,
         new.child_policy,
         new.delay_ms if blocked else 0,
         new.run_at if blocked else None,
-        new.unique,
+        unique,
         new.schedule,
         new.instant,
     )
