@@ -36,7 +36,7 @@ def moves_with(parts: frozenset[Part]) -> frozenset[Move]:
     return frozenset(move for move in Move if move not in MOVES_OF_PARTS or MOVES_OF_PARTS[move] in parts)
 
 
-ON_POSTGRES: Final[frozenset[Part]] = frozenset({Part.FLOWS, Part.SCHEDULES})
+ON_POSTGRES: Final[frozenset[Part]] = PARTS
 """The parts that the PostgreSQL store has so far."""
 
 ALLOW_MISSING: Final = "PENSTOCK_TEST_ALLOW_MISSING"

@@ -1,18 +1,25 @@
-"""Claims: one statement, told where in the line it need not look."""
+"""Claims: one statement, told where in the line it need not look; with limits, one transaction."""
 
 from penstock.core.job import QueueRef
+from penstock.core.limits import MAX_COUNT
 from penstock.core.moves import Move
 from penstock.core.outcomes import Claims
 from penstock.stores.postgres.engine import Row
 from penstock.stores.postgres.hints import TIERS, Hints
+from penstock.stores.postgres.lanes import Lane, Served, serve
 from penstock.stores.postgres.reads import PostgresReads
 from penstock.stores.postgres.records import claimed_of
+from penstock.stores.postgres.turn import Turn
 from penstock.stores.protocol import PROMOTE_LIMIT, RECOVER_LIMIT
 
-_HEAD = 5
+_HEAD = 4
 _PLACE = -1
 _FIRST_DEADLINE = """
 SELECT deadline FROM penstock.job WHERE queue = $1 AND deadline >= $2::bigint ORDER BY deadline LIMIT 1
+"""
+_ACTIVE = """
+SELECT count(*)
+FROM (SELECT 1 FROM penstock.job WHERE queue = $1 AND deadline IS NOT NULL LIMIT $2::bigint) AS job
 """
 
 
@@ -21,21 +28,47 @@ class PostgresClaims(PostgresReads):
 
     async def promote(self, queue: QueueRef, limit: int = PROMOTE_LIMIT) -> int:
         """Make due jobs claimable."""
-        [(moved,)] = await self._move(Move.PROMOTE, await self._number(queue), limit)
+        number = await self._number(queue)
+        moved = 0 if number in self._keyed else len(await self._move(Move.PROMOTE, number, limit))
+        # Where none was moved, keys may have come to take turns: then the queue's row has to be held.
+        if not moved and await self._has_keys(queue):
+            async with self._turn(number) as turn:
+                moved = await self._promote_in(turn, limit)
         if moved:
             self._ring_ready(queue)
-        return int(moved)
+        return moved
+
+    async def _promote_in(self, turn: Turn, limit: int) -> int:
+        keys = [key for (key,) in await turn.move(Move.PROMOTE, limit)]
+        turn.touch(Move.PROMOTE, keys)
+        return len(keys)
 
     async def claim(self, queue: QueueRef, *, worker: str, limit: int, lease_ms: int) -> Claims:
         """Lease jobs, and name leases that ran out. What is due is promoted before, only if there is any."""
         number = await self._number(queue)
         hints = self._hints.setdefault(number, Hints())
+        claims = None
+        while claims is None:
+            # Whichever of the two it is: the other one finds out that it has become the other kind of queue.
+            if number in self._limited:
+                claims = await self._claim_limited(queue, number, hints, worker, limit, lease_ms)
+            else:
+                claims = await self._claim_plain(queue, number, hints, worker, limit, lease_ms)
+        return claims
+
+    async def _claim_plain(
+        self, queue: QueueRef, number: int, hints: Hints, worker: str, limit: int, lease_ms: int
+    ) -> Claims | None:
+        """Without a look at the whole queue; None where that is needed."""
         rows = await self._lease(number, hints, limit, lease_ms, worker)
-        now_us, _, due, *_ = rows[0]
-        if due is not None and due * 1000 <= now_us:
-            await self._move(Move.PROMOTE, number, PROMOTE_LIMIT, at_us=now_us)
-            rows = await self._lease(number, hints, limit, lease_ms, worker, at_us=now_us)
-        now_us, _, due, is_late, open_at = rows[0][:_HEAD]
+        if rows and (due := rows[0][1]) is not None and due * 1000 <= rows[0][0]:
+            at_us = rows[0][0]
+            await self._move(Move.PROMOTE, number, PROMOTE_LIMIT, at_us=at_us)
+            rows = await self._lease(number, hints, limit, lease_ms, worker, at_us=at_us)
+        if not rows:
+            self._limited.add(number)
+            return None
+        now_us, due, is_late, open_at = rows[0][:_HEAD]
         now = now_us // 1000
         jobs = [claimed_of(row[_HEAD:]) for row in rows] if rows[0][_HEAD] is not None else []
         if jobs and hints.wants_peek(max(row[_PLACE] for row in rows)):
@@ -47,27 +80,111 @@ class PostgresClaims(PostgresReads):
         coming = [at for at in (due, deadline, open_at) if at is not None]
         return Claims(jobs, expired, max(0, min(coming) - now) if coming else None)
 
+    async def _claim_limited(
+        self, queue: QueueRef, number: int, hints: Hints, worker: str, limit: int, lease_ms: int
+    ) -> Claims | None:
+        """While holding the queue's row: by its limits, and by turns; None where it has become plain."""
+        deadline_from, due_from = hints.times()
+        async with self._turn(number, due_from=due_from) as turn:
+            if turn.is_plain:
+                return None
+            self._seen_us = max(self._seen_us, turn.now_us)
+            if turn.due_at is not None and turn.due_at <= turn.now:
+                await self._promote_in(turn, PROMOTE_LIMIT)
+                await turn.refresh()
+            if turn.declared.key_rate is not None:
+                await turn.share("goes_on", turn.now_us, turn.key_params[-1])
+            allowed = min(limit, await self._allowance(turn))
+            rows = []
+            if allowed > 0:
+                claim = self._claim_turns if turn.declared.mode.has_keys else self._claim_line
+                rows = await claim(turn, hints, allowed, lease_ms, worker)
+            [(due, deadline, held_until, is_waiting, open_at, is_late)] = await turn.share(
+                "coming", turn.now, deadline_from, due_from
+            )
+        hints.saw(turn.now, due, is_late=is_late)
+        if rows and not turn.declared.mode.has_keys and hints.wants_peek(max(row[_PLACE] for row in rows)):
+            await self._peek(number, hints)
+        expired = await self.expired(queue, RECOVER_LIMIT) if is_late else []
+        coming = [due, deadline, held_until, open_at, _opens_at(turn) if is_waiting else None]
+        wait = min((at for at in coming if at is not None), default=None)
+        jobs = [claimed_of(row[_HEAD:]) for row in rows]
+        return Claims(jobs, expired, None if wait is None else max(0, wait - turn.now))
+
+    async def _allowance(self, turn: Turn) -> int:
+        """How many may be claimed now by the queue's own limits."""
+        declared, allowed = turn.declared, MAX_COUNT
+        if declared.max_active is not None:
+            [(active,)] = await self._ask(_ACTIVE, turn.number, declared.max_active, on=turn.connection)
+            allowed = declared.max_active - active
+        if declared.rate is not None:
+            allowed = min(allowed, declared.rate.tokens(turn.arrival_us, turn.now_us))
+        return allowed
+
+    async def _claim_line(
+        self, turn: Turn, hints: Hints, limit: int, lease_ms: int, worker: str
+    ) -> list[Row]:
+        """In the order of the line, with a token of the queue's rate for each."""
+        rows = await turn.move(Move.CLAIM, limit, lease_ms, worker, *hints.spans(), 0, turn.now, True, [])
+        rows = [row for row in rows if row[_HEAD] is not None]
+        if turn.declared.rate is not None:
+            await self._use(turn, len(rows), Served([], []))
+        return rows
+
+    async def _claim_turns(self, turn: Turn, _: Hints, limit: int, lease_ms: int, worker: str) -> list[Row]:
+        """Key by key as their turns come."""
+        found = await turn.share("lanes", limit, *turn.key_params)
+        if not found:
+            return []
+        lanes, numbered = [Lane(*row[1:]) for row in found], found[0][0]
+        served = serve(lanes, limit, numbered=numbered, rate=turn.declared.key_rate, now_us=turn.now_us)
+        rows = await turn.move(
+            Move.CLAIM, limit, lease_ms, worker, [], [], [], 0, turn.now, True, served.order
+        )
+        rows = [row for row in rows if row[_HEAD] is not None]
+        # None where the queue is paused: nobody's turn is used then.
+        if rows:
+            await self._use(turn, len(rows), served)
+        return rows
+
+    async def _use(self, turn: Turn, taken: int, served: Served) -> None:
+        """Use up turns and tokens."""
+        rate, key_rate = turn.declared.rate, turn.declared.key_rate
+        if rate is not None:
+            turn.arrival_us = rate.after(turn.arrival_us, turn.now_us, taken)
+        await turn.share(
+            "served",
+            turn.arrival_us,
+            served.virtual,
+            served.numbered,
+            [lane.key for lane in served.lanes],
+            [lane.turn for lane in served.lanes],
+            [lane.number for lane in served.lanes],
+            [lane.held_until for lane in served.lanes],
+            [None if key_rate is None else lane.arrival_us for lane in served.lanes],
+            [lane.is_ready for lane in served.lanes],
+        )
+
     async def _lease(
         self, number: int, hints: Hints, limit: int, lease_ms: int, worker: str, *, at_us: int | None = None
     ) -> list[Row]:
         """One statement; with a time it leases although some are due: it is that of their promotion."""
-        tiers, lows, highs = hints.spans()
         rows = await self._move(
             Move.CLAIM,
             number,
             limit,
             lease_ms,
             worker,
-            tiers,
-            lows,
-            highs,
+            *hints.spans(),
             *hints.times(),
             at_us is not None,
+            [],
             at_us=at_us,
         )
-        now_us, _, due, is_late, *_ = rows[0]
-        self._seen_us = max(self._seen_us, now_us)
-        hints.saw(now_us // 1000, due, is_late=is_late)
+        if rows:
+            now_us, due, is_late, *_ = rows[0]
+            self._seen_us = max(self._seen_us, now_us)
+            hints.saw(now_us // 1000, due, is_late=is_late)
         return rows
 
     async def _first_deadline(self, number: int, hints: Hints) -> int | None:
@@ -80,3 +197,11 @@ class PostgresClaims(PostgresReads):
         floors = [hints.floors[tier] for tier in TIERS]
         [(xmin, xmax, firsts)] = await self._share("peek", number, list(TIERS), floors)
         hints.peeked(newest, xmin, xmax, firsts)
+
+
+def _opens_at(turn: Turn) -> int | None:
+    """When the queue's rate lets the next job go; None when it does now."""
+    rate = turn.declared.rate
+    if rate is None or rate.tokens(turn.arrival_us, turn.now_us):
+        return None
+    return -(-rate.opens_us(turn.arrival_us) // 1000)

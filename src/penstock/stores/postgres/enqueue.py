@@ -1,16 +1,32 @@
-"""How jobs get into the database: ids, idempotency keys, children; kinds and room are still to come."""
+"""How jobs get into the database: in one statement, or past the door of a queue where more has to be seen."""
 
 from collections.abc import Sequence
+from typing import Final
 
+from penstock.core.errors import StoreUnavailableError
 from penstock.core.job import NewJob, QueueRef
+from penstock.core.limits import MAX_COUNT
 from penstock.core.moves import Move
-from penstock.core.outcomes import Enqueued, Refusal, Refused
+from penstock.core.outcomes import Enqueued, Refused
 from penstock.core.states import State
-from penstock.stores.postgres.engine import Connection
-from penstock.stores.postgres.later import refuse
+from penstock.stores.postgres.door import Door, Fact, Replacement, known_columns
 from penstock.stores.postgres.records import new_columns, spawn_columns, stored
 from penstock.stores.postgres.room import Room, rounds
+from penstock.stores.postgres.turn import Turn
 from penstock.stores.protocol import Spawn, Topic
+
+_TRIES: Final = 20
+# One count per state: each has an index of its own.
+_WAITING: Final = """
+SELECT
+    (SELECT count(*) FROM penstock.job WHERE queue = $1 AND state = 'pending')
+    + (SELECT count(*) FROM penstock.job WHERE queue = $1 AND visible_at IS NOT NULL)
+    + (SELECT count(*) FROM penstock.job WHERE queue = $1 AND state = 'blocked')
+"""
+
+
+class Overtaken(Exception):
+    """Others changed what the door saw: the transaction is taken back, and the door asked again."""
 
 
 class PostgresEnqueue(Room):
@@ -20,81 +36,104 @@ class PostgresEnqueue(Room):
         self, queue: QueueRef, jobs: Sequence[NewJob], spawns: Sequence[Spawn] = ()
     ) -> list[Enqueued | Refused]:
         """Take jobs in, in order."""
-        _check_plain(jobs)
         number = await self._number(queue)
-        if spawns or any(new.awaits for new in jobs):
-            async with self._engine.transaction() as connection:
-                out, made = await self._take_in(number, jobs, connection)
-                if spawns and made:
-                    await self._share("relay", number, *spawn_columns(spawns), on=connection)
+        if number in self._limited or spawns or any(new.unique or new.awaits for new in jobs):
+            out = await self._pass_door(number, jobs, spawns)
         else:
-            out, _ = await self._take_in(number, jobs)
+            out = []
+            batches = list(rounds([new.id for new in jobs]))
+            at_us = await self._now_us() if len(batches) > 1 else None
+            for indexes in batches:
+                out += await self._take_in(number, [jobs[index] for index in indexes], at_us)
         self._wakeups.ring(queue, {Topic.READY})
         return out
 
-    async def _take_in(
-        self, number: int, jobs: Sequence[NewJob], on: Connection | None = None
-    ) -> tuple[list[Enqueued | Refused], int]:
-        """Take jobs in, and how many were new. Those that wait for others come on a connection."""
-        batches = list(rounds([new.id for new in jobs]))
-        at_us = await self._now_us(on) if len(batches) > 1 else None
-        out: list[Enqueued | Refused] = []
-        many = 0
-        for indexes in batches:
-            batch = [jobs[index] for index in indexes]
-            made = await self._move(Move.ENQUEUE, number, *new_columns(batch), at_us=at_us, on=on)
-            out += await self._answers(number, batch, dict(made), on)
-            many += len(made)
-            new_ids = {job for job, _ in made}
-            children = [
-                (new.id, ref.queue, ref.id) for new in batch if new.id in new_ids for ref in new.awaits
-            ]
-            if children:
-                columns = [list(column) for column in zip(*children, strict=True)]
-                await self._share("adopt", number, *columns, on=on)
-        return out, many
-
-    async def _answers(
-        self, number: int, jobs: list[NewJob], made: dict[str, str], on: Connection | None
-    ) -> list[Enqueued | Refused]:
+    async def _take_in(self, number: int, jobs: list[NewJob], at_us: int | None) -> list[Enqueued | Refused]:
+        """In one statement; what it leaves out is there already, or the queue is not plain any more."""
+        made: dict[str, str] = dict(await self._move(Move.ENQUEUE, number, *new_columns(jobs), at_us=at_us))
         rest = [new for new in jobs if new.id not in made]
-        known = await self._stand_ins(number, rest, on) if rest else {}
+        known = await self._stand_ins(number, rest, at_us) if rest else {}
         return [
             Enqueued(new.id, True, State(made[new.id])) if new.id in made else known[new.id] for new in jobs
         ]
 
     async def _stand_ins(
-        self, number: int, jobs: list[NewJob], on: Connection | None
+        self, number: int, jobs: list[NewJob], at_us: int | None
     ) -> dict[str, Enqueued | Refused]:
         """What stands instead of jobs that were not taken in."""
-        rows = await self._share(
-            "known",
-            number,
-            [new.id for new in jobs],
-            [new.nonce for new in jobs],
-            [stored(new.idempotency_key) for new in jobs],
-            [None if new.idempotency_key is None else new.digest for new in jobs],
-            on=on,
-        )
-        return {new.id: _stand_in(new.id, *row) for new, row in zip(jobs, rows, strict=True)}
+        now = (await self._now_us() if at_us is None else at_us) // 1000
+        rows = await self._share("known", number, now, *known_columns(jobs))
+        door = Door(now, room=0, has_keys=False, at_door=False)
+        known = [door.stand_in(new, Fact(*row)) for new, row in zip(jobs, rows, strict=True)]
+        out = {new.id: answer for new, answer in zip(jobs, known, strict=True) if answer is not None}
+        rest = [new for new in jobs if new.id not in out]
+        if rest:
+            answers = await self._pass_door(number, rest)
+            out |= {new.id: answer for new, answer in zip(rest, answers, strict=True)}
+        return out
+
+    async def _pass_door(
+        self, number: int, jobs: Sequence[NewJob], spawns: Sequence[Spawn] = ()
+    ) -> list[Enqueued | Refused]:
+        """In a transaction; it holds the queue's row where others that come meanwhile would matter."""
+        for _ in range(_TRIES):
+            holds = number in self._limited or any(new.unique for new in jobs)
+            try:
+                async with self._turn(number, holds=holds) as turn:
+                    return await self._let_in(turn, jobs, spawns)
+            except Overtaken:
+                continue
+        raise StoreUnavailableError(f"{self._address.shown}: others kept taking the same jobs in")
+
+    async def _let_in(
+        self, turn: Turn, jobs: Sequence[NewJob], spawns: Sequence[Spawn] = ()
+    ) -> list[Enqueued | Refused]:
+        """Take jobs in as part of a turn; those that come with spawns stand for them where room is short."""
+        declared = turn.declared
+        if not (turn.holds or turn.is_plain):
+            raise Overtaken
+        room = await self._space(turn)
+        rows = await turn.share("known", turn.now, *known_columns(jobs))
+        door = Door(turn.now, room=room, has_keys=declared.mode.has_keys, at_door=bool(spawns))
+        out = [door.ask(new, Fact(*row)) for new, row in zip(jobs, rows, strict=True)]
+        for step in door.steps:
+            await self._write(turn, step)
+        kinds = [
+            (stored(kind), new.id, turn.now + new.unique.window_ms)
+            for kind, new in sorted(door.kinds.items())
+            if new.unique is not None
+        ]
+        if kinds:
+            await turn.share("kinds", turn.now, *_columns(kinds))
+        if spawns and door.steps:
+            await turn.share("relay", *spawn_columns(spawns))
+        return out
+
+    async def _space(self, turn: Turn) -> int:
+        """How many more jobs may wait."""
+        longest = turn.declared.max_length
+        if longest is None:
+            return MAX_COUNT
+        [(waiting,)] = await self._ask(_WAITING, turn.number, on=turn.connection)
+        return int(longest - waiting)
+
+    async def _write(self, turn: Turn, step: Sequence[NewJob | Replacement]) -> None:
+        """Make jobs, with the children they wait for, or put newer work in the place of older."""
+        new = [each for each in step if isinstance(each, NewJob)]
+        older = [each for each in step if isinstance(each, Replacement)]
+        if new:
+            made = await turn.move(Move.ENQUEUE, *new_columns(new))
+            turn.touch(Move.ENQUEUE, [stored(each.key) for each in new])
+            children = [(each.id, ref.queue, ref.id) for each in new for ref in each.awaits]
+            if children:
+                await turn.share("adopt", *_columns(children))
+        else:
+            items = [(each.id, each.payload.decode(), each.visible_at, each.state) for each in older]
+            made = await turn.move(Move.REPLACE, *_columns(items))
+            turn.touch(Move.REPLACE, [key for _, key in made])
+        if len(made) < len(step):
+            raise Overtaken
 
 
-def _stand_in(
-    job: str,
-    same_nonce: bool | None,
-    state: str | None,
-    holder: str | None,
-    holder_state: str | None,
-    same_digest: bool | None,
-) -> Enqueued | Refused:
-    if same_nonce is not None:
-        now = State(state or "")
-        return Enqueued(job, True, now) if same_nonce else Refused(Refusal.DUPLICATE, now)
-    return Enqueued(
-        holder or job, False, None if holder_state is None else State(holder_state), bool(same_digest)
-    )
-
-
-def _check_plain(jobs: Sequence[NewJob]) -> None:
-    if any(new.unique is not None for new in jobs):
-        refuse("unique jobs")
+def _columns(items: Sequence[Sequence[object]]) -> list[list[object]]:
+    return [list(column) for column in zip(*items, strict=True)]

@@ -16,6 +16,7 @@ from penstock.core.states import State
 from penstock.stores.postgres.engine import Connection
 from penstock.stores.postgres.records import More, encode, spawn_columns
 from penstock.stores.postgres.room import Room, rounds
+from penstock.stores.postgres.turn import Turn
 from penstock.stores.protocol import RELAY_LIMIT, Adoption, Relay, Spawn
 
 _CHILDREN: Final = """
@@ -26,6 +27,7 @@ ORDER BY i
 _RELAYS: Final = """
 SELECT number, target, what, body FROM penstock.relay WHERE queue = $1 ORDER BY number LIMIT $2::bigint
 """
+_HAS_KEYS: Final = "SELECT has_keys FROM penstock.queue WHERE n = $1"
 _RELAYED: Final = "DELETE FROM penstock.relay WHERE queue = $1 AND number = ANY($2::bigint[])"
 
 
@@ -44,17 +46,28 @@ class PostgresFlows(Room):
     async def child_ended(self, queue: QueueRef, endings: Sequence[ChildEnding]) -> list[Applied | Refused]:
         """Tell parents of their children's endings, in the order given."""
         number = await self._number(queue)
-        out: list[Applied | Refused] = []
-        async with self._engine.transaction() as connection:
-            await self._lock(number, [ending.parent for ending in endings], connection)
-            at_us = await self._now_us(connection)
-            for indexes in rounds([f"{ending.parent} {ending.child}" for ending in endings]):
-                items = [_ending_item(endings[index]) for index in indexes]
-                columns = [list(column) for column in zip(*items, strict=True)]
-                params = (*columns, More().child_policy, CHILD_FAILED)
-                rows = await self._move(Move.UNBLOCK, number, *params, at_us=at_us, on=connection)
-                out += [_answer(state, is_applied=is_applied) for is_applied, state in rows]
+        out: list[Applied | Refused] | None = None
+        while out is None:
+            async with self._turn(number, holds=number in self._keyed) as turn:
+                out = await self._unblock(turn, endings)
         self._ring_after(queue, out)
+        return out
+
+    async def _unblock(self, turn: Turn, endings: Sequence[ChildEnding]) -> list[Applied | Refused] | None:
+        """As part of a turn; None where it has to hold the queue's row, and does not."""
+        await self._lock(turn.number, [ending.parent for ending in endings], turn.connection)
+        # From now on the mode of the queue cannot change under parents that wait.
+        [(has_keys,)] = await self._ask(_HAS_KEYS, turn.number, on=turn.connection)
+        if has_keys and not turn.holds:
+            self._keyed.add(turn.number)
+            return None
+        out: list[Applied | Refused] = []
+        for indexes in rounds([f"{ending.parent} {ending.child}" for ending in endings]):
+            items = [_ending_item(endings[index]) for index in indexes]
+            columns = [list(column) for column in zip(*items, strict=True)]
+            rows = await turn.move(Move.UNBLOCK, *columns, More().child_policy, CHILD_FAILED)
+            out += [_answer(state, is_applied=is_applied) for is_applied, state, _ in rows]
+            turn.touch(Move.UNBLOCK, [key for _, _, key in rows])
         return out
 
     async def adopt(self, queue: QueueRef, adoptions: Sequence[Adoption]) -> list[Applied | Refused]:

@@ -1,23 +1,120 @@
-"""Limits of queues and keys that take turns; still to come on this store."""
+"""Limits of queues, keys that take turns, and what they are told of."""
+
+from typing import Final
 
 from penstock.core.job import QueueRef
-from penstock.core.limits import Declaration, KeyRule
-from penstock.stores.postgres.later import refuse
-from penstock.stores.postgres.room import Room
+from penstock.core.limits import (
+    Declaration,
+    KeyRule,
+    Mode,
+    agreed,
+    check_declaration,
+    check_key_rule,
+)
+from penstock.stores.postgres.queues import PostgresQueues
+from penstock.stores.postgres.records import encode, restored, stored
+from penstock.stores.postgres.turn import Turn, is_plain
 from penstock.stores.protocol import KeyInfo, QueueInfo
 
+_IS_LIVE: Final = "SELECT EXISTS (SELECT 1 FROM penstock.job WHERE queue = $1)"
+# Whoever makes or leases jobs without holding the queue's row is through after this, or sees the news.
+_WAIT_FOR_MOVES: Final = "LOCK TABLE penstock.job IN SHARE MODE"
+_DECLARE: Final = """
+UPDATE penstock.queue SET declaration = $2, is_plain = $3::boolean, has_keys = $4::boolean WHERE n = $1
+"""
+_ALL_KEYS: Final = """
+SELECT key FROM penstock.job WHERE queue = $1 AND state = 'pending' AND key IS NOT NULL
+UNION SELECT key FROM penstock.job WHERE queue = $1 AND state = 'active' AND key IS NOT NULL
+UNION SELECT key FROM penstock.key_rule WHERE queue = $1
+UNION SELECT key FROM penstock.lane WHERE queue = $1
+"""
+_NO_LANES: Final = "DELETE FROM penstock.lane WHERE queue = $1"
+_NO_RULE: Final = "DELETE FROM penstock.key_rule WHERE queue = $1 AND key = $2"
+_RULE: Final = """
+INSERT INTO penstock.key_rule (queue, key, max_active, weight, stride)
+VALUES ($1, $2, $3::integer, $4::integer, $5::bigint)
+ON CONFLICT (queue, key) DO UPDATE SET
+    max_active = excluded.max_active, weight = excluded.weight, stride = excluded.stride
+"""
+_KEYS: Final = """
+WITH used AS (
+    SELECT key
+    FROM (
+        SELECT key FROM penstock.job WHERE queue = $1 AND state = 'pending' AND key IS NOT NULL
+        UNION SELECT key FROM penstock.job WHERE queue = $1 AND state = 'active' AND key IS NOT NULL
+        UNION SELECT key FROM penstock.key_rule WHERE queue = $1
+    ) AS found
+    ORDER BY key COLLATE "C" LIMIT $2::bigint
+)
+SELECT
+    used.key,
+    (SELECT count(*) FROM penstock.job WHERE queue = $1 AND job.key = used.key AND state = 'pending'),
+    (SELECT count(*) FROM penstock.job WHERE queue = $1 AND job.key = used.key AND state = 'active'),
+    coalesce(CASE WHEN $4::boolean THEN rule.max_active END, $3::integer), coalesce(rule.weight, 1),
+    lane.held_until
+FROM used
+LEFT JOIN penstock.key_rule AS rule ON rule.queue = $1 AND rule.key = used.key
+LEFT JOIN penstock.lane ON lane.queue = $1 AND lane.key = used.key
+"""
 
-class PostgresLimits(Room):
+
+class PostgresLimits(PostgresQueues):
     """What queues and keys may have at once."""
 
     async def declare(self, queue: QueueRef, declaration: Declaration) -> QueueInfo:
-        """Compare with what is stored, and keep what was agreed."""
-        refuse("modes and limits")
+        """Compare with what is stored, and keep what was agreed; the row is held only if that is news."""
+        wanted = check_declaration(declaration)
+        known = await self.open_queue(queue)
+        before = known.declaration
+        if wanted.mode is known.mode and before and agreed(before, wanted, is_live=True) == before:
+            return known
+        async with self._turn(await self._number(queue)) as turn:
+            await self._declare(turn, wanted)
+        self._ring_ready(queue)
+        return await self.open_queue(queue)
+
+    async def _declare(self, turn: Turn, wanted: Declaration) -> None:
+        after = await self._agreed(turn, wanted)
+        if after == turn.declaration:
+            return
+        if after.mode is not turn.declared.mode or (turn.is_plain and not is_plain(after)):
+            await self._ask(_WAIT_FOR_MOVES, on=turn.connection)
+            after = await self._agreed(turn, wanted)
+        turn.declaration = after
+        has_keys = after.mode.has_keys
+        self._learn(turn.number, is_plain=is_plain(after), has_keys=has_keys)
+        await self._ask(_DECLARE, turn.number, encode(after), is_plain(after), has_keys, on=turn.connection)
+        if not has_keys:
+            await self._ask(_NO_LANES, turn.number, on=turn.connection)
+            return
+        rows = await self._ask(_ALL_KEYS, turn.number, on=turn.connection)
+        turn.look_at(sorted(key for (key,) in rows))
+        await turn.refresh()
+        await turn.share("held", turn.now_us, turn.key_params[-1], turn.key_slack_us)
+
+    async def _agreed(self, turn: Turn, wanted: Declaration) -> Declaration:
+        [(is_live,)] = await self._ask(_IS_LIVE, turn.number, on=turn.connection)
+        return agreed(turn.declaration, wanted, is_live=is_live)
 
     async def set_key_rule(self, queue: QueueRef, key: str, rule: KeyRule | None) -> None:
-        """Give a key a limit or weight of its own."""
-        refuse("limits per key")
+        """Give a key a limit or weight of its own; None takes it back."""
+        name = stored(key) or ""
+        async with self._turn(await self._number(queue)) as turn:
+            if rule is None:
+                await self._ask(_NO_RULE, turn.number, name, on=turn.connection)
+            else:
+                check_key_rule(turn.declared.mode, rule)
+                said = (rule.limit, rule.weight, rule.stride)
+                await self._ask(_RULE, turn.number, name, *said, on=turn.connection)
+            turn.look_at([name])
+        self._ring_ready(queue)
 
     async def keys(self, queue: QueueRef, limit: int = 1_000) -> list[KeyInfo]:
         """Keys with waiting or running jobs or a rule, by name."""
-        return []
+        info = await self.queue(queue)
+        if info is None or info.declaration is None or not info.mode.has_keys:
+            return []
+        said = (info.declaration.key_limit, info.mode is Mode.DYNAMIC)
+        rows = await self._ask(_KEYS, await self._number(queue), limit, *said)
+        found = [KeyInfo(restored(key) or "", *rest) for key, *rest in rows]
+        return sorted(found, key=lambda each: each.key)

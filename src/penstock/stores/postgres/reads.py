@@ -26,9 +26,13 @@ SELECT state, count(*) FROM penstock.ended WHERE queue = $1 GROUP BY state
 _AHEAD: Final = """
 SELECT count(*)
 FROM penstock.job AS mine
+JOIN penstock.queue ON queue.n = $1
 JOIN penstock.job AS other ON other.queue = $1 AND other.state = 'pending'
 WHERE mine.queue = $1 AND mine.id = $2
-    AND (other.priority > mine.priority OR (other.priority = mine.priority AND other.place < mine.place))
+    AND CASE
+        WHEN queue.has_keys THEN other.key = mine.key AND other.place < mine.place
+        ELSE other.priority > mine.priority OR (other.priority = mine.priority AND other.place < mine.place)
+    END
 """
 
 _EXPIRED: Final = f"""
@@ -66,7 +70,7 @@ class PostgresReads(PostgresQueues):
         table, age = ("ended", "ended_at") if by_end else ("record", "enqueued_at")
         at, _, last = (query.after or "").partition("/")
         rows = await self._ask(
-            f"SELECT {JOB_COLUMNS} FROM penstock.{table} WHERE queue = $1 "  # noqa: S608 (constants)
+            f"SELECT {JOB_COLUMNS} FROM penstock.{table} WHERE queue = $1 AND {age} >= 0 "  # noqa: S608 (constants)
             "AND ($2::text[] IS NULL OR state = ANY($2::text[])) AND ($3::text IS NULL OR task = $3) "
             f"AND ($4::bigint IS NULL OR ({age}, id) < ($4::bigint, $5::text)) "
             f"ORDER BY {age} DESC, id DESC LIMIT $6::bigint",
@@ -90,7 +94,7 @@ class PostgresReads(PostgresQueues):
         return dict.fromkeys(State, 0) | {State(state): count for state, count in rows}
 
     async def ahead(self, queue: QueueRef, job: str) -> int:
-        """How many pending jobs will be claimed before this one."""
+        """How many pending jobs, of its key where keys take turns, will be claimed before this one."""
         number = await self._known(queue)
         return 0 if number is None else int((await self._ask(_AHEAD, number, job))[0][0])
 

@@ -1,6 +1,7 @@
 """What all parts of the PostgreSQL store share: connections, statements, queues, and whom to wake."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from contextlib import asynccontextmanager
 
 from penstock.core.errors import StoreError
 from penstock.core.job import QueueRef
@@ -10,14 +11,16 @@ from penstock.core.states import REDRIVABLE, State
 from penstock.core.transitions import TABLE, Table
 from penstock.stores.postgres.address import address_of
 from penstock.stores.postgres.engine import Connection, Engine, Row, Value
-from penstock.stores.postgres.hints import Hints
+from penstock.stores.postgres.hints import LOWEST, Hints
 from penstock.stores.postgres.sources import in_schema, load_sources, statements
+from penstock.stores.postgres.turn import Turn
 from penstock.stores.postgres.wakeups import Wakeups
 from penstock.stores.protocol import Topic
 
 _OPENINGS = 100
 _TRIES = 2
-_FIND_QUEUE = "SELECT n FROM penstock.queue WHERE tenant = $1 AND name = $2"
+_SILENT = {Move.HEARTBEAT, Move.PROGRESS, Move.DELETE}
+_FIND_QUEUE = "SELECT n, is_plain, has_keys FROM penstock.queue WHERE tenant = $1 AND name = $2"
 _OPEN_QUEUE = "SELECT penstock.open_queue($1, $2)"
 
 
@@ -30,12 +33,23 @@ class Room:
         self._table = table
         self._address = address_of(url)
         self._engine = Engine(self._address)
-        self._sql = statements(load_sources() if sources is None else sources, self._address.schema)
+        texts = load_sources() if sources is None else sources
+        self._sql = statements(texts, self._address.schema)
+        self._locked_sql = statements(texts, self._address.schema, locked=True)
         self._wakeups = Wakeups(self._engine)
         self._wakeups.on_turned = self._forget_times
         self._numbers: dict[QueueRef, int] = {}
+        self._limited: set[int] = set()
+        self._keyed: set[int] = set()
         self._hints: dict[int, Hints] = {}
         self._seen_us = 0
+
+    async def _has_keys(self, queue: QueueRef) -> bool:
+        """Whether keys take turns, by what stands in the database now."""
+        rows = await self._ask(_FIND_QUEUE, queue.tenant, queue.name)
+        for number, is_plain, has_keys in rows:
+            self._learn(number, is_plain=is_plain, has_keys=has_keys)
+        return any(has_keys for _, _, has_keys in rows)
 
     async def _known(self, queue: QueueRef) -> int | None:
         """The number of the queue's row; None when there is none."""
@@ -44,7 +58,9 @@ class Room:
             rows = await self._ask(_FIND_QUEUE, queue.tenant, queue.name)
             if not rows:
                 return None
-            number = self._numbers[queue] = rows[0][0]
+            number, is_plain, has_keys = rows[0]
+            self._learn(number, is_plain=is_plain, has_keys=has_keys)
+            self._numbers[queue] = number
         return number
 
     async def _number(self, queue: QueueRef) -> int:
@@ -82,41 +98,112 @@ class Room:
         [(now_us,)] = await self._ask("SELECT penstock.now_us($1::bigint)", self._seen_us, on=on)
         return int(now_us)
 
+    @asynccontextmanager
+    async def _turn(self, number: int, *, holds: bool = True, due_from: int = LOWEST) -> AsyncIterator[Turn]:
+        """A transaction that holds the queue's row, or only reads it; keys are looked at again at its end."""
+        sql = self._locked_sql if holds else self._sql
+        async with self._engine.transaction() as connection:
+            [row] = await self._engine.run(sql["shared/turn"], number, self._seen_us, due_from, on=connection)
+            self._learn(number, is_plain=row[1], has_keys=row[2])
+            turn = Turn(self._engine, sql, self._table, connection, number, row, holds=holds)
+            yield turn
+            await turn.refresh()
+
+    def _learn(self, number: int, *, is_plain: bool, has_keys: bool) -> None:
+        """Remember which calls have to hold the queue's row.
+
+        What others declare later is found out by statements that do nothing where they should hold it.
+        """
+        for known, holds in ((self._limited, not is_plain), (self._keyed, has_keys)):
+            (known.add if holds else known.discard)(number)
+
     async def _apply(
-        self,
-        queue: QueueRef,
-        move: Move,
-        items: Sequence[Sequence[Value]],
-        *params: Value,
-        at_us: int | None = None,
+        self, queue: QueueRef, move: Move, items: Sequence[Sequence[Value]], *params: Value
     ) -> list[Applied | Refused]:
         """A move of jobs whose items begin with the id, and those of a lease with its token after that."""
+        return await self._apply_all(queue, [(move, items)], *params)
+
+    async def _apply_all(
+        self,
+        queue: QueueRef,
+        groups: Sequence[tuple[Move, Sequence[Sequence[Value]]]],
+        *params: Value,
+    ) -> list[Applied | Refused]:
+        """Such moves one after the other; in one transaction where keys take turns."""
         number = await self._number(queue)
+        out: list[Applied | Refused] | None = None
+        if number in self._keyed:
+            out = await self._apply_in_turn(number, groups, params)
+        if out is None:
+            out = []
+            at_us = await self._now_us() if len(groups) > 1 else None
+            for move, items in groups:
+                out += await self._try(number, move, items, params, at_us=at_us)
+        if any(move not in _SILENT for move, _ in groups):
+            self._ring_after(queue, out)
+        return out
+
+    async def _apply_in_turn(
+        self,
+        number: int,
+        groups: Sequence[tuple[Move, Sequence[Sequence[Value]]]],
+        params: Sequence[Value],
+    ) -> list[Applied | Refused] | None:
+        """The same while holding the queue's row; None where keys do not take turns any more."""
+        out: list[Applied | Refused] = []
+        async with self._turn(number) as turn:
+            if not turn.declared.mode.has_keys:
+                return None
+            for move, items in groups:
+                out += await self._try(number, move, items, params, turn=turn)
+        return out
+
+    async def _try(
+        self,
+        number: int,
+        move: Move,
+        items: Sequence[Sequence[Value]],
+        params: Sequence[Value],
+        *,
+        at_us: int | None = None,
+        turn: Turn | None = None,
+    ) -> list[Applied | Refused]:
         out: list[Applied | Refused | None] = [None] * len(items)
         batches = list(rounds([str(item[0]) for item in items]))
-        if len(batches) > 1 and at_us is None:
+        if len(batches) > 1 and at_us is None and turn is None:
             at_us = await self._now_us()
         for batch in batches:
             indexes = batch
             for again in range(_TRIES, -1, -1):
                 columns = [list(column) for column in zip(*(items[index] for index in indexes), strict=True)]
-                for i, state, cancel in await self._move(move, number, *columns, *params, at_us=at_us):
+                if turn is None:
+                    rows = await self._move(move, number, *columns, *params, at_us=at_us)
+                else:
+                    rows = sorted(await turn.move(move, *columns, *params))
+                    turn.touch(move, [key for _, _, _, *keys in rows for key in keys])
+                for i, state, cancel, *_ in rows:
                     out[indexes[i - 1]] = Applied(State(state), cancel)
                 missing = [index for index in indexes if out[index] is None]
-                answers = await self._refuse(number, move, [items[index] for index in missing], again > 0)
+                some = [items[index] for index in missing]
+                answers = await self._refuse(number, move, some, may_pass=again > 0, turn=turn)
+                if turn is None and number in self._keyed:
+                    answers = await self._apply_in_turn(number, [(move, some)], params) or answers
                 for index, answer in zip(missing, answers, strict=True):
                     out[index] = answer
                 indexes = [index for index in missing if out[index] is None]
                 if not indexes:
                     break
-        applied = [each for each in out if each is not None]
-        if move not in {Move.HEARTBEAT, Move.PROGRESS, Move.DELETE}:
-            self._ring_after(queue, applied)
-        return applied
+        return [each for each in out if each is not None]
 
     async def _refuse(
-        self, number: int, move: Move, items: Sequence[Sequence[Value]], may_pass: bool
-    ) -> list[Applied | Refused | None]:
+        self,
+        number: int,
+        move: Move,
+        items: Sequence[Sequence[Value]],
+        *,
+        may_pass: bool,
+        turn: Turn | None,
+    ) -> Sequence[Applied | Refused | None]:
         """The answers for items that did not pass: a repeat gets its old one, and None is to be tried again.
 
         Asked after the move, so that what others did meanwhile is seen. A move passes over jobs that change
@@ -124,9 +211,12 @@ class Room:
         """
         if not items:
             return []
-        rows = await self._share("refused", number, [item[0] for item in items])
+        on = None if turn is None else turn.connection
+        rows = await self._share("refused", number, [item[0] for item in items], on=on)
         out: list[Applied | Refused | None] = []
-        for item, (name, notes, token, cancel) in zip(items, rows, strict=True):
+        for item, (name, notes, token, cancel, has_keys) in zip(items, rows, strict=True):
+            if has_keys:
+                self._keyed.add(number)
             state = None if name is None else State(name)
             if move is Move.CANCEL and state is State.ACTIVE and cancel:
                 out.append(Applied(state, True))
@@ -150,6 +240,9 @@ class Room:
                 topics.add(Topic.READY)
             elif state.is_ended:
                 topics.add(Topic.ENDED)
+                # Where claims are limited, an ending lets the next job go.
+                if self._numbers.get(queue) in self._limited:
+                    topics.add(Topic.READY)
         if topics:
             self._wakeups.ring(queue, topics)
 

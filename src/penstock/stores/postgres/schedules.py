@@ -1,12 +1,11 @@
 """Schedules in the database: each with the queue of its jobs."""
 
+from contextlib import suppress
 from typing import Any, Final
 
-from psycopg import Rollback
-
 from penstock.core.job import QueueRef
-from penstock.core.outcomes import Refusal, Refused
-from penstock.stores.postgres.enqueue import PostgresEnqueue
+from penstock.stores.postgres.enqueue import Overtaken, PostgresEnqueue
+from penstock.stores.postgres.turn import Turn
 from penstock.stores.protocol import SCHEDULE_LIMIT, Firing, StoredSchedule, Topic
 
 _PUT: Final = """
@@ -72,24 +71,25 @@ class PostgresSchedules(PostgresEnqueue):
 
     async def fire(self, queue: QueueRef, firing: Firing) -> bool:
         """Take in the jobs of an instant and move the schedule on, if that is still its next instant."""
-        number = await self._number(queue)
         is_fired = False
-        async with self._engine.transaction() as connection:
-            instants = (firing.at, firing.next_at, firing.last_at)
-            if not await self._ask(_FIRE, number, firing.name, *instants, on=connection):
-                return False
-            answers, _ = await self._take_in(number, firing.jobs, connection)
-            if any(_is_outside(answer) for answer in answers):
-                raise Rollback
-            is_fired = True
+        # Who is overtaken leaves the schedule due.
+        with suppress(Overtaken):
+            async with self._turn(await self._number(queue)) as turn:
+                is_fired = await self._fire(turn, firing)
         if is_fired:
             self._wakeups.ring(queue, {Topic.READY})
         return is_fired
 
-
-def _is_outside(answer: object) -> bool:
-    """True for a job that the queue did not let in; one that is there already is no hindrance."""
-    return isinstance(answer, Refused) and answer.why is not Refusal.DUPLICATE
+    async def _fire(self, turn: Turn, firing: Firing) -> bool:
+        if turn.declared.mode.has_keys and any(new.key is None for new in firing.jobs):
+            return False
+        if firing.jobs and await self._space(turn) < len(firing.jobs):
+            return False
+        instants = (firing.at, firing.next_at, firing.last_at)
+        if not await self._ask(_FIRE, turn.number, firing.name, *instants, on=turn.connection):
+            return False
+        await self._let_in(turn, firing.jobs)
+        return True
 
 
 def _schedule(tenant: str, row: tuple[Any, ...]) -> StoredSchedule:

@@ -8,6 +8,11 @@ from typing import Final
 SCHEMA: Final = "penstock"
 """The name that stands in the files; another one is put in its place."""
 
+_NUMBER: Final = "pg_current_xact_id()"
+# Who waited for the queue's row may have a lower number than those it waited for; its events follow theirs.
+_LAST_NUMBER: Final = (
+    f"greatest({_NUMBER}, (pg_snapshot_xmax(pg_current_snapshot())::text::bigint - 1)::text::xid8)"
+)
 _INCLUDE: Final = re.compile(r"^-- include: (\w+)(.*)$")
 
 
@@ -29,11 +34,21 @@ def load_migrations() -> list[str]:
     return [file.read_text("utf-8") for _, file in named]
 
 
-def statements(sources: Mapping[str, str], schema: str) -> dict[str, str]:
-    """The statement of every file, by its folder and name: `moves/claim`."""
-    return {
-        name.removesuffix(".sql"): in_schema(_whole(text, sources), schema) for name, text in sources.items()
+def statements(sources: Mapping[str, str], schema: str, *, locked: bool = False) -> dict[str, str]:
+    """The statement of every file, by its folder and name: `moves/claim`.
+
+    Of the lines that are marked, those stay that are for calls which hold the queue's row, or the others.
+    """
+    left_out = "-- unlocked" if locked else "-- locked"
+    whole = {
+        name.removesuffix(".sql"): "\n".join(
+            line
+            for line in in_schema(_whole(text, sources), schema).splitlines()
+            if not line.endswith(left_out)
+        )
+        for name, text in sources.items()
     }
+    return {name: text.replace(_NUMBER, _LAST_NUMBER) for name, text in whole.items()} if locked else whole
 
 
 def in_schema(text: str, schema: str) -> str:

@@ -66,11 +66,7 @@ class PostgresStore(PostgresReaders, PostgresWithin, PostgresSchedules, Postgres
             (move, [settlement_item(each) for each in group])
             for move, group in groupby(settlements, key=lambda settlement: settlement.move)
         ]
-        at_us = await self._now_us() if len(groups) > 1 else None
-        out: list[Applied | Refused] = []
-        for move, items in groups:
-            out += await self._apply(queue, move, items, at_us=at_us)
-        return out
+        return await self._apply_all(queue, groups)
 
     async def expire(self, queue: QueueRef, expiries: Sequence[Expire]) -> list[Applied | Refused]:
         """Apply what was decided for leases that ran out."""
@@ -82,7 +78,7 @@ class PostgresStore(PostgresReaders, PostgresWithin, PostgresSchedules, Postgres
 
     async def redrive(self, queue: QueueRef, ids: Sequence[str]) -> list[Applied | Refused]:
         """Give ended jobs a new life."""
-        return await self._apply(queue, Move.REDRIVE, [(each,) for each in ids], False)
+        return await self._apply(queue, Move.REDRIVE, [(each,) for each in ids])
 
     async def delete(self, queue: QueueRef, ids: Sequence[str]) -> list[Applied | Refused]:
         """Remove jobs that are not running, with one event for all of them."""

@@ -1,6 +1,6 @@
 -- cancel: blocked / pending / delayed / active → cancelled / active; what waits is cancelled; of what runs the request is noted
 -- Items: ids. A request that is already noted changes nothing.
--- include: given
+-- include: given, free=NOT queue.has_keys
 item AS MATERIALIZED (
     SELECT * FROM unnest($3::text[]) WITH ORDINALITY AS item (new_id, i)
     ORDER BY new_id
@@ -47,4 +47,4 @@ asked AS (
 ),
 -- include: moved, place=after.seq
 -- include: event, move=cancel, lease=false, faulty=true, drive=after.drive
-SELECT i, to_state, to_state = 'active' FROM after
+SELECT i, to_state, to_state = 'active', key FROM after

@@ -2,12 +2,12 @@
 -- $3 is how many at most, $4 the lease in ms, $5 the worker. $6 to $8 are spans of the line to look into, in order: tier,
 -- after which place, up to which; they spare walking over entries of jobs that are long gone. $9 and $10 do so for
 -- leases and delayed jobs: nothing lies before them. With due jobs nothing is claimed unless $11: they are promoted first.
--- include: given
+-- Where keys take turns there are no spans, and $12 names the key of each job, in order; then the queue's row is held.
+-- include: given, free=queue.is_plain
 gate AS MATERIALIZED (
     SELECT
         given.now,
         given.now_us,
-        queue.is_plain,
         queue.paused_at IS NULL OR queue.paused_until <= given.now AS is_open,
         queue.paused_until,
         (
@@ -41,10 +41,33 @@ picked AS MATERIALIZED (
         LIMIT $3::bigint
         FOR UPDATE SKIP LOCKED
     ) AS job
-    WHERE gate.is_plain
-        AND ($11::boolean OR gate.due_at IS NULL OR gate.due_at > gate.now)
+    WHERE ($11::boolean OR gate.due_at IS NULL OR gate.due_at > gate.now)
         AND gate.is_open  -- guard: open
     LIMIT $3::bigint
+),
+turned AS MATERIALIZED (
+    SELECT job.at, served.turns[job.nth] AS i
+    FROM gate
+    CROSS JOIN (
+        SELECT served.key, count(*) AS many, array_agg(served.i ORDER BY served.i) AS turns
+        FROM unnest($12::text[]) WITH ORDINALITY AS served (key, i)
+        GROUP BY served.key
+    ) AS served
+    CROSS JOIN LATERAL (
+        SELECT waiting.at, row_number() OVER (ORDER BY waiting.place) AS nth
+        FROM (
+            SELECT job.ctid AS at, job.place
+            FROM penstock.job
+            WHERE job.queue = $1
+                AND job.key = served.key
+                AND job.state = 'pending'  -- guard: state
+            ORDER BY job.place
+            LIMIT served.many
+            FOR UPDATE
+        ) AS waiting
+    ) AS job
+    WHERE true
+        AND gate.is_open  -- guard: open
 ),
 leased AS (
     UPDATE penstock.job SET
@@ -57,13 +80,13 @@ leased AS (
         deadline = gate.now + $4::bigint,
         worker = $5
     FROM gate
-    CROSS JOIN picked
-    WHERE job.ctid = picked.at
-    RETURNING job.*
+    CROSS JOIN (SELECT picked.at, NULL::bigint AS i FROM picked UNION ALL SELECT turned.at, turned.i FROM turned) AS taken
+    WHERE job.ctid = taken.at
+    RETURNING job.*, taken.i
 ),
 after AS MATERIALIZED (
     SELECT ordered.*, nextval((SELECT given.numbers FROM given)) AS seq
-    FROM (SELECT * FROM leased ORDER BY priority DESC, place) AS ordered
+    FROM (SELECT * FROM leased ORDER BY i, priority DESC, place) AS ordered
 ),
 told AS (
     INSERT INTO penstock.event (
@@ -78,7 +101,7 @@ told AS (
     CROSS JOIN after
 )
 SELECT
-    gate.now_us, gate.is_plain, gate.due_at, gate.is_late,
+    gate.now_us, gate.due_at, gate.is_late,
     CASE WHEN gate.paused_until > gate.now THEN gate.paused_until END,
     after.id, after.task, after.payload, after.priority, after.options, after.enqueued_at, after.drive, after.delivery,
     after.attempts, after.token, after.fence, after.deadline, after.key, after.last_delay_ms, after.cancel_requested,

@@ -1,6 +1,6 @@
 -- complete: active → completed; the token must be current
 -- Items: id, token, result.
--- include: given
+-- include: given, free=NOT queue.has_keys
 item AS MATERIALIZED (
     SELECT * FROM unnest($3::text[], $4::text[], $5::text[])
         WITH ORDINALITY AS item (new_id, new_token, new_result, i)
@@ -40,4 +40,4 @@ after AS MATERIALIZED (
 ),
 -- include: moved, place=after.seq
 -- include: event, move=complete, lease=true, faulty=false, drive=after.drive
-SELECT i, to_state, false FROM after
+SELECT i, to_state, false, key FROM after

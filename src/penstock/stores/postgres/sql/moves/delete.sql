@@ -1,6 +1,6 @@
 -- delete: blocked / pending / delayed / completed / failed / dead / cancelled → gone; by an operator; its idempotency key stays until its time
 -- Items: ids. One event for all of them; with its last version if it is only one.
--- include: given
+-- include: given, free=NOT queue.has_keys
 item AS MATERIALIZED (
     SELECT DISTINCT ON (new_id) new_id, i
     FROM unnest($3::text[]) WITH ORDINALITY AS item (new_id, i)
@@ -69,4 +69,4 @@ told AS (
     CROSS JOIN after
     HAVING count(*) > 0
 )
-SELECT i, state, false FROM after
+SELECT i, state, false, key FROM after

@@ -3,14 +3,13 @@
 -- max_attempts, retention in ms, time in ms that the key is held after the record went, payload, more.
 -- An id is in a call once. The transaction's number is taken before the first place: whoever waits for all
 -- transactions up to a number has seen all places taken before it.
--- include: given
+-- include: given, free=queue.is_plain
 item AS MATERIALIZED (
     SELECT item.*, given.now, pg_current_xact_id() AS stamp,
         CASE WHEN NOT is_blocked AND coalesce(run_at, given.now + delay_ms) > given.now
             THEN coalesce(run_at, given.now + delay_ms)
         END AS visible_at
     FROM given
-    JOIN penstock.queue ON queue.n = $1 AND queue.is_plain
     CROSS JOIN unnest(
         $3::text[], $4::text[], $5::text[], $6::boolean[], $7::smallint[], $8::bigint[], $9::bigint[], $10::text[],
         $11::text[], $12::text[], $13::text[], $14::integer[], $15::bigint[], $16::bigint[], $17::text[], $18::text[]
@@ -51,16 +50,25 @@ made AS (
     ON CONFLICT (queue, id) DO NOTHING
     RETURNING job.*
 ),
+twice AS MATERIALIZED (
+    SELECT penstock.take_back(
+        $1, array_agg(made.id), pg_snapshot_xmax(pg_current_snapshot())::text::bigint
+    ) AS ids
+    FROM made
+),
+kept AS MATERIALIZED (
+    SELECT made.* FROM made CROSS JOIN twice WHERE made.id <> ALL (twice.ids)
+),
 told AS (
     INSERT INTO penstock.event (
         queue, stamp, seq, at, move, job, version, drive, target, task, priority, key, visible_at, idempotency_key,
         max_attempts, parent, schedule, instant
     )
     SELECT
-        $1, made.stamp, made.place, made.enqueued_at, 'enqueue', made.id, 1, 1, made.state, made.task, made.priority,
-        made.key, made.visible_at, made.idempotency_key, made.max_attempts,
-        (made.more::json #>> '{parents,0,0}') || '/' || (made.more::json #>> '{parents,0,1}'),
-        made.more::json ->> 'schedule', (made.more::json ->> 'instant')::bigint
-    FROM made
+        $1, kept.stamp, kept.place, kept.enqueued_at, 'enqueue', kept.id, 1, 1, kept.state, kept.task, kept.priority,
+        kept.key, kept.visible_at, kept.idempotency_key, kept.max_attempts,
+        (kept.more::json #>> '{parents,0,0}') || '/' || (kept.more::json #>> '{parents,0,1}'),
+        kept.more::json ->> 'schedule', (kept.more::json ->> 'instant')::bigint
+    FROM kept
 )
-SELECT made.id, made.state FROM made
+SELECT kept.id, kept.state FROM kept

@@ -1,6 +1,6 @@
 -- expire: active → delayed / dead / pending; the token must be current and the deadline passed; attempts + 1; cancelled if that was asked for
 -- Items: id, token, target, reason, error, fingerprint, delay in ms.
--- include: given
+-- include: given, free=NOT queue.has_keys
 item AS MATERIALIZED (
     SELECT * FROM unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::bigint[])
         WITH ORDINALITY AS item (new_id, new_token, new_state, new_reason, new_error, new_fingerprint, delay_ms, i)
@@ -41,4 +41,4 @@ after AS MATERIALIZED (
 ),
 -- include: moved, place=CASE WHEN after.to_state = 'pending' THEN -after.seq ELSE after.seq END
 -- include: event, move=expire, lease=true, faulty=true, drive=after.drive
-SELECT i, to_state, false FROM after
+SELECT i, to_state, false, key FROM after

@@ -1,6 +1,6 @@
 -- fail: active → failed; the token must be current
 -- Items: id, token, reason, error, fingerprint.
--- include: given
+-- include: given, free=NOT queue.has_keys
 item AS MATERIALIZED (
     SELECT * FROM unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[])
         WITH ORDINALITY AS item (new_id, new_token, new_reason, new_error, new_fingerprint, i)
@@ -40,4 +40,4 @@ after AS MATERIALIZED (
 ),
 -- include: moved, place=after.seq
 -- include: event, move=fail, lease=true, faulty=true, drive=after.drive
-SELECT i, to_state, false FROM after
+SELECT i, to_state, false, key FROM after

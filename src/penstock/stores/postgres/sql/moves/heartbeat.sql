@@ -1,6 +1,6 @@
 -- heartbeat: active → active; the token must be current and the deadline ahead; deadline = max(old, now + lease)
 -- Items: id, token. $5 is the lease in ms. Writes no event, so the version stays.
--- include: given
+-- include: given, free=NOT queue.has_keys
 item AS MATERIALIZED (
     SELECT * FROM unnest($3::text[], $4::text[]) WITH ORDINALITY AS item (new_id, new_token, i)
     ORDER BY new_id

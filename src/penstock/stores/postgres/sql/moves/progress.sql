@@ -1,6 +1,6 @@
 -- progress: active → active; the token must be current; the last value is kept
 -- Items: id, token, value. An event, and with it a version, at most once in $6 ms.
--- include: given
+-- include: given, free=NOT queue.has_keys
 item AS MATERIALIZED (
     SELECT * FROM unnest($3::text[], $4::text[], $5::text[]) WITH ORDINALITY AS item (new_id, new_token, value, i)
     ORDER BY new_id

@@ -1,6 +1,6 @@
 -- promote: delayed → pending; visible_at must have come; in order of visible_at, then arrival; to the back
--- Moves up to $3 jobs. Whoever promotes at the same time takes others.
--- include: given
+-- Moves up to $3 jobs; their keys come back. Whoever promotes at the same time takes others.
+-- include: given, free=NOT queue.has_keys
 picked AS MATERIALIZED (
     SELECT job.at
     FROM given
@@ -36,4 +36,4 @@ told AS (
     FROM given
     CROSS JOIN changed
 )
-SELECT count(*) FROM changed
+SELECT key FROM changed ORDER BY place

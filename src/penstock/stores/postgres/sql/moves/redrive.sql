@@ -1,20 +1,21 @@
 -- redrive: failed / dead / cancelled → pending; to the back; attempts 0, drive + 1, policy and options kept
--- Items: ids. $4 says that the queue has keys: a job from before that has none, and would wait for ever.
--- include: given
+-- Items: ids. Where keys take turns, a job from before that has none, and would wait for ever.
+-- include: given, free=NOT queue.has_keys
 item AS MATERIALIZED (
     SELECT * FROM unnest($3::text[]) WITH ORDINALITY AS item (new_id, i)
     ORDER BY new_id
 ),
 picked AS MATERIALIZED (
     SELECT ended.at, ended.part, item.i
-    FROM item
+    FROM given
+    CROSS JOIN item
     CROSS JOIN LATERAL (
         SELECT ended.ctid AS at, ended.tableoid AS part
         FROM penstock.ended
         WHERE ended.queue = $1
             AND ended.id = item.new_id
             AND ended.state IN ('failed', 'dead', 'cancelled')  -- guard: state
-            AND NOT ($4::boolean AND ended.key IS NULL)
+            AND NOT (given.has_keys AND ended.key IS NULL)
         FOR UPDATE
     ) AS ended
 ),
@@ -51,4 +52,4 @@ live AS (
     FROM after
 ),
 -- include: event, move=redrive, lease=false, faulty=false, drive=after.to_drive
-SELECT i, to_state, false FROM after
+SELECT i, to_state, false, key FROM after

@@ -1,6 +1,6 @@
 -- release: active → pending; the token must be current; to the front; no attempt used; cancelled if that was asked for
 -- Items: id, token, what its handler said of a cancel. The last one put to the front goes first.
--- include: given
+-- include: given, free=NOT queue.has_keys
 item AS MATERIALIZED (
     SELECT * FROM unnest($3::text[], $4::text[], $5::text[])
         WITH ORDINALITY AS item (new_id, new_token, new_error, i)
@@ -40,4 +40,4 @@ after AS MATERIALIZED (
 ),
 -- include: moved, place=-after.seq
 -- include: event, move=release, lease=true, faulty=false, drive=after.drive
-SELECT i, to_state, false FROM after
+SELECT i, to_state, false, key FROM after

@@ -1,6 +1,6 @@
 -- retry: active → delayed; the token must be current; attempts + 1; cancelled if that was asked for
 -- Items: id, token, reason, error, fingerprint, delay in ms.
--- include: given
+-- include: given, free=NOT queue.has_keys
 item AS MATERIALIZED (
     SELECT * FROM unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[])
         WITH ORDINALITY AS item (new_id, new_token, new_reason, new_error, new_fingerprint, delay_ms, i)
@@ -40,4 +40,4 @@ after AS MATERIALIZED (
 ),
 -- include: moved, place=after.seq
 -- include: event, move=retry, lease=true, faulty=true, drive=after.drive
-SELECT i, to_state, false FROM after
+SELECT i, to_state, false, key FROM after

@@ -1,6 +1,6 @@
 -- snooze: active → delayed; the token must be current; no attempt used; cancelled if that was asked for
 -- Items: id, token, delay in ms.
--- include: given
+-- include: given, free=NOT queue.has_keys
 item AS MATERIALIZED (
     SELECT * FROM unnest($3::text[], $4::text[], $5::bigint[])
         WITH ORDINALITY AS item (new_id, new_token, delay_ms, i)
@@ -40,4 +40,4 @@ after AS MATERIALIZED (
 ),
 -- include: moved, place=after.seq
 -- include: event, move=snooze, lease=true, faulty=false, drive=after.drive
-SELECT i, to_state, false FROM after
+SELECT i, to_state, false, key FROM after

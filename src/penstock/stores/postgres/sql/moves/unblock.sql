@@ -2,7 +2,7 @@
 -- Items: parent, the child's queue, child, how it ended, its result, what that means under each policy, what a parent that
 -- fails with it says; each child of a parent once. $10 is the policy of those that name none, $11 the reason of a failure.
 -- The parents were locked by a statement before: so this one sees all that was told to them.
--- include: given
+-- include: given, free=NOT queue.has_keys
 item AS MATERIALIZED (
     SELECT * FROM unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[])
         WITH ORDINALITY AS item (new_id, child_queue, child, child_state, child_result, verdicts, new_error, i)
@@ -98,7 +98,9 @@ after AS MATERIALIZED (
 ),
 -- include: moved, place=after.seq
 -- include: event, move=unblock, lease=false, faulty=true, drive=after.drive
-SELECT counted.i IS NOT NULL, CASE WHEN after.i <= item.i THEN after.to_state ELSE parent.state END
+SELECT
+    counted.i IS NOT NULL, CASE WHEN after.i <= item.i THEN after.to_state ELSE parent.state END,
+    CASE WHEN after.i = item.i THEN after.key END
 FROM item
 LEFT JOIN counted ON counted.i = item.i
 LEFT JOIN after ON after.id = item.new_id

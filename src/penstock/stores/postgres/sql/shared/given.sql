@@ -1,7 +1,8 @@
--- The time of the statement, and where the queue's numbers come from. What penstock.now_us does, written out: calling it
+-- The time of the statement, and where the queue's numbers come from. Nothing where the call should hold the queue's row and
+-- does not: {free} says when it need not. What penstock.now_us does, written out: calling it
 -- costs as much as leasing ten jobs.
 WITH given AS MATERIALIZED (
-    SELECT clock.now_us, clock.now_us / 1000 AS now, queue.numbers
+    SELECT clock.now_us, clock.now_us / 1000 AS now, queue.numbers, queue.has_keys
     FROM penstock.queue
     JOIN penstock.meta ON meta.name = 'clock_offset_ms'
     CROSS JOIN LATERAL (
@@ -15,4 +16,5 @@ WITH given AS MATERIALIZED (
         END AS now_us
     ) AS clock
     WHERE queue.n = $1
+        AND {free}  -- unlocked
 ),

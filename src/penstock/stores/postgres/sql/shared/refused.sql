@@ -1,5 +1,7 @@
--- What is known of jobs that a move did not touch: state, settlement notes, token and cancel request, in the order asked for.
-SELECT record.state, record.settled, record.token, record.cancel_requested
+-- What is known of jobs that a move did not touch: state, settlement notes, token and cancel request, in the order asked for;
+-- and whether keys take turns.
+SELECT record.state, record.settled, record.token, record.cancel_requested,
+    (SELECT queue.has_keys FROM penstock.queue WHERE queue.n = $1)
 FROM unnest($2::text[]) WITH ORDINALITY AS item (new_id, i)
 LEFT JOIN LATERAL (
     SELECT * FROM penstock.record WHERE record.queue = $1 AND record.id = item.new_id LIMIT 1

@@ -1,4 +1,4 @@
--- What goes with the records in `after`: their children; their idempotency keys stay until their time. One that ended
+-- What goes with the records in `after`: their children; their idempotency keys and kinds stay until their time. One that ended
 -- well was counted by its parents; any other might have been redriven, and now will not be: they are told.
 keys AS (
     UPDATE penstock.idempotency SET until = held.until
@@ -13,6 +13,20 @@ keys AS (
         ) AS mine
     ) AS held
     WHERE idempotency.ctid = held.at
+),
+kinds AS (
+    UPDATE penstock.kind SET is_left = true
+    FROM (
+        SELECT kind.at
+        FROM after
+        CROSS JOIN LATERAL (
+            SELECT kind.ctid AS at FROM penstock.kind
+            WHERE kind.queue = $1 AND kind.job = after.id
+            FOR UPDATE SKIP LOCKED
+        ) AS kind
+        WHERE after.more IS NOT NULL
+    ) AS theirs
+    WHERE kind.ctid = theirs.at
 ),
 children AS (
     DELETE FROM penstock.child
