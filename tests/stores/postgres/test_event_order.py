@@ -70,7 +70,7 @@ async def test_versions_come_in_order_also_from_a_transaction_with_a_lower_numbe
             await cursor.execute(
                 statement.encode(), [str(number), "0", '{"a"}', f'{{"{held.token}"}}', "{NULL}"]
             )
-            [(_, state, _)] = await cursor.fetchall()
+            [(_, state, *_)] = await cursor.fetchall()
             await early.commit()
             first, position = await _read_on(store, 0)
             await bystander.commit()
