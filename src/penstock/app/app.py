@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any, Final, Unpack, cast
 from weakref import WeakSet
 
 from penstock.app.decorator import TaskDecorator
-from penstock.app.outbox import Outbox
 from penstock.app.queue import QUEUE_ONLY, QueueHandle, QueueOptions, declaration_of
 from penstock.app.schedules import Schedules
+from penstock.app.sending import Sending
 from penstock.client.blocking import Blocking
 from penstock.client.client import Client, unknown_queue
 from penstock.client.persist import Persistence
@@ -22,6 +22,7 @@ from penstock.core.limits import Declaration
 from penstock.core.names import check_name
 from penstock.core.payload import PAYLOAD_LIMIT, decode_json
 from penstock.stores.open import check_url, open_store
+from penstock.stores.outgoing import OUTBOX_SCHEMA
 from penstock.stores.protocol import Store
 from penstock.tasks.batch import BatchHandle, batch_ref, send_batch
 from penstock.tasks.call import Call
@@ -33,6 +34,7 @@ from penstock.tasks.registry import Registry
 from penstock.tasks.task import AsyncTask, SyncTask, Task
 
 if TYPE_CHECKING:
+    from penstock.outbox.writing import Outbox
     from penstock.worker.pool import WorkerPool
 
 DEFAULT_URL: Final = "sqlite:///penstock.db"
@@ -76,7 +78,7 @@ class Penstock:
         self._persistence = Persistence(tries, patience)
         self._queues: dict[str, QueueHandle] = {}
         self._declared: dict[str, Declaration | None] = {}
-        self._outbox = Outbox()
+        self._sending = Sending()
         self._enqueue_middleware: list[EnqueueMiddleware] = []
         self._execution_middleware: list[ExecutionMiddleware] = []
         self._users = 0
@@ -111,7 +113,7 @@ class Penstock:
                 lease=given.get("lease"),
                 register=self._registering(name, options),
                 registry=self.registry,
-                sender=self._outbox,
+                sender=self._sending,
             )
         elif given and (options, declaration, given.get("lease")) != (
             known.defaults,
@@ -147,21 +149,21 @@ class Penstock:
             _elsewhere,
             name=name,
             queue=queue,
-            sender=self._outbox,
+            sender=self._sending,
             defaults=None if known is None else known.defaults,
             payload_limit=self._payload_limit,
         )
 
     def job(self, queue: str, job: str) -> JobHandle[Any]:
         """A handle on a job that was enqueued before."""
-        return JobHandle(self._outbox, check_name("queue", queue), check_name("id", job), _decode_result)
+        return JobHandle(self._sending, check_name("queue", queue), check_name("id", job), _decode_result)
 
     def flow(self, name: str | None = None) -> Flow:
         """An empty flow: `flow.add(task.call(…), after=[…])`, then `await flow.enqueue()`.
 
         A name becomes the id of the one job that comes after all others: DuplicateJobError when it is taken.
         """
-        return Flow(self._outbox, name)
+        return Flow(self._sending, name)
 
     async def batch(
         self, calls: Iterable[Call[Any]], *, then: Call[Any] | None = None, name: str | None = None
@@ -171,11 +173,26 @@ class Penstock:
         Its handler sees the outcomes with `await ctx.children()`. A name makes the batch's id one that is
         known: DuplicateJobError when there is such a batch.
         """
-        return await send_batch(self._outbox, calls, then, name)
+        return await send_batch(self._sending, calls, then, name)
 
     def get_batch(self, batch: str) -> BatchHandle:
         """A batch that was enqueued before, by its `id`."""
-        return BatchHandle(self._outbox, batch_ref(batch))
+        return BatchHandle(self._sending, batch_ref(batch))
+
+    def outbox(self, schema: str = OUTBOX_SCHEMA) -> "Outbox":
+        """Where jobs wait in a database of your own when this app's store is elsewhere; a relay carries them.
+
+        `schema` is that of the outbox in PostgreSQL; a SQLite database has one outbox.
+        """
+        from penstock.outbox.writing import Outbox
+
+        return Outbox(
+            self._sending,
+            tenant=self.tenant,
+            declared=self._declared,
+            middleware=self._enqueue_middleware,
+            schema=schema,
+        )
 
     def middleware(
         self, *, enqueue: EnqueueMiddleware | None = None, execution: ExecutionMiddleware | None = None
@@ -196,7 +213,7 @@ class Penstock:
                 function,
                 name=name or str(getattr(function, "__name__", "")),
                 queue=queue,
-                sender=self._outbox,
+                sender=self._sending,
                 defaults=options.over(queue_defaults),
                 payload_limit=self._payload_limit,
             )
@@ -219,7 +236,7 @@ class Penstock:
     @property
     def is_open(self) -> bool:
         """True inside `async with app:`."""
-        return self._outbox.client is not None
+        return self._sending.client is not None
 
     async def __aenter__(self) -> "Penstock":
         loop = asyncio.get_running_loop()
@@ -227,17 +244,17 @@ class Penstock:
         left_open = self._forget_closed_loop()
         if self._opening is None:
             self._opening = asyncio.Lock()
-            self._outbox.loop = loop
-        elif self._outbox.loop is not loop:
+            self._sending.loop = loop
+        elif self._sending.loop is not loop:
             raise ConfigError("the app is open in another event loop: from other threads use app.blocking")
         self._users += 1
         try:
             async with self._opening:
                 if left_open:
                     await self.store.close()
-                if self._outbox.client is None:
+                if self._sending.client is None:
                     await self.store.open()
-                    self._outbox.client = self._client(self.store)
+                    self._sending.client = self._client(self.store)
         except BaseException:
             self._leave()
             raise
@@ -254,9 +271,9 @@ class Penstock:
             return
         async with opening:
             self._users -= 1
-            client = self._outbox.client
+            client = self._sending.client
             if self._users == 0 and client is not None:
-                self._outbox.client = None
+                self._sending.client = None
                 try:
                     await client.close()
                 finally:
@@ -271,11 +288,11 @@ class Penstock:
 
     def _forget_closed_loop(self) -> bool:
         """Start afresh where the event loop of the open app is gone; True if the store is still to close."""
-        before = self._outbox.loop
+        before = self._sending.loop
         if self._opening is None or before is None or not before.is_closed():
             return False
-        was_open = self._outbox.client is not None
-        self._users, self._opening, self._outbox.client = 0, None, None
+        was_open = self._sending.client is not None
+        self._users, self._opening, self._sending.client = 0, None, None
         # A store with connections in that loop lost them; one with threads of its own is its own twin.
         stale, self._store = self.store, self.store.twin()
         return was_open and stale is self._store
@@ -286,8 +303,8 @@ class Penstock:
         if self._opening is None and not was_blocking:
             return
         stale, self._store = self.store, self.store.twin()
-        _LEFT_BEHIND.append((stale, self._outbox.client, self._outbox.loop))
-        self._users, self._opening, self._outbox.client = 0, None, None
+        _LEFT_BEHIND.append((stale, self._sending.client, self._sending.loop))
+        self._users, self._opening, self._sending.client = 0, None, None
         # SQLite keeps its locks per process: it would believe that the child holds those of the parent.
         self._stranded = stale if stale is self._store else None
 
@@ -389,10 +406,10 @@ class Penstock:
     async def _prepare(self, queues: Sequence[str] | None = None) -> None:
         # A worker that understands its queues otherwise than they are stored must not start.
         if queues is None:
-            await self._outbox.prepare()
+            await self._sending.prepare()
         for name in queues or ():
             if self._declared[name] is not None:
-                await self._outbox.upkeep(name)
+                await self._sending.upkeep(name)
         await self.schedules.sync()
 
     def __repr__(self) -> str:

@@ -18,7 +18,7 @@ from penstock.tasks.handle import JobHandle
 R = TypeVar("R")
 
 
-class Outbox:
+class Sending:
     """Passes on to the client while the app is open. Tasks exist before the app is opened, and after."""
 
     def __init__(self) -> None:
