@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli import dlq, events, flows, jobs, limits, schedules
+from penstock.cli import dlq, events, flows, jobs, limits, migrate, outbox, schedules
 from penstock.cli.demo import demo
 from penstock.cli.desk import GLOBAL, command
 from penstock.cli.doctor import doctor
@@ -34,6 +34,8 @@ def build() -> typer.Typer:
     app.add_typer(schedules.group, name="schedules")
     app.add_typer(dlq.group, name="dlq")
     app.add_typer(events.group, name="events")
+    app.add_typer(migrate.group, name="migrate")
+    app.add_typer(outbox.group, name="outbox")
     command(app, "doctor")(doctor)
     command(app, "demo", prefix="demo")(demo)
     return app

@@ -56,7 +56,7 @@ def address_of(url: str) -> Address:
     found = {unquote(parts.password or ""), parts.password or ""}
     for name, value in parse_qsl(parts.query, keep_blank_values=True):
         if name in {"schema", "role"}:
-            names[name] = _checked_name(name, value, shown)
+            names[name] = checked_name(name, value, shown)
         elif name == "pooler":
             if value not in {"transaction", "none"}:
                 raise ConfigError(f"{shown}: found pooler={value}, wanted pooler=transaction or pooler=none")
@@ -86,7 +86,8 @@ def address_of(url: str) -> Address:
     )
 
 
-def _checked_name(option: str, name: str, shown: str) -> str:
+def checked_name(option: str, name: str, shown: str) -> str:
+    """A name that can stand in statements; ConfigError for any other."""
     if not _NAME.fullmatch(name) or name.startswith("pg_"):
         raise ConfigError(
             f"{shown}: found {option}={name!r}, wanted small letters, digits and underscores, not pg_…"

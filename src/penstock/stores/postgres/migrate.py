@@ -2,6 +2,7 @@
 
 import hashlib
 import secrets
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -101,7 +102,8 @@ async def migrate(engine: Engine) -> Schema:
         return before
     try:
         async with engine.transaction() as connection:
-            return await bring_up(connection, engine, may_start_again=False)
+            after, _ = await bring_up(connection, engine, may_start_again=False)
+            return after
     except ConfigError as error:
         if isinstance(error.__cause__, psycopg.errors.InsufficientPrivilege):
             raise ConfigError(
@@ -111,16 +113,19 @@ async def migrate(engine: Engine) -> Schema:
         raise
 
 
-async def bring_up(connection: Connection, engine: Engine, *, may_start_again: bool) -> Schema:
-    """The same on a connection that has a transaction; also what a restored schema needs, where it may."""
+async def bring_up(connection: Connection, engine: Engine, *, may_start_again: bool) -> tuple[Schema, bool]:
+    """The same on a connection that has a transaction; where it may, also what a restored schema needs.
+
+    The schema then, and whether it had to start again.
+    """
     schema = engine.address.schema
-    await connection.execute("SELECT pg_advisory_xact_lock(%s)", (_lock(schema),))
+    await connection.execute("SELECT pg_advisory_xact_lock(%s)", (lock_of(schema),))
     version = await version_of(connection, engine)
     for statement in pending(schema, version):
         await connection.execute(statement.encode())
     found = await look(connection, engine)
     if found.is_settled:
-        return found
+        return found, False
     if found.is_foreign:
         if not may_start_again:
             raise StoreFormatError(
@@ -131,11 +136,8 @@ async def bring_up(connection: Connection, engine: Engine, *, may_start_again: b
     known = {"store": secrets.randbits(62), "cluster": await _cluster(connection)}
     for name, value in known.items():
         if value is not None:
-            await connection.execute(
-                in_schema(_PUT, schema).encode(),
-                (name, value),
-            )
-    return await look(connection, engine)
+            await connection.execute(in_schema(_PUT, schema).encode(), (name, value))
+    return await look(connection, engine), found.is_foreign
 
 
 _PUT: Final = (
@@ -156,12 +158,16 @@ def pending(schema: str, version: int) -> list[str]:
     return out
 
 
-def script(schema: str, version: int) -> str:
-    """What `migrate` would run, as one transaction for whoever may."""
+def script(schema: str, version: int, roles: Sequence[str] = (), *, starts_again: bool = False) -> str:
+    """What brings the schema up, as one transaction for whoever may run it."""
     statements = pending(schema, version)
+    if starts_again:
+        statements += in_schema(_START_AGAIN, schema).strip().split(";\n")
+    for role in roles:
+        statements += grants(schema, role)
     if not statements:
         return f"-- The schema {schema} has version {version}: there is nothing to run."
-    lock = f"SELECT pg_advisory_xact_lock({_lock(schema)})"
+    lock = f"SELECT pg_advisory_xact_lock({lock_of(schema)})"
     return "\n\n".join(f"{each};" for each in ["BEGIN", lock, *statements, "COMMIT"])
 
 
@@ -188,5 +194,6 @@ async def _cluster(connection: Connection) -> int | None:
     return None if row is None else int(row[0])
 
 
-def _lock(schema: str) -> int:
+def lock_of(schema: str) -> int:
+    """The number of the advisory lock of a schema, or of some part of it."""
     return int.from_bytes(hashlib.blake2b(f"penstock/{schema}".encode(), digest_size=8).digest(), signed=True)

@@ -46,7 +46,7 @@ class PostgresWithin(PostgresEnqueue):
         number = self._numbers.get(queue)
         if number is None:
             raise TransactionError(f"the queue {queue} was not opened before the transaction")
-        await self._enter(engine, queue, number)
+        await self._enter(engine, queue, number, is_unique=any(new.unique for new in jobs))
         guest = copy(self)
         guest._engine = cast(Engine, engine)
         guest._wakeups = cast(Wakeups, _Silent())
@@ -54,7 +54,7 @@ class PostgresWithin(PostgresEnqueue):
         guest._hints, guest._numbers = {}, {queue: number}
         return await guest.enqueue(queue, jobs)
 
-    async def _enter(self, engine: "GuestEngine", queue: QueueRef, number: int) -> None:
+    async def _enter(self, engine: "GuestEngine", queue: QueueRef, number: int, *, is_unique: bool) -> None:
         """Wake the workers at the commit; TransactionError where the jobs would not reach them."""
         channel = channel_of(self._address.schema, queue, Topic.READY)
         [(store, isolation, is_plain, _)] = await engine.run(
@@ -66,10 +66,10 @@ class PostgresWithin(PostgresEnqueue):
             )
         if is_plain is None:
             raise TransactionError(f"the transaction is {isolation} and began before the queue was opened")
-        if isolation != "read committed" and not is_plain:
+        if isolation != "read committed" and (is_unique or not is_plain):
             raise TransactionError(
-                f"queue {str(queue)!r} has limits, and the transaction is {isolation}: it would not see how "
-                "full the queue is; wanted read committed"
+                f"the transaction is {isolation}: for queues with limits, and jobs one of a kind, it has to "
+                "see what others did since it began; wanted read committed"
             )
 
 

@@ -3,6 +3,8 @@
 import random
 import sqlite3
 import time
+from contextlib import closing
+from pathlib import Path
 from typing import Final
 
 from penstock.core.errors import StoreFormatError, StoreTimeoutError, StoreVersionError
@@ -49,6 +51,28 @@ def migrate(connection: sqlite3.Connection, patience: float, path: str) -> int:
         connection.execute("ROLLBACK")
         raise
     return len(migrations)
+
+
+def look(path: str) -> tuple[int, int]:
+    """The schema version of a file, 0 where there is none, and the newest that this Penstock knows."""
+    newest = len(load_migrations())
+    if not Path(path).exists():
+        return 0, newest
+    with closing(sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True)) as connection:
+        return _checked_version(connection, newest, path), newest
+
+
+def script(version: int) -> str:
+    """What `migrate` would run on a file of this version."""
+    migrations = load_migrations()[version:]
+    if not migrations:
+        return f"-- The file has schema version {version}: there is nothing to run."
+    parts = ["BEGIN IMMEDIATE;"]
+    for number, text in enumerate(migrations, start=version + 1):
+        parts += [text.strip(), f"PRAGMA user_version = {number};"]
+    if version == 0:
+        parts.append(f"PRAGMA application_id = {APPLICATION_ID};")
+    return "\n\n".join([*parts, "COMMIT;"])
 
 
 def _checked_version(connection: sqlite3.Connection, newest: int, path: str) -> int:

@@ -1,0 +1,197 @@
+"""The relay: carries what was written into an outbox over to a store."""
+
+import asyncio
+import logging
+import random
+from collections import Counter
+from collections.abc import Coroutine, Sequence
+from contextlib import suppress
+from itertools import groupby
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from penstock.client.declaring import declare
+from penstock.client.persist import Persistence
+from penstock.core.errors import PenstockError, StoreError
+from penstock.core.job import NewJob, QueueRef
+from penstock.core.outcomes import Enqueued, Refusal, Refused
+from penstock.core.unique import UniqueRule
+from penstock.outbox.sources import open_outbox
+from penstock.stores.outgoing import Failed, OutboxSource, Outgoing, Parcel
+from penstock.stores.protocol import Bell, Store
+
+_LOGGER: Final = logging.getLogger("penstock.outbox")
+BATCH: Final = 200
+POLL: Final = 1.0
+HOLD_SECONDS: Final = 1.0
+FAULTS: Final = 5
+"""So often the store may fail on a job before that is set aside."""
+LONGEST_PAUSE: Final = 10.0
+_ONCE: Final = Persistence(tries=1)
+_DECODER: Final = msgspec.json.Decoder(Parcel)
+
+
+class Carried(msgspec.Struct, frozen=True):
+    """What one round did. `waits` says that nothing could be carried: there is nothing, or others carry."""
+
+    jobs: int
+    failed: int
+    waits: bool
+
+
+class OutboxRelay:
+    """Carries the jobs of an outbox, in their order per queue, to an open store.
+
+    Any number may run on one outbox in PostgreSQL: one carries, the others stand by. A job is taken in once
+    however often it is brought: by its id and nonce, and for at least a week by an idempotency key. What the
+    store refuses for good is set aside with the reason.
+    """
+
+    def __init__(self, outbox: OutboxSource | str, store: Store, *, poll: float = POLL) -> None:
+        self._outbox = open_outbox(outbox) if isinstance(outbox, str) else outbox
+        self._store = store
+        self._poll = poll
+        self._opened: set[tuple[QueueRef, bytes]] = set()
+        self._held: dict[QueueRef, float] = {}
+        self._faults: Counter[int] = Counter()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._stopping = asyncio.Event()
+
+    def stop(self, now: bool = False) -> None:
+        """Ask `run` to return, from any thread; what is on its way is brought to its end."""
+        if self._loop is None:
+            self._stopping.set()
+        else:
+            with suppress(RuntimeError):
+                self._loop.call_soon_threadsafe(self._stopping.set)
+
+    async def run(self) -> None:
+        """Carry until stopped. A database or store that is away is tried again, after growing pauses."""
+        self._loop = asyncio.get_running_loop()
+        _LOGGER.info("outbox relay started")
+        await self._outbox.open()
+        try:
+            async with self._outbox.bell() as bell:
+                await self._run(bell)
+        finally:
+            await self._outbox.close()
+            _LOGGER.info("outbox relay stopped")
+
+    async def _run(self, bell: Bell) -> None:
+        failures = 0
+        while not self._stopping.is_set():
+            try:
+                carried = await self.carry()
+                failures = 0
+                if carried.waits:
+                    await self._unless_stopped(bell.wait(self._poll))
+            except StoreError as error:
+                failures += 1
+                pause = random.uniform(0, min(LONGEST_PAUSE, 0.1 * 2 ** min(failures, 10)))
+                _LOGGER.warning("carrying failed, will repeat in %.1f s: %s", pause, error)
+                await self._unless_stopped(asyncio.sleep(pause))
+
+    async def carry(self) -> Carried:
+        """One round: carry the oldest entries over, then forget them. The outbox has to be open."""
+        now = asyncio.get_running_loop().time()
+        self._held = {queue: until for queue, until in self._held.items() if until > now}
+        async with self._outbox.round(BATCH, list(self._held)) as found:
+            if found is None or not found.entries:
+                return Carried(0, 0, True)
+            carried: list[int] = []
+            failed: list[Failed] = []
+            for queue, group in groupby(sorted(found.entries, key=_by_queue), key=lambda each: each.queue):
+                some, refused = await self._bring(queue, list(group))
+                carried += some
+                failed += refused
+            await found.done(carried, failed)
+        for each in failed:
+            about = {"tenant": each.queue.tenant, "queue": each.queue.name, "reason": each.reason}
+            _LOGGER.error("entry %d was set aside", each.number, extra=about)
+        return Carried(len(carried), len(failed), not carried and not failed)
+
+    async def _bring(self, queue: QueueRef, entries: list[Outgoing]) -> tuple[list[int], list[Failed]]:
+        """Bring entries of one queue; the numbers of those taken in, and those that never will be."""
+        good: list[tuple[int, NewJob]] = []
+        failed: list[Failed] = []
+        for entry in entries:
+            try:
+                good.append((entry.number, await self._unpacked(entry)))
+            except (PenstockError, msgspec.MsgspecError) as error:
+                if isinstance(error, StoreError):
+                    raise
+                failed.append(Failed(entry.number, queue, f"{type(error).__name__}: {error}"))
+        carried: list[int] = []
+        for (number, new), answer in zip(good, await self._answers(queue, good), strict=False):
+            if isinstance(answer, Enqueued):
+                carried.append(number)
+            elif isinstance(answer, Refused) and answer.why is Refusal.FULL:
+                self._hold(queue)
+            else:
+                failed.append(Failed(number, queue, _reason(new, answer)))
+        return carried, failed
+
+    async def _unpacked(self, entry: Outgoing) -> NewJob:
+        """The job of an entry, for a queue that is open and declared."""
+        parcel = _DECODER.decode(entry.body)
+        declared = entry.queue, msgspec.json.encode(parcel.declaration)
+        if declared not in self._opened:
+            await declare(self._store, entry.queue, parcel.declaration, _ONCE)
+            self._opened.add(declared)
+        new = parcel.job
+        if new.unique is not None and new.unique.rule is UniqueRule.DEBOUNCE:
+            return new
+        # A delay counts from when it was asked for.
+        return replace(new, delay_ms=max(0, new.delay_ms - entry.waited_ms))
+
+    async def _answers(
+        self, queue: QueueRef, good: Sequence[tuple[int, NewJob]]
+    ) -> list[Enqueued | Refused | StoreError]:
+        """The store's answers, up to the first job that it fails on."""
+        try:
+            return list(await self._store.enqueue(queue, [new for _, new in good])) if good else []
+        except StoreError as error:
+            # A store that is away or full has nothing against this job.
+            if type(error) is not StoreError:
+                raise
+        out: list[Enqueued | Refused | StoreError] = []
+        for number, new in good:
+            try:
+                out += await self._store.enqueue(queue, [new])
+            except StoreError as error:
+                if type(error) is not StoreError:
+                    raise
+                self._faults[number] += 1
+                if self._faults[number] < FAULTS:
+                    self._hold(queue)
+                    return out
+                del self._faults[number]
+                out.append(error)
+        return out
+
+    def _hold(self, queue: QueueRef) -> None:
+        """Leave a queue alone for a while; what is behind the entry waits with it, and other queues go on."""
+        self._held[queue] = asyncio.get_running_loop().time() + HOLD_SECONDS
+
+    async def _unless_stopped(self, work: Coroutine[Any, Any, object]) -> None:
+        waits = [asyncio.ensure_future(work), asyncio.ensure_future(self._stopping.wait())]
+        try:
+            await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for each in waits:
+                each.cancel()
+
+
+def _by_queue(entry: Outgoing) -> tuple[str, str]:
+    return entry.queue.tenant, entry.queue.name
+
+
+def _reason(new: NewJob, answer: Refused | StoreError) -> str:
+    if isinstance(answer, Refused):
+        return {
+            Refusal.DUPLICATE: f"the id {new.id!r} is taken by another job, {answer.state}",
+            Refusal.KEYLESS: "the jobs of the queue need a key, and this one has none",
+        }.get(answer.why, str(answer.why))
+    return f"{type(answer).__name__}: {answer}"

@@ -1,0 +1,81 @@
+"""An outbox: jobs in a database of the caller's that wait to be carried to their store."""
+
+from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import Final, Protocol
+
+import msgspec
+
+from penstock.core.job import NewJob, QueueRef
+from penstock.core.limits import Declaration
+from penstock.stores.protocol import Bell
+
+OUTBOX_SCHEMA: Final = "penstock_outbox"
+"""Where an outbox is in PostgreSQL unless another schema is named; in SQLite the tables begin with it."""
+
+
+class Parcel(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A job, and what its app says of the queue it is for."""
+
+    job: NewJob
+    declaration: Declaration | None = None
+
+
+class Outgoing(msgspec.Struct, frozen=True):
+    """An entry of an outbox. `body` is a parcel; it has waited for so long by the database's clock."""
+
+    number: int
+    queue: QueueRef
+    body: str
+    waited_ms: int = 0
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """An entry that its store will not have, and why."""
+
+    number: int
+    queue: QueueRef
+    reason: str
+
+
+class OutboxState(msgspec.Struct, frozen=True):
+    """How much waits, for how long, and what was set aside (the first ones of it)."""
+
+    waiting: int
+    oldest_ms: int | None
+    failed: int
+    first_failed: list[Failed]
+
+
+class Round(Protocol):
+    """Some entries, oldest first, that nobody else carries at the same time."""
+
+    entries: list[Outgoing]
+
+    async def done(self, carried: Sequence[int], failed: Sequence[Failed]) -> None:
+        """Forget what was carried over, and set aside what never will be."""
+        ...
+
+
+class OutboxSource(Protocol):
+    """The database that an outbox is in, as a relay sees it."""
+
+    async def open(self) -> None:
+        """Connect, and make the tables if they are not there."""
+        ...
+
+    async def close(self) -> None: ...
+
+    def round(self, limit: int, without: Sequence[QueueRef]) -> AbstractAsyncContextManager[Round | None]:
+        """The next entries, without those for some queues; None while another relay carries."""
+        ...
+
+    def bell(self) -> AbstractAsyncContextManager[Bell]:
+        """Rings when something was written."""
+        ...
+
+    async def state(self, limit: int) -> OutboxState: ...
+
+    async def retry(self, numbers: Sequence[int] | None) -> int:
+        """Let entries that were set aside wait again in their old places, all if none are named; how many."""
+        ...

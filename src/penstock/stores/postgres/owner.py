@@ -1,0 +1,61 @@
+"""What the owner of a schema does with it, apart from any store: look, migrate, grant."""
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import psycopg
+
+from penstock.stores.postgres.address import address_of
+from penstock.stores.postgres.engine import Connection, Engine
+from penstock.stores.postgres.faults import translated
+from penstock.stores.postgres.migrate import Schema, bring_up, grants, look, script
+
+
+class SchemaOwner:
+    """The schema that a url names. Nothing is kept open between calls."""
+
+    def __init__(self, url: str) -> None:
+        self._engine = Engine(address_of(url))
+
+    @property
+    def name(self) -> str:
+        """The schema's name."""
+        return self._engine.address.schema
+
+    async def look(self) -> Schema:
+        """The schema as it is."""
+        async with self._connection() as connection:
+            return await look(connection, self._engine)
+
+    async def up(self, roles: Sequence[str]) -> bool:
+        """Migrate in one transaction, and grant these roles what workers and producers need.
+
+        True where the schema was restored from another server, and had to start again.
+        """
+        async with self._connection() as connection, connection.transaction():
+            _, started_again = await bring_up(connection, self._engine, may_start_again=True)
+            for role in roles:
+                for statement in grants(self.name, role):
+                    await connection.execute(statement.encode())
+        return started_again
+
+    def script(self, version: int, roles: Sequence[str], *, starts_again: bool = False) -> str:
+        """What `up` would run on a schema of this version."""
+        return script(self.name, version, roles, starts_again=starts_again)
+
+    @asynccontextmanager
+    async def _connection(self) -> AsyncIterator[Connection]:
+        """A connection that may take its time: tables that are large are changed for as long as it takes."""
+        await self._engine.open()
+        try:
+            patient = {"statement_timeout": "0", "idle_in_transaction_session_timeout": "0"}
+            connection = await self._engine.connect(**patient)
+            try:
+                yield connection
+            finally:
+                await connection.close()
+        except psycopg.Error as error:
+            address = self._engine.address
+            raise translated(error, address.shown, address.secrets) from error
+        finally:
+            await self._engine.close()

@@ -1,0 +1,173 @@
+"""An outbox in a SQLite database of the caller's; meant for one relay."""
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager, closing
+from typing import Final, TypeVar
+
+import msgspec
+
+from penstock.core.errors import StoreFormatError, TransactionError
+from penstock.core.job import QueueRef
+from penstock.stores.outgoing import Failed, OutboxState, Outgoing
+from penstock.stores.sqlite.faults import translated
+
+T = TypeVar("T")
+_PATIENCE: Final = 10.0
+POLL_SECONDS: Final = 0.25
+
+TABLES: Final = """
+CREATE TABLE IF NOT EXISTS penstock_outbox (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    tenant TEXT NOT NULL,
+    queue TEXT NOT NULL,
+    body TEXT NOT NULL,
+    written_at INTEGER NOT NULL
+);
+
+CREATE TABLE IF NOT EXISTS penstock_outbox_failed (
+    number INTEGER PRIMARY KEY,
+    tenant TEXT NOT NULL,
+    queue TEXT NOT NULL,
+    body TEXT NOT NULL,
+    written_at INTEGER NOT NULL,
+    reason TEXT NOT NULL
+);
+"""
+_NOW: Final = "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
+_WRITE: Final = f"INSERT INTO penstock_outbox (tenant, queue, body, written_at) VALUES (?, ?, ?, {_NOW})"  # noqa: S608 (constants)
+_NEXT: Final = f"""
+SELECT number, tenant, queue, body, max(0, {_NOW} - written_at)
+FROM penstock_outbox
+WHERE tenant || '/' || queue NOT IN (SELECT value FROM json_each(?))
+ORDER BY number
+LIMIT ?
+"""  # noqa: S608 (constants)
+_SET_ASIDE: Final = """
+INSERT OR IGNORE INTO penstock_outbox_failed (number, tenant, queue, body, written_at, reason)
+SELECT number, tenant, queue, body, written_at, ? FROM penstock_outbox WHERE number = ?
+"""
+_BACK: Final = """
+INSERT INTO penstock_outbox (number, tenant, queue, body, written_at)
+SELECT number, tenant, queue, body, written_at FROM penstock_outbox_failed WHERE ? IS NULL OR number = ?
+"""
+_STATE: Final = f"""
+SELECT
+    (SELECT count(*) FROM penstock_outbox),
+    (SELECT max(0, {_NOW} - written_at) FROM penstock_outbox ORDER BY number LIMIT 1),
+    (SELECT count(*) FROM penstock_outbox_failed)
+"""  # noqa: S608 (constants)
+_FAILED: Final = "SELECT number, tenant, queue, reason FROM penstock_outbox_failed ORDER BY number LIMIT ?"
+
+
+def write(connection: sqlite3.Connection, queue: QueueRef, body: str) -> None:
+    """Put a parcel into the outbox as part of the transaction that the connection is in."""
+    try:
+        if not connection.in_transaction and not _begins(connection):
+            raise TransactionError("the SQLite connection is in autocommit mode, and in no transaction")
+        connection.execute(_WRITE, (queue.tenant, queue.name, body))
+    except sqlite3.ProgrammingError as error:
+        raise TransactionError(f"the SQLite connection cannot be used: {error}") from error
+    except sqlite3.OperationalError as error:
+        if "no such table" not in str(error):
+            raise translated(error, "your connection") from error
+        raise StoreFormatError(
+            "there is no outbox in this SQLite database: a relay makes it (`penstock outbox run`), or "
+            "whoever runs what `penstock outbox sql` prints"
+        ) from error
+
+
+def _begins(connection: sqlite3.Connection) -> bool:
+    """True where the first change begins a transaction by itself."""
+    legacy = -1
+    mode = getattr(connection, "autocommit", legacy)
+    return mode is False or (mode == legacy and connection.isolation_level is not None)
+
+
+class SqliteOutbox:
+    """The outbox in a file, as a relay sees it. Nothing is locked while entries are on their way."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+
+    async def open(self) -> None:
+        """Make the tables if they are not there."""
+        await self._do(lambda base: base.executescript(TABLES))
+
+    async def close(self) -> None:
+        """Nothing is kept open."""
+
+    @asynccontextmanager
+    async def round(self, limit: int, without: Sequence[QueueRef]) -> AsyncIterator["SqliteRound | None"]:
+        """The next entries."""
+        names = msgspec.json.encode([f"{queue.tenant}/{queue.name}" for queue in without]).decode()
+        rows = await self._do(lambda base: base.execute(_NEXT, (names, limit)).fetchall())
+        entries = [Outgoing(number, QueueRef(tenant, queue), *rest) for number, tenant, queue, *rest in rows]
+        yield SqliteRound(self, entries)
+
+    @asynccontextmanager
+    async def bell(self) -> AsyncIterator["Clockwork"]:
+        """SQLite tells nobody: it rings by the clock."""
+        yield Clockwork()
+
+    async def state(self, limit: int) -> OutboxState:
+        """How much waits, and what was set aside."""
+        waiting, oldest, failed = await self._do(lambda base: base.execute(_STATE).fetchone())
+        rows = await self._do(lambda base: base.execute(_FAILED, (limit,)).fetchall())
+        return OutboxState(waiting, oldest, failed, [Failed(n, QueueRef(t, q), why) for n, t, q, why in rows])
+
+    async def retry(self, numbers: Sequence[int] | None) -> int:
+        """Let entries that were set aside wait again."""
+        wanted: list[int | None] = [None] if numbers is None else list(numbers)
+
+        def work(base: sqlite3.Connection) -> int:
+            back = sum(base.execute(_BACK, (each, each)).rowcount for each in wanted)
+            for each in wanted:
+                base.execute("DELETE FROM penstock_outbox_failed WHERE ? IS NULL OR number = ?", (each, each))
+            return back
+
+        return await self._do(work)
+
+    async def settle(self, carried: Sequence[int], failed: Sequence[Failed]) -> None:
+        """Forget what was carried over, and set aside what never will be."""
+
+        def work(base: sqlite3.Connection) -> None:
+            base.executemany(_SET_ASIDE, [(each.reason, each.number) for each in failed])
+            gone = [*carried, *(each.number for each in failed)]
+            base.executemany("DELETE FROM penstock_outbox WHERE number = ?", [(each,) for each in gone])
+
+        await self._do(work)
+
+    async def _do(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """Some work in a transaction of its own, away from the event loop."""
+
+        def done() -> T:
+            try:
+                with closing(sqlite3.connect(self._path, timeout=_PATIENCE)) as base, base:
+                    return work(base)
+            except sqlite3.Error as error:
+                raise translated(error, self._path) from error
+
+        return await asyncio.to_thread(done)
+
+
+class Clockwork:
+    """A bell that rings after some time, but not long."""
+
+    async def wait(self, timeout: float) -> bool:
+        """True after `POLL_SECONDS`, or earlier False."""
+        await asyncio.sleep(min(timeout, POLL_SECONDS))
+        return timeout >= POLL_SECONDS
+
+
+class SqliteRound:
+    """Some entries, oldest first."""
+
+    def __init__(self, outbox: SqliteOutbox, entries: list[Outgoing]) -> None:
+        self.entries = entries
+        self._outbox = outbox
+
+    async def done(self, carried: Sequence[int], failed: Sequence[Failed]) -> None:
+        """Forget what was carried over, and set aside what never will be."""
+        await self._outbox.settle(carried, failed)

@@ -1,0 +1,1 @@
+"""Outboxes, and the relays that carry what is in them."""
