@@ -14,21 +14,19 @@ awaited AS MATERIALIZED (
         item.verdicts::json ->> coalesce(job.more::json ->> 'child_policy', $10) AS verdict
     FROM item
     CROSS JOIN LATERAL (
-        SELECT job.more FROM penstock.job
-        WHERE job.queue = $1
-            AND job.id = item.new_id
-            AND job.state = 'blocked'  -- guard: state
-        OFFSET 0
+        SELECT job.more, job.state FROM penstock.job WHERE job.queue = $1 AND job.id = item.new_id OFFSET 0
     ) AS job
     CROSS JOIN LATERAL (
-        SELECT child.ctid AS child_at FROM penstock.child
+        SELECT child.ctid AS child_at, child.is_done FROM penstock.child
         WHERE child.queue = $1
             AND child.parent = item.new_id
             AND child.child_queue = item.child_queue
             AND child.child = item.child
-            AND NOT child.is_done
         OFFSET 0
     ) AS open
+    -- Only here: with statistics from an empty moment, indexes that know of nothing else would be walked.
+    WHERE NOT open.is_done
+        AND job.state = 'blocked'  -- guard: state
 ),
 counted AS MATERIALIZED (
     SELECT *

@@ -1,0 +1,73 @@
+"""Plans that hold whatever the statistics say: those of an empty moment may stay for long."""
+
+import json
+import re
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+
+from penstock.core.job import QueueRef
+from penstock.stores.postgres import PostgresStore
+from tests.conformance.arrange import enqueue, new_job
+from tests.conformance.stores import opened
+
+NAMED = re.compile(r"\b(id|job|key|parent|child) = ")
+"""A comparison by which one row of a queue is meant."""
+
+
+def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    yield plan
+    for below in plan.get("Plans", ()):
+        yield from _nodes(below)
+
+
+async def _walks(connection: psycopg.AsyncConnection[Any], statement: str) -> list[str]:
+    """The indexes that the statement would walk through in search of a row that it knows by name."""
+    await connection.execute(f"PREPARE given AS {statement}".encode())
+    [(types,)] = await (
+        await connection.execute("SELECT parameter_types FROM pg_prepared_statements WHERE name = 'given'")
+    ).fetchall()
+    nothing = ", ".join(["NULL"] * len(types))
+    asked = (
+        f"EXPLAIN (FORMAT JSON) EXECUTE given({nothing})" if types else "EXPLAIN (FORMAT JSON) EXECUTE given"
+    )
+    [(found,)] = await (await connection.execute(asked.encode())).fetchall()
+    await connection.execute("DEALLOCATE given")
+    [top] = found if isinstance(found, list) else json.loads(found)
+    return [
+        f"{node['Index Name']}: {node['Filter']}"
+        for node in _nodes(top["Plan"])
+        if "Index Name" in node
+        and NAMED.search(node.get("Filter", ""))
+        and not NAMED.search(node.get("Index Cond", ""))
+    ]
+
+
+@pytest.mark.parametrize("moment", ["never analysed", "analysed while empty", "analysed with one job"])
+async def test_no_move_walks_an_index_in_search_of_a_job_that_it_knows(url: str, moment: str) -> None:
+    """In a queue of a million ended jobs that is the difference between a millisecond and minutes."""
+    store = PostgresStore(f"{url}?schema=plans")
+    async with (
+        await psycopg.AsyncConnection.connect(url, autocommit=True) as operator,
+        opened(store),
+    ):
+        try:
+            if moment == "analysed with one job":
+                await enqueue(store, QueueRef("default", "q"), [new_job("a")])
+            if moment != "never analysed":
+                tables = await operator.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'plans'")
+                for (table,) in await tables.fetchall():
+                    await operator.execute(f"VACUUM ANALYZE plans.{table}".encode())
+            async with store._engine.transaction() as connection:
+                await connection.execute("SET LOCAL plan_cache_mode = force_generic_plan")
+                found = {
+                    name: walks
+                    for name, statement in store._sql.items()
+                    if name.startswith("moves/") and (walks := await _walks(connection, statement))
+                }
+        finally:
+            await operator.execute("DROP SCHEMA plans CASCADE")
+
+    assert found == {}
