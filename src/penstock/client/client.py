@@ -21,6 +21,7 @@ from penstock.client.upkeep import Upkeep
 from penstock.client.waiting import LOOK_LIMIT, Watch
 from penstock.client.within import Entry, transactional
 from penstock.core.errors import (
+    DeclarationError,
     DuplicateJobError,
     FlowError,
     IdempotencyConflictError,
@@ -78,6 +79,7 @@ class Client:
         self._ids = IdMaker(lambda: time.time_ns() // 1_000_000, secrets.randbits)
         self._lanes: dict[str, _Lane] = {}
         self._watches: dict[str, Watch] = {}
+        self._is_declared = False
 
     async def send(self, call: Call[R], /) -> JobHandle[R]:
         """The job for the call; joins other calls that are on their way at the same time."""
@@ -92,6 +94,12 @@ class Client:
     async def entry(self, call: Call[R], /) -> Entry[R]:
         """The job for the call, and its queue opened: the caller's transaction could be rolled back."""
         store = transactional(self._store)
+        if not self._is_declared:
+            # A declaration that is news waits for all who write jobs: later, that could be this caller.
+            for name in [each for each in self._declared or () if self._declaration(each) is not None]:
+                with suppress(DeclarationError):
+                    await self._lane(name)
+            self._is_declared = True
         lane = self._lanes.get(call.queue) or await self._lane(call.queue)
         new = self._new_job(lane, call)
         return Entry(store, lane.info.queue, new, lane.wrapped, partial(self._handle, call))

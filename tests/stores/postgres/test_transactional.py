@@ -18,6 +18,8 @@ from penstock.core.errors import (
     DuplicateJobError,
     IdempotencyConflictError,
     JobNotFoundError,
+    OptionError,
+    QueueFullError,
     StoreError,
     TransactionError,
 )
@@ -368,3 +370,55 @@ async def test_stricter_transactions_can_enqueue(shop: Shop) -> None:
         await connection.commit()
 
         assert await state_of(job) is State.PENDING
+
+
+async def test_limits_hold_within_a_transaction(shop: Shop) -> None:
+    """A bounded queue is locked until the commit: nobody else counts its room meanwhile."""
+    narrow = shop.app.queue("narrow", max_length=1)
+    tight: Task[..., [str], None] = narrow.task(name="tight")(_tight)
+    async with shop.app, psycopg_connection(shop) as connection:
+        first = await tight.enqueue_in(connection, "first")
+        with pytest.raises(QueueFullError):
+            await tight.enqueue_in(connection, "second")
+        waits = asyncio.create_task(tight.enqueue("third"))
+        done, _ = await asyncio.wait([waits], timeout=0.2)
+        await connection.rollback()
+        third = await waits
+
+        assert not done
+        assert await state_of(first) is None
+        assert await state_of(third) is State.PENDING
+
+
+async def test_kinds_and_keys_hold_within_a_transaction(shop: Shop) -> None:
+    """One of a kind among its own and others, and keys that take turns."""
+    turns = shop.app.queue("turns", mode="keyed", key_limit=1)
+    turn: Task[..., [str], None] = turns.task(name="turn")(_tight)
+    async with shop.app, psycopg_connection(shop) as connection:
+        first = await shop.send.options(unique="live").enqueue_in(connection, "ada")
+        again = await shop.send.options(unique="live").enqueue_in(connection, "ada")
+        with pytest.raises(OptionError, match="key"):
+            await turn.enqueue_in(connection, "keyless")
+        keyed = await turn.options(key="k").enqueue_in(connection, "keyed")
+        await connection.commit()
+        later = await shop.send.options(unique="live").enqueue("ada")
+        findings = await shop.app.store.check(QueueRef("default", "turns"))
+        claimed = await shop.app.store.claim(
+            QueueRef("default", "turns"), worker="w", limit=5, lease_ms=30_000
+        )
+
+        assert (first.created, again.id, later.id) == (True, first.id, first.id)
+        assert [job.id for job in claimed.jobs] == [keyed.id]
+        assert findings == []
+
+
+async def test_strict_transactions_are_refused_where_they_would_not_see_enough(shop: Shop) -> None:
+    """They look at the past: how full the queue was, which kinds there were."""
+    async with shop.app, psycopg_connection(shop) as connection:
+        await shop.app.queue("default").counts()
+        await connection.set_isolation_level(psycopg.IsolationLevel.REPEATABLE_READ)
+        with pytest.raises(TransactionError, match="read committed"):
+            await shop.send.options(unique="live").enqueue_in(connection, "ada")
+
+
+def _tight(to: str) -> None: ...
