@@ -108,7 +108,7 @@ def mutated(kind: Kind, where: Place, mutants: Sequence[Mutant]) -> Any:
     match kind.name:
         case "memory":
             return kind.open(where, table=_table_without(mutants))
-        case "sqlite" if all(mutant.guard == READIES for mutant in mutants):
+        case "sqlite" | "postgres" | "postgres-debian" if all(mutant.guard == READIES for mutant in mutants):
             return kind.open(where, table=_table_without(mutants))
         case "sqlite" | "postgres":
             loaded = importlib.import_module(f"penstock.stores.{kind.name}.sources").load_sources()

@@ -26,7 +26,7 @@ SURVIVORS: Final = _BY_TOKEN | {
     ("redis", "promote", "state"): "only delayed jobs stand in the index that promote reads",
     ("redis", "prune", "state"): "only jobs that may be pruned stand in the index that prune reads",
     **dict.fromkeys(
-        [("valkey", "claim", "readies"), ("redis7", "claim", "readies")],
+        [(store, "claim", "readies") for store in ("valkey", "redis7", "postgres", "postgres-debian")],
         "a claim moves or takes away the turn of the key it serves itself",
     ),
 }

@@ -3,6 +3,9 @@
 from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
+from penstock.core.limits import Declaration, Mode
+from penstock.stores.postgres.records import declaration_of, restored
+from penstock.stores.postgres.turn import is_plain
 from penstock.stores.protocol import Finding
 
 _LIVE: Final = {
@@ -43,6 +46,37 @@ WHERE record.queue = $1
 LIMIT $2::bigint
 """
 
+# Exactly the keys that could run have a lane: those with waiting jobs and a free slot, where keys take turns.
+_LANES: Final = """
+WITH used AS (
+    SELECT key FROM penstock.job WHERE queue = $1 AND state = 'pending' AND key IS NOT NULL
+    UNION SELECT key FROM penstock.lane WHERE queue = $1
+)
+SELECT used.key, lane.key IS NOT NULL
+FROM used
+LEFT JOIN penstock.key_rule AS rule ON rule.queue = $1 AND rule.key = used.key
+LEFT JOIN penstock.lane ON lane.queue = $1 AND lane.key = used.key
+WHERE (lane.key IS NOT NULL) <> (
+    $2::boolean
+    AND EXISTS (SELECT 1 FROM penstock.job WHERE queue = $1 AND key = used.key AND state = 'pending')
+    AND (SELECT count(*) FROM penstock.job WHERE queue = $1 AND key = used.key AND state = 'active')
+        < coalesce(CASE WHEN $3::boolean THEN rule.max_active END, $4::bigint)
+)
+LIMIT $5::bigint
+"""
+_DECLARED: Final = "SELECT declaration, is_plain, has_keys FROM penstock.queue WHERE n = $1"
+_TURNS: Final = """
+SELECT lane.key FROM penstock.lane JOIN penstock.queue ON queue.n = lane.queue
+WHERE lane.queue = $1 AND lane.held_until IS NULL AND lane.turn < queue.virtual
+LIMIT $2::bigint
+"""
+_KINDS: Final = """
+SELECT kind.job FROM penstock.kind
+WHERE kind.queue = $1 AND NOT kind.is_left
+    AND NOT EXISTS (SELECT 1 FROM penstock.record WHERE record.queue = $1 AND record.id = kind.job)
+LIMIT $2::bigint
+"""
+
 Ask = Callable[..., Awaitable[list[tuple[Any, ...]]]]
 
 
@@ -58,4 +92,23 @@ async def findings(ask: Ask, number: int) -> list[Finding]:
             )
             found += [Finding(what, job) for (job,) in rows]
     rows = await ask(_VERSIONS, number, _LIMIT)
-    return found + [Finding("the record and its newest event disagree", job) for (job,) in rows]
+    found += [Finding("the record and its newest event disagree", job) for (job,) in rows]
+    rows = await ask(_KINDS, number, _LIMIT)
+    found += [Finding("a kind whose job is gone, and that nobody would forget", job) for (job,) in rows]
+    return found + await _lanes(ask, number)
+
+
+async def _lanes(ask: Ask, number: int) -> list[Finding]:
+    """Keys that could be served and would not be, or the other way round."""
+    [(text, plain, has_keys)] = await ask(_DECLARED, number)
+    declared = Declaration() if text is None else declaration_of(text)
+    found: list[Finding] = []
+    if (plain, has_keys) != (is_plain(declared), declared.mode.has_keys):
+        found.append(Finding("the queue's row and its declaration disagree on who has to hold the row"))
+    limits = (declared.mode is Mode.DYNAMIC, declared.key_limit)
+    for key, has_lane in await ask(_LANES, number, declared.mode.has_keys, *limits, _LIMIT):
+        said = "has a lane and could not be served" if has_lane else "could be served and has no lane"
+        found.append(Finding(f"the key {restored(key)!r} {said}"))
+    for (key,) in await ask(_TURNS, number, _LIMIT):
+        found.append(Finding(f"the turn of the key {restored(key)!r} was passed over"))
+    return found
