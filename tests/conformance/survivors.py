@@ -22,6 +22,11 @@ SURVIVORS: Final = _BY_TOKEN | {
     ("sqlite", "promote", "state"): "only delayed jobs have a visible_at",
     ("postgres", "cancel", "state"): "only live jobs lie in the table that cancel reads",
     ("postgres", "prune", "state"): "only jobs that may be pruned lie in the table that prune reads",
+    (
+        "postgres",
+        "replace",
+        "state",
+    ): "only what waits is replaced; a race is in stores/postgres/test_locks.py",
     ("postgres", "promote", "state"): "only delayed jobs have a visible_at",
     ("redis", "promote", "state"): "only delayed jobs stand in the index that promote reads",
     ("redis", "prune", "state"): "only jobs that may be pruned stand in the index that prune reads",

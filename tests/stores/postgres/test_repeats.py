@@ -1,0 +1,72 @@
+"""An enqueue that comes twice, while the first one's job already runs through."""
+
+import psycopg
+
+from penstock.core.job import QueueRef
+from penstock.core.moves import Complete, Move
+from penstock.core.outcomes import Enqueued
+from penstock.core.states import State
+from penstock.stores.postgres import PostgresStore
+from penstock.stores.postgres.sources import load_sources
+from tests.conformance.arrange import claim_one, enqueue, new_job, settle
+from tests.conformance.stores import opened
+from tests.stores.postgres.waiting import until_it_waits
+
+QUEUE = QueueRef("default", "q")
+_HOLD_THE_ID = """
+INSERT INTO penstock.job (queue, priority, max_attempts, place, stamp, enqueued_at, retention_ms, key_held_ms,
+    state, id, nonce, task, options, payload)
+SELECT queue, priority, max_attempts, place, stamp, enqueued_at, retention_ms, key_held_ms,
+    state, 'slow', nonce, task, options, payload
+FROM penstock.job WHERE id = 'model'
+"""
+
+
+async def _repeat_late(
+    url: str, sources: dict[str, str] | None = None
+) -> tuple[list[Enqueued], list[str], int]:
+    """Its answers, what is wrong after it, and how often the job was made.
+
+    The second call looks, and then has to wait for somebody at its first job; meanwhile the first call's job
+    is made, claimed and completed.
+    """
+    first, second = PostgresStore(url), PostgresStore(url, sources=sources)
+    async with opened(first), opened(second):
+        await enqueue(first, QUEUE, [new_job("model")])
+        async with await psycopg.AsyncConnection.connect(url) as other:
+            await other.execute(_HOLD_THE_ID)
+            twice = new_job("twice", priority=9)
+            _, task = await until_it_waits(url, second.enqueue(QUEUE, [new_job("slow"), twice]))
+            await enqueue(first, QUEUE, [twice])
+            held = await claim_one(first, QUEUE)
+            await settle(first, QUEUE, Complete(held.id, held.token))
+            await other.rollback()
+        answers = [answer for answer in await task if isinstance(answer, Enqueued)]
+        wrong = [finding.what for finding in await first.check(QUEUE)]
+        events = await first.events(QUEUE)
+    made = sum(event.move is Move.ENQUEUE and event.job == "twice" for event in events)
+    return answers, wrong, made
+
+
+async def test_a_job_that_ran_meanwhile_is_not_made_again(url: str) -> None:
+    """It is among the ended ones, and only there; the repeat is told so."""
+    answers, wrong, made = await _repeat_late(url)
+
+    assert answers == [Enqueued("slow", True, State.PENDING), Enqueued("twice", True, State.COMPLETED)]
+    assert wrong == []
+    assert made == 1
+
+
+async def test_without_a_second_look_it_would_be_made_again(url: str) -> None:
+    """So that the test above is about that look."""
+    sources = load_sources()
+    name = "moves/enqueue.sql"
+    sources[name] = (
+        sources[name]
+        .replace("made.id <> ALL (twice.ids)", "true")
+        .replace("array_agg(made.id)", "array_agg(''::text)")
+    )
+    _, wrong, made = await _repeat_late(url, sources)
+
+    assert "a job both live and ended" in wrong
+    assert made == 2

@@ -1,0 +1,25 @@
+"""Telling a call that waits for somebody's lock from one that is through."""
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+import psycopg
+
+T = TypeVar("T")
+
+_WAITERS = (
+    "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND application_name = 'penstock'"
+)
+
+
+async def until_it_waits(url: str, work: Coroutine[Any, Any, T]) -> tuple[bool, "asyncio.Task[T]"]:
+    """Start the work; whether it came to wait for a lock, or was through without."""
+    task = asyncio.create_task(work)
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as watch:
+        while not task.done():
+            row = await (await watch.execute(_WAITERS)).fetchone()
+            if row and row[0]:
+                return True, task
+            await asyncio.wait([task], timeout=0.005)
+    return False, task
