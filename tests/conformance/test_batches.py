@@ -161,6 +161,15 @@ async def test_a_job_named_twice_is_deleted_once(store: Store, queue: QueueRef) 
     assert await states_of(store, queue, ["a", "b", "runs"]) == [None, None, State.ACTIVE]
 
 
+async def test_a_deletion_has_one_event_also_when_a_job_is_named_twice(store: Store, queue: QueueRef) -> None:
+    """It names each of them once."""
+    await enqueue(store, queue, [new_job("a"), new_job("b")])
+    await store.delete(queue, ["a", "a", "b"])
+    [event] = await store.events(queue, after=2)
+
+    assert event.jobs == ["a", "b"]
+
+
 async def test_heartbeats_are_answered_one_by_one(store: Store, queue: QueueRef) -> None:
     """Lost ones between good ones, and one job twice."""
     await enqueue(store, queue, [new_job("a"), new_job("b")])

@@ -169,7 +169,12 @@ class Room:
         turn: Turn | None = None,
     ) -> list[Applied | Refused]:
         out: list[Applied | Refused | None] = [None] * len(items)
-        batches = list(rounds([str(item[0]) for item in items]))
+        # Delete has one event for all, and sees itself to ids that are named twice.
+        batches = (
+            [list(range(len(items)))]
+            if move is Move.DELETE
+            else list(rounds([str(item[0]) for item in items]))
+        )
         if len(batches) > 1 and at_us is None and turn is None:
             at_us = await self._now_us()
         for batch in batches:
