@@ -7,7 +7,8 @@ item AS MATERIALIZED (
 ),
 picked AS MATERIALIZED (
     SELECT job.*, item.*
-    FROM item
+    FROM given
+    CROSS JOIN item
     CROSS JOIN LATERAL (
         SELECT job.ctid AS seen FROM penstock.job WHERE job.queue = $1 AND job.id = item.new_id OFFSET 0
     ) AS old

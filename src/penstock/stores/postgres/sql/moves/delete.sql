@@ -8,7 +8,8 @@ item AS MATERIALIZED (
 ),
 waiting AS MATERIALIZED (
     SELECT job.at, item.i
-    FROM item
+    FROM given
+    CROSS JOIN item
     CROSS JOIN LATERAL (
         SELECT job.ctid AS at
         FROM penstock.job
@@ -20,7 +21,8 @@ waiting AS MATERIALIZED (
 ),
 ended_ones AS MATERIALIZED (
     SELECT ended.at, ended.part, item.i
-    FROM item
+    FROM given
+    CROSS JOIN item
     CROSS JOIN LATERAL (
         SELECT ended.ctid AS at, ended.tableoid AS part
         FROM penstock.ended
