@@ -305,3 +305,15 @@ async def test_a_length_declared_later_holds_for_new_jobs_only(store: Store, que
     assert full == [FULL]
     assert [job.id for job in await claim(store, queue)] == jobs(5)
     assert await store.enqueue(queue, [new_job("x")]) == [Enqueued("x", True, State.PENDING)]
+
+
+async def test_a_key_whose_job_is_gone_does_not_stand_for_a_newer_job_of_its_id(
+    store: Store, queue: QueueRef
+) -> None:
+    """Not even for one that came in the same call."""
+    await store.declare(queue, Declaration(max_length=9))
+    await enqueue(store, queue, [new_job("a", idempotency_key="k")])
+    await store.delete(queue, ["a"])
+    answers = await store.enqueue(queue, [new_job("a"), new_job("b", idempotency_key="k")])
+
+    assert answers == [Enqueued("a", True, State.PENDING), Enqueued("a", False, None)]

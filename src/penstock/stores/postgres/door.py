@@ -105,7 +105,8 @@ class Door:
             return Enqueued(theirs.id, False, self._states[theirs.id], theirs.digest == new.digest)
         if fact.holder is None:
             return None
-        state = self._state(fact.holder, fact.holder_state)
+        # Once its record is gone the id may be another job's, also that of one that came in just now.
+        state = None if fact.holder_state is None else self._state(fact.holder, fact.holder_state)
         return Enqueued(fact.holder, False, state, fact.digest == new.digest)
 
     def _state(self, job: str, found: str | None) -> State | None:
