@@ -21,7 +21,6 @@ CREATE TABLE penstock.queue (
     numbers regclass,
     is_plain boolean NOT NULL DEFAULT true,
     has_keys boolean NOT NULL DEFAULT false,
-    has_flows boolean NOT NULL DEFAULT false,
     declaration text,
     paused_at bigint,
     paused_until bigint,
