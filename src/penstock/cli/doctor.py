@@ -27,6 +27,8 @@ from penstock.stores.protocol import HasHoldups, Query, QueueInfo, Store, StoreI
 CLOCK_TOLERANCE_MS: Final = 1_000
 RECOVERY_GRACE_MS: Final = 5_000
 """A lease that ran out is recovered within a tick of any worker; later than this there is none."""
+WAITED_MS: Final = 100
+"""A look at the newest event waits so long for others to come to an end."""
 CHUNK: Final = 1_000
 SHOWN: Final = 20
 
@@ -148,6 +150,7 @@ async def _history(
 ) -> Check:
     checker = Checker(starts={ref: first}, in_order=store.numbers_in_order)
     newest = (await store.event_range(ref))[1]
+    is_held = await _is_held(store)
     is_late = mark < first
     async for event in _events(store, ref, first - 1, newest):
         checker.feed(event)
@@ -156,7 +159,6 @@ async def _history(
             _take_over(live, event)
         is_late = is_late or event.seq == mark
     whole = first == 1
-    is_held = await _is_held(store)
     verdict = checker.finish(live if whole and not is_held else None)
     told = f"{verdict.events} events of {verdict.jobs} jobs, {verdict.lost} lost"
     check = Check("history", told if whole else f"{told}; the log begins at {first}", ref.name)
@@ -167,8 +169,9 @@ async def _history(
 
 
 async def _is_held(store: Store) -> bool:
-    """True when something may have happened that cannot be read yet."""
-    return isinstance(store, HasHoldups) and await store.holdup() is not None
+    """True when something may have happened that cannot be read yet; after a look at the newest event."""
+    held = await store.holdup() if isinstance(store, HasHoldups) else None
+    return held is not None and (held.age_ms is None or held.age_ms >= WAITED_MS)
 
 
 async def _events(store: Store, ref: QueueRef, after: int, newest: int) -> AsyncIterator[Event]:
