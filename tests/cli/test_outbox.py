@@ -20,12 +20,26 @@ def _written(shell: Shell, *names: str) -> list[str]:
     return [job.id for job in jobs]
 
 
+def _made(shell: Shell) -> None:
+    shell("outbox", "sql", "--from", "sqlite:///shop.db")
+    base = sqlite3.connect("shop.db")
+    base.executescript(shell.out)
+    base.close()
+
+
 def _send(to: str) -> None: ...
+
+
+def test_looking_makes_nothing(shell: Shell) -> None:
+    """Neither a file nor tables."""
+    assert shell("outbox", "status", "--from", "sqlite:///shop.db") == 1
+    assert "there is no outbox" in shell.err
+    assert not (shell.directory / "shop.db").exists()
 
 
 def test_a_relay_carries_until_told_to_stop(shell: Shell) -> None:
     """SIGTERM ends it between two rounds."""
-    assert shell("outbox", "status", "--from", "sqlite:///shop.db") == 0
+    _made(shell)
     [job] = _written(shell, "ada")
     relay = subprocess.Popen(
         [sys.executable, "-m", "penstock.cli", "outbox", "run", "--from", "sqlite:///shop.db"],
@@ -49,7 +63,7 @@ def test_a_relay_carries_until_told_to_stop(shell: Shell) -> None:
 
 def test_what_was_set_aside_is_shown_and_can_wait_again(shell: Shell) -> None:
     """The exit code says that there is something."""
-    shell("outbox", "status", "--from", "sqlite:///shop.db")
+    _made(shell)
     base = sqlite3.connect("shop.db")
     base.execute("INSERT INTO penstock_outbox_failed VALUES (7, 'default', 'mail', '{}', 0, 'no such thing')")
     base.commit()

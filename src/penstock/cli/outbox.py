@@ -90,7 +90,7 @@ async def sql(desk: Desk, source: Source) -> None:
 @asynccontextmanager
 async def _opened(source: str) -> AsyncIterator[OutboxSource]:
     outbox = open_outbox(source)
-    await outbox.open()
+    await outbox.open(make=False)
     try:
         yield outbox
     finally:

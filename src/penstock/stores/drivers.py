@@ -51,7 +51,7 @@ async def _under_sqlalchemy(given: Any) -> Any:
 def _under_django(given: Any) -> Any:
     if not hasattr(given, "in_atomic_block"):
         raise TransactionError(f"found {_kind(given)}, wanted a connection, such as django.db.connection")
-    if not given.in_atomic_block:
+    if not given.in_atomic_block and given.get_autocommit():
         raise TransactionError(_NO_ATOMIC)
     if given.needs_rollback:
         raise TransactionError("the Django transaction has failed already: it can only be rolled back")

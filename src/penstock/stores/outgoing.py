@@ -60,8 +60,8 @@ class Round(Protocol):
 class OutboxSource(Protocol):
     """The database that an outbox is in, as a relay sees it."""
 
-    async def open(self) -> None:
-        """Connect, and make the tables if they are not there."""
+    async def open(self, *, make: bool = True) -> None:
+        """Connect; tables that are not there are made, or StoreFormatError says so."""
         ...
 
     async def close(self) -> None: ...

@@ -390,6 +390,35 @@ async def test_limits_hold_within_a_transaction(shop: Shop) -> None:
         assert await state_of(third) is State.PENDING
 
 
+def test_limits_and_kinds_hold_in_blocking_code(shop: Shop) -> None:
+    """What takes several statements there is a savepoint of the caller's transaction."""
+    narrow = shop.app.queue("narrow", max_length=1)
+    tight: Task[..., [str], None] = narrow.task(name="tight")(_tight)
+    with shop.app.blocking as queue, blocking_psycopg(shop) as connection:
+        first = queue.enqueue_in(connection, tight, "first")
+        with pytest.raises(QueueFullError):
+            queue.enqueue_in(connection, tight, "second")
+        one = queue.enqueue_in(connection, shop.send.options(unique="live"), "ada")
+        again = queue.enqueue_in(connection, shop.send.options(unique="live"), "ada")
+        connection.commit()
+
+        assert seen(queue, first) is State.PENDING
+        assert (again.id, seen(queue, one)) == (one.id, State.PENDING)
+
+
+def test_an_engine_in_autocommit_mode_is_refused(shop: Shop) -> None:
+    """SQLAlchemy says that it is in a transaction, and the driver is not."""
+    engine = create_engine(shop.sqlalchemy_url(), isolation_level="AUTOCOMMIT")
+    with (
+        shop.app.blocking as queue,
+        Session(engine) as session,
+        session.begin(),
+        pytest.raises(TransactionError, match="autocommit"),
+    ):
+        queue.enqueue_in(session, shop.send, "ada")
+    engine.dispose()
+
+
 async def test_kinds_and_keys_hold_within_a_transaction(shop: Shop) -> None:
     """One of a kind among its own and others, and keys that take turns."""
     turns = shop.app.queue("turns", mode="keyed", key_limit=1)

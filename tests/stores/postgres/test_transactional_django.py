@@ -1,5 +1,6 @@
 """Jobs within a transaction of Django's."""
 
+import asyncio
 from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
@@ -11,6 +12,11 @@ from django.db import connections, transaction
 
 from penstock import Penstock, State
 from penstock.core.errors import JobNotFoundError, TransactionError
+from penstock.core.job import QueueRef
+from penstock.outbox import OutboxRelay, open_outbox
+from penstock.outbox.sources import tables_of
+from penstock.stores.memory import MemoryStore
+from penstock.stores.protocol import Query
 from penstock.tasks.task import Task
 
 
@@ -105,3 +111,32 @@ def test_without_an_atomic_block_it_is_refused(
             transaction.set_rollback(True)
             with pytest.raises(TransactionError, match="failed already"):
                 queue.enqueue_in(connection, send, "ada")
+
+
+async def _carried(url: str) -> list[str]:
+    outbox = open_outbox(f"{url}?schema=letters")
+    store = MemoryStore()
+    await outbox.open(make=False)
+    await OutboxRelay(outbox, store).carry()
+    await outbox.close()
+    page = await store.find(QueueRef("default", "default"), Query())
+    return [job.id for job in page.jobs]
+
+
+def test_an_outbox_is_written_in_an_atomic_block(
+    app: Penstock, send: Task[..., [str], None], connection: Any, url: str
+) -> None:
+    """Without a thread, and without the store."""
+    with connection.cursor() as cursor:
+        cursor.execute(tables_of(f"{url}?schema=letters"))
+    outbox = app.outbox("letters").blocking
+    with transaction.atomic():
+        job = outbox.enqueue_in(connection, send, "ada")
+    with transaction.atomic():
+        outbox.enqueue_in(connection, send, "lost")
+        transaction.set_rollback(True)
+    found = asyncio.run(_carried(url))
+    with connection.cursor() as cursor:
+        cursor.execute("DROP SCHEMA letters CASCADE")
+
+    assert found == [job.id]

@@ -12,11 +12,16 @@ from penstock.core.errors import ConfigError, StoreFormatError, StoreVersionErro
 from penstock.stores.postgres.engine import Connection, Engine
 from penstock.stores.postgres.sources import in_schema, load_migrations
 
-_STAMPED: Final = (("job", "stamp"), ("ended", "stamp"), ("event", "stamp"), ("queue", "trimmed_stamp"))
-_AHEAD: Final = " OR ".join(
-    f"EXISTS (SELECT 1 FROM penstock.{table} WHERE {column} >= pg_snapshot_xmax(pg_current_snapshot()))"  # noqa: S608 (constants)
-    for table, column in _STAMPED
+# A job's stamp is that of an event, which is there or was trimmed.
+_AHEAD: Final = """
+SELECT EXISTS (
+    SELECT 1
+    FROM (SELECT pg_snapshot_xmax(pg_current_snapshot()) AS next) AS here
+    CROSS JOIN penstock.queue
+    WHERE queue.trimmed_stamp >= here.next
+        OR EXISTS (SELECT 1 FROM penstock.event WHERE event.queue = queue.n AND event.stamp >= here.next)
 )
+"""
 # By number alone the log keeps the order of each job; where readers were is no place in it any more.
 _START_AGAIN: Final = """
 LOCK TABLE penstock.queue, penstock.job, penstock.ended, penstock.event, penstock.reader
@@ -57,7 +62,7 @@ async def look(connection: Connection, engine: Engine) -> Schema:
     is_moved = cluster is not None and meta.get("cluster", cluster) != cluster
     is_foreign = False
     if is_moved and version == newest:
-        row = await (await connection.execute(in_schema(f"SELECT {_AHEAD}", schema).encode())).fetchone()
+        row = await (await connection.execute(in_schema(_AHEAD, schema).encode())).fetchone()
         is_foreign = bool(row and row[0])
     is_settled = version == newest and "store" in meta and not is_moved
     return Schema(version, newest, meta.get("store"), is_foreign, is_settled)
@@ -133,7 +138,9 @@ async def bring_up(connection: Connection, engine: Engine, *, may_start_again: b
                 "transactions had higher numbers: `penstock migrate up` before it is used"
             )
         await connection.execute(in_schema(_START_AGAIN, schema).encode())
-    known = {"store": secrets.randbits(62), "cluster": await _cluster(connection)}
+    known = {"cluster": await _cluster(connection)}
+    if found.store is None or found.is_foreign:
+        known["store"] = secrets.randbits(62)
     for name, value in known.items():
         if value is not None:
             await connection.execute(in_schema(_PUT, schema).encode(), (name, value))

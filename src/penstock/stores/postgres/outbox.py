@@ -93,10 +93,7 @@ async def write(connection: object, schema: str, queue: QueueRef, body: str, *, 
     try:
         await engine.run(in_schema(_WRITE, schema), queue.tenant, queue.name, body, channel)
     except StoreFormatError as error:
-        raise StoreFormatError(
-            f"there is no outbox in the schema {schema} of this database: a relay makes it (`penstock outbox "
-            f"run`), or whoever runs what `penstock outbox sql` prints ({error.__cause__})"
-        ) from error
+        raise _no_outbox(schema, "this database") from error
 
 
 def tables(url: str) -> str:
@@ -119,11 +116,13 @@ class PostgresOutbox:
         self._engine = Engine(self._address)
         self._wakeups = Wakeups(self._engine)
 
-    async def open(self) -> None:
-        """Connect, and make the tables if they are not there."""
+    async def open(self, *, make: bool = True) -> None:
+        """Connect; tables that are not there are made, or StoreFormatError says so."""
         await self._engine.open()
         try:
             [(table,)] = await self._engine.run("SELECT to_regclass($1)", self._named("penstock.failed"))
+            if table is None and not make:
+                raise _no_outbox(self._address.schema, self._address.shown)
             if table is None:
                 async with self._engine.transaction() as connection:
                     await connection.execute("SELECT pg_advisory_xact_lock(%s)", (self._lock("tables"),))
@@ -194,6 +193,13 @@ class PostgresRound:
         if failed:
             numbers, reasons = [each.number for each in failed], [each.reason for each in failed]
             await self._engine.run(in_schema(_SET_ASIDE, schema), numbers, reasons, on=self._connection)
+
+
+def _no_outbox(schema: str, place: str) -> StoreFormatError:
+    return StoreFormatError(
+        f"there is no outbox in the schema {schema} of {place}: a relay makes it (`penstock outbox run`), or "
+        "whoever runs what `penstock outbox sql` prints"
+    )
 
 
 def _tables(schema: str) -> str:

@@ -4,6 +4,7 @@ import asyncio
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager, closing
+from pathlib import Path
 from typing import Final, TypeVar
 
 import msgspec
@@ -15,6 +16,10 @@ from penstock.stores.sqlite.faults import translated
 
 T = TypeVar("T")
 _PATIENCE: Final = 10.0
+_NO_OUTBOX: Final = (
+    "there is no outbox in this SQLite database: a relay makes it (`penstock outbox run`), or whoever runs "
+    "what `penstock outbox sql` prints"
+)
 POLL_SECONDS: Final = 0.25
 
 TABLES: Final = """
@@ -72,10 +77,15 @@ def write(connection: sqlite3.Connection, queue: QueueRef, body: str) -> None:
     except sqlite3.OperationalError as error:
         if "no such table" not in str(error):
             raise translated(error, "your connection") from error
-        raise StoreFormatError(
-            "there is no outbox in this SQLite database: a relay makes it (`penstock outbox run`), or "
-            "whoever runs what `penstock outbox sql` prints"
-        ) from error
+        raise StoreFormatError(_NO_OUTBOX) from error
+
+
+def _is_there(path: str) -> bool:
+    if not Path(path).exists():
+        return False
+    with closing(sqlite3.connect(path)) as base:
+        found = base.execute("SELECT 1 FROM sqlite_master WHERE name = 'penstock_outbox_failed'")
+        return found.fetchone() is not None
 
 
 def _begins(connection: sqlite3.Connection) -> bool:
@@ -91,9 +101,12 @@ class SqliteOutbox:
     def __init__(self, path: str) -> None:
         self._path = path
 
-    async def open(self) -> None:
-        """Make the tables if they are not there."""
-        await self._do(lambda base: base.executescript(TABLES))
+    async def open(self, *, make: bool = True) -> None:
+        """Tables that are not there are made, or StoreFormatError says so."""
+        if make:
+            await self._do(lambda base: base.executescript(TABLES))
+        elif not await asyncio.to_thread(_is_there, self._path):
+            raise StoreFormatError(f"{self._path}: {_NO_OUTBOX}")
 
     async def close(self) -> None:
         """Nothing is kept open."""
