@@ -172,7 +172,7 @@ class Room:
         # Delete has one event for all, and sees itself to ids that are named twice.
         batches = (
             [list(range(len(items)))]
-            if move is Move.DELETE
+            if move is Move.DELETE and items
             else list(rounds([str(item[0]) for item in items]))
         )
         if len(batches) > 1 and at_us is None and turn is None:
@@ -191,7 +191,7 @@ class Room:
                 missing = [index for index in indexes if out[index] is None]
                 some = [items[index] for index in missing]
                 answers = await self._refuse(number, move, some, may_pass=again > 0, turn=turn)
-                if turn is None and number in self._keyed:
+                if some and turn is None and number in self._keyed:
                     answers = await self._apply_in_turn(number, [(move, some)], params) or answers
                 for index, answer in zip(missing, answers, strict=True):
                     out[index] = answer
