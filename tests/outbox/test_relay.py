@@ -9,7 +9,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from penstock.core.errors import StoreError, StoreFormatError, TransactionError, UnknownQueueError
+from penstock.core.errors import (
+    StoreError,
+    StoreFormatError,
+    StoreUnavailableError,
+    TransactionError,
+    UnknownQueueError,
+)
 from penstock.core.job import NewJob, QueueRef
 from penstock.core.outcomes import Enqueued, Refused
 from penstock.core.states import State
@@ -188,15 +194,22 @@ async def test_a_full_queue_holds_up_only_itself(shop: Shop, database: str) -> N
 class Choking(MemoryStore):
     """Fails on one job, and on every call that has it."""
 
+    error: Exception
+
     async def enqueue(self, queue: QueueRef, jobs: Any, spawns: Any = ()) -> list[Enqueued | Refused]:
         if any(new.id == "bad" for new in jobs):
-            raise StoreError("cannot swallow this")
+            raise self.error
         return await super().enqueue(queue, jobs, spawns)
 
 
-async def test_a_job_that_a_store_fails_on_is_set_aside_after_some_tries(shop: Shop, database: str) -> None:
+@pytest.mark.parametrize("error", [StoreError("cannot swallow this"), ValueError("a fault of its own")])
+async def test_a_job_that_a_store_fails_on_is_set_aside_after_some_tries(
+    shop: Shop, database: str, error: Exception
+) -> None:
     """What is behind it waits so long, and comes then."""
-    async with relaying(database, Choking()) as relay:
+    store = Choking()
+    store.error = error
+    async with relaying(database, store) as relay:
         await write(shop, database, "first")
         await write(shop, database, "bad", id="bad")
         await write(shop, database, "last")
@@ -207,6 +220,32 @@ async def test_a_job_that_a_store_fails_on_is_set_aside_after_some_tries(shop: S
 
     assert [each.jobs for each in rounds] == [1, 0, 0, 0, 1]
     assert [each.failed for each in rounds] == [0, 0, 0, 0, 1]
+
+
+async def test_a_store_that_is_away_sets_nothing_aside(shop: Shop, database: str) -> None:
+    """However often it is tried."""
+    store = Choking()
+    store.error = StoreUnavailableError("gone")
+    async with relaying(database, store) as relay:
+        await write(shop, database, "bad", id="bad")
+        for _ in range(7):
+            with pytest.raises(StoreUnavailableError):
+                await relay.carry()
+        state = await relay._outbox.state(10)
+
+    assert (state.waiting, state.failed) == (1, 0)
+
+
+async def test_large_jobs_go_in_several_calls(shop: Shop, database: str) -> None:
+    """In their order."""
+    store = MemoryStore()
+    async with relaying(database, store) as relay:
+        ids = await write(shop, database, *("x" * 600_000 for _ in range(3)))
+        carried = await relay.carry()
+        jobs = await jobs_in(store)
+
+    assert carried.jobs == 3
+    assert [job.id for job in jobs] == ids
 
 
 async def test_a_delay_counts_from_when_it_was_written(shop: Shop, database: str) -> None:

@@ -347,10 +347,10 @@ class _Lane:
         answers: list[_Answer] = []
         sent: deque[tuple[int, asyncio.Task[list[Enqueued | Refused]]]] = deque()
         error: StoreError | None = None
-        chunks = _chunks(jobs)
+        rest = chunks(jobs)
         ahead = SENT_AHEAD if self._store.keeps_call_order else 1
         while True:
-            while error is None and len(sent) < ahead and (chunk := next(chunks, None)) is not None:
+            while error is None and len(sent) < ahead and (chunk := next(rest, None)) is not None:
                 sent.append((len(chunk), asyncio.create_task(self._enqueue(chunk))))
             if not sent:
                 break
@@ -396,7 +396,8 @@ def _size(new: NewJob) -> int:
     return len(new.payload) + JOB_OVERHEAD
 
 
-def _chunks(jobs: list[NewJob]) -> Iterator[list[NewJob]]:
+def chunks(jobs: Sequence[NewJob]) -> Iterator[list[NewJob]]:
+    """The jobs in as many calls to a store as they take."""
     chunk: list[NewJob] = []
     size = 0
     for new in jobs:

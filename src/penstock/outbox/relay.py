@@ -12,6 +12,7 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
+from penstock.client.client import chunks
 from penstock.client.declaring import declare
 from penstock.client.persist import Persistence
 from penstock.core.errors import PenstockError, StoreError
@@ -25,6 +26,8 @@ from penstock.stores.protocol import Bell, Store
 _LOGGER: Final = logging.getLogger("penstock.outbox")
 BATCH: Final = 200
 POLL: Final = 1.0
+ROUND_SECONDS: Final = 4.0
+"""After so long a round ends with what it has done: the outbox's transaction has a limit too."""
 HOLD_SECONDS: Final = 1.0
 FAULTS: Final = 5
 """So often the store may fail on a job before that is set aside."""
@@ -95,7 +98,7 @@ class OutboxRelay:
 
     async def carry(self) -> Carried:
         """One round: carry the oldest entries over, then forget them. The outbox has to be open."""
-        now = asyncio.get_running_loop().time()
+        now = self._clock()
         self._held = {queue: until for queue, until in self._held.items() if until > now}
         async with self._outbox.round(BATCH, list(self._held)) as found:
             if found is None or not found.entries:
@@ -103,16 +106,20 @@ class OutboxRelay:
             carried: list[int] = []
             failed: list[Failed] = []
             for queue, group in groupby(sorted(found.entries, key=_by_queue), key=lambda each: each.queue):
-                some, refused = await self._bring(queue, list(group))
+                some, refused = await self._bring(queue, list(group), now + ROUND_SECONDS)
                 carried += some
                 failed += refused
+                if self._clock() > now + ROUND_SECONDS:
+                    break
             await found.done(carried, failed)
         for each in failed:
             about = {"tenant": each.queue.tenant, "queue": each.queue.name, "reason": each.reason}
             _LOGGER.error("entry %d was set aside", each.number, extra=about)
         return Carried(len(carried), len(failed), not carried and not failed)
 
-    async def _bring(self, queue: QueueRef, entries: list[Outgoing]) -> tuple[list[int], list[Failed]]:
+    async def _bring(
+        self, queue: QueueRef, entries: list[Outgoing], end: float
+    ) -> tuple[list[int], list[Failed]]:
         """Bring entries of one queue; the numbers of those taken in, and those that never will be."""
         good: list[tuple[int, NewJob]] = []
         failed: list[Failed] = []
@@ -124,13 +131,18 @@ class OutboxRelay:
                     raise
                 failed.append(Failed(entry.number, queue, f"{type(error).__name__}: {error}"))
         carried: list[int] = []
-        for (number, new), answer in zip(good, await self._answers(queue, good), strict=False):
-            if isinstance(answer, Enqueued):
-                carried.append(number)
-            elif isinstance(answer, Refused) and answer.why is Refusal.FULL:
-                self._hold(queue)
-            else:
-                failed.append(Failed(number, queue, _reason(new, answer)))
+        start = 0
+        for chunk in chunks([new for _, new in good]):
+            some, start = good[start : start + len(chunk)], start + len(chunk)
+            for (number, new), answer in zip(some, await self._answers(queue, some), strict=False):
+                if isinstance(answer, Enqueued):
+                    carried.append(number)
+                elif isinstance(answer, Refused) and answer.why is Refusal.FULL:
+                    self._hold(queue)
+                else:
+                    failed.append(Failed(number, queue, _reason(new, answer)))
+            if queue in self._held or self._clock() > end:
+                break
         return carried, failed
 
     async def _unpacked(self, entry: Outgoing) -> NewJob:
@@ -148,21 +160,18 @@ class OutboxRelay:
 
     async def _answers(
         self, queue: QueueRef, good: Sequence[tuple[int, NewJob]]
-    ) -> list[Enqueued | Refused | StoreError]:
+    ) -> list[Enqueued | Refused | Exception]:
         """The store's answers, up to the first job that it fails on."""
         try:
-            return list(await self._store.enqueue(queue, [new for _, new in good])) if good else []
-        except StoreError as error:
-            # A store that is away or full has nothing against this job.
-            if type(error) is not StoreError:
-                raise
-        out: list[Enqueued | Refused | StoreError] = []
+            return list(await self._store.enqueue(queue, [new for _, new in good]))
+        except Exception as error:  # noqa: BLE001 (whatever one job does to a store, others are carried)
+            _raise_outage(error)
+        out: list[Enqueued | Refused | Exception] = []
         for number, new in good:
             try:
                 out += await self._store.enqueue(queue, [new])
-            except StoreError as error:
-                if type(error) is not StoreError:
-                    raise
+            except Exception as error:  # noqa: BLE001 (as above)
+                _raise_outage(error)
                 self._faults[number] += 1
                 if self._faults[number] < FAULTS:
                     self._hold(queue)
@@ -173,7 +182,10 @@ class OutboxRelay:
 
     def _hold(self, queue: QueueRef) -> None:
         """Leave a queue alone for a while; what is behind the entry waits with it, and other queues go on."""
-        self._held[queue] = asyncio.get_running_loop().time() + HOLD_SECONDS
+        self._held[queue] = self._clock() + HOLD_SECONDS
+
+    def _clock(self) -> float:
+        return asyncio.get_running_loop().time()
 
     async def _unless_stopped(self, work: Coroutine[Any, Any, object]) -> None:
         waits = [asyncio.ensure_future(work), asyncio.ensure_future(self._stopping.wait())]
@@ -184,11 +196,17 @@ class OutboxRelay:
                 each.cancel()
 
 
+def _raise_outage(error: Exception) -> None:
+    """A store that is away, full or of another version has nothing against the job."""
+    if isinstance(error, StoreError) and type(error) is not StoreError:
+        raise error
+
+
 def _by_queue(entry: Outgoing) -> tuple[str, str]:
     return entry.queue.tenant, entry.queue.name
 
 
-def _reason(new: NewJob, answer: Refused | StoreError) -> str:
+def _reason(new: NewJob, answer: Refused | Exception) -> str:
     if isinstance(answer, Refused):
         return {
             Refusal.DUPLICATE: f"the id {new.id!r} is taken by another job, {answer.state}",

@@ -1,7 +1,7 @@
 """Jobs within a transaction of the caller's: the store's own statements, run on the caller's connection."""
 
 from collections.abc import AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from copy import copy
 from typing import Any, Final, cast
 
@@ -10,7 +10,7 @@ from psycopg.pq import TransactionStatus
 from psycopg.rows import tuple_row
 from psycopg.types.string import StrDumperUnknown
 
-from penstock.core.errors import TransactionError
+from penstock.core.errors import PenstockError, TransactionError
 from penstock.core.job import NewJob, QueueRef
 from penstock.core.outcomes import Enqueued, Refused
 from penstock.stores.drivers import driver_of
@@ -108,7 +108,10 @@ class GuestEngine:
         try:
             yield self
         except BaseException:
-            await self.run("ROLLBACK TO SAVEPOINT penstock")
+            # Where the connection is lost, that is the error to tell.
+            with suppress(PenstockError):
+                await self.run("ROLLBACK TO SAVEPOINT penstock")
+                await self.run("RELEASE SAVEPOINT penstock")
             raise
         await self.run("RELEASE SAVEPOINT penstock")
 
