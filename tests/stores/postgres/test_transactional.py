@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
 from typing import Any
 
 import psycopg
@@ -25,7 +25,9 @@ from penstock.core.errors import (
 )
 from penstock.core.job import NewJob, QueueRef
 from penstock.core.outcomes import Enqueued, Refused
+from penstock.stores.postgres.address import address_of
 from penstock.stores.postgres.wakeups import channel_of
+from penstock.stores.postgres.within import GuestEngine
 from penstock.stores.protocol import Topic
 from penstock.tasks.middleware import SendNext
 from penstock.tasks.task import Task
@@ -448,6 +450,22 @@ async def test_strict_transactions_are_refused_where_they_would_not_see_enough(s
         await connection.set_isolation_level(psycopg.IsolationLevel.REPEATABLE_READ)
         with pytest.raises(TransactionError, match="read committed"):
             await shop.send.options(unique="live").enqueue_in(connection, "ada")
+
+
+async def test_a_part_that_fails_is_taken_back_and_the_rest_goes_on(shop: Shop) -> None:
+    """What the store does in a transaction of its own is a savepoint of the caller's."""
+    async with psycopg_connection(shop) as connection:
+        engine = GuestEngine(address_of(shop.url), connection)
+        await engine.run("CREATE TEMPORARY TABLE seen (n integer)")
+        for n in range(3):
+            with suppress(ZeroDivisionError):
+                async with engine.transaction():
+                    await engine.run("INSERT INTO seen VALUES ($1::integer)", n)
+                    if n == 1:
+                        raise ZeroDivisionError
+        rows = await engine.run("SELECT n FROM seen ORDER BY n")
+
+    assert rows == [(0,), (2,)]
 
 
 def _tight(to: str) -> None: ...
