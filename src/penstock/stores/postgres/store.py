@@ -11,6 +11,7 @@ from penstock.core.outcomes import Applied, Refused
 from penstock.stores.postgres.flows import PostgresFlows
 from penstock.stores.postgres.limits import PostgresLimits
 from penstock.stores.postgres.migrate import migrate
+from penstock.stores.postgres.moves import PostgresMoves
 from penstock.stores.postgres.readers import PostgresReaders
 from penstock.stores.postgres.records import expire_item, settlement_item
 from penstock.stores.postgres.schedules import PostgresSchedules
@@ -18,7 +19,9 @@ from penstock.stores.postgres.within import PostgresWithin
 from penstock.stores.protocol import PRUNE_LIMIT
 
 
-class PostgresStore(PostgresReaders, PostgresWithin, PostgresSchedules, PostgresLimits, PostgresFlows):
+class PostgresStore(
+    PostgresReaders, PostgresWithin, PostgresSchedules, PostgresLimits, PostgresFlows, PostgresMoves
+):
     """A store in one schema of a database, used from one event loop."""
 
     keeps_call_order: ClassVar[bool] = False
