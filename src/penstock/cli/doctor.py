@@ -175,13 +175,20 @@ async def _is_held(store: Store) -> bool:
 
 
 async def _events(store: Store, ref: QueueRef, after: int, newest: int) -> AsyncIterator[Event]:
-    """The events behind a number, up to the one that was the newest."""
+    """The events behind a number, up to the one that was the newest.
+
+    Where numbers are not in order some with lower ones may follow it: then a page more.
+    """
     cursor: str | int = after
-    while after < newest and (events := await store.events(ref, cursor, CHUNK)):
+    pages_left: int | None = None
+    while after < newest and pages_left != 0 and (events := await store.events(ref, cursor, CHUNK)):
+        pages_left = None if pages_left is None else pages_left - 1
         for event in events:
             yield event
             if event.seq == newest:
-                return
+                if store.numbers_in_order:
+                    return
+                pages_left = 1
         cursor = events[-1].cursor
 
 

@@ -48,12 +48,16 @@ FROM penstock.event
 WHERE event.queue = $1 AND event.seq = $2::bigint AND event.stamp < pg_snapshot_xmin(pg_current_snapshot())
 """  # noqa: S608 (constants)
 
+# The last event need not have the highest number, but one of those just before it will.
 _RANGE: Final = """
 SELECT queue.trimmed + 1, greatest(queue.trimmed, (
-    SELECT event.seq FROM penstock.event
-    WHERE event.queue = $1 AND event.stamp < pg_snapshot_xmin(pg_current_snapshot())
-    ORDER BY event.stamp DESC, event.seq DESC
-    LIMIT 1
+    SELECT max(newest.seq)
+    FROM (
+        SELECT event.seq FROM penstock.event
+        WHERE event.queue = $1 AND event.stamp < pg_snapshot_xmin(pg_current_snapshot())
+        ORDER BY event.stamp DESC, event.seq DESC
+        LIMIT 100
+    ) AS newest
 ))
 FROM penstock.queue
 WHERE queue.n = $1
@@ -112,7 +116,7 @@ class PostgresLog(PostgresClaims):
         return events
 
     async def event_range(self, queue: QueueRef) -> tuple[int, int]:
-        """The number behind those that were trimmed, and that of the newest event which can be read."""
+        """The number behind those that were trimmed, and the highest among the newest that can be read."""
         number = await self._known(queue)
         if number is None:
             return 1, 0
