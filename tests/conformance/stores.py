@@ -36,9 +36,6 @@ def moves_with(parts: frozenset[Part]) -> frozenset[Move]:
     return frozenset(move for move in Move if move not in MOVES_OF_PARTS or MOVES_OF_PARTS[move] in parts)
 
 
-ON_POSTGRES: Final[frozenset[Part]] = PARTS
-"""The parts that the PostgreSQL store has so far."""
-
 ALLOW_MISSING: Final = "PENSTOCK_TEST_ALLOW_MISSING"
 
 
@@ -208,7 +205,7 @@ STORES: Final = [
         lambda: _absent("penstock.stores.sqlite", "SqliteStore"),
     ),
     Kind("valkey", _valkey_url, _redis, _valkey_version, _no_valkey),
-    Kind("postgres", _postgres_url, _postgres, _postgres_version, _no_postgres, ON_POSTGRES),
+    Kind("postgres", _postgres_url, _postgres, _postgres_version, _no_postgres),
 ]
 
 if valkey.redis_binary() is not None:
@@ -230,6 +227,5 @@ if postgres.debian_binaries() is not None:
             _postgres,
             lambda: postgres.version(_present(postgres.debian_binaries())),
             lambda: _absent("penstock.stores.postgres", "PostgresStore"),
-            ON_POSTGRES,
         )
     )

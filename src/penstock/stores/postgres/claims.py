@@ -49,7 +49,7 @@ class PostgresClaims(PostgresReads):
         hints = self._hints.setdefault(number, Hints())
         claims = None
         while claims is None:
-            # Whichever of the two it is: the other one finds out that it has become the other kind of queue.
+            # Each finds out where others have made it the other kind of queue.
             if number in self._limited:
                 claims = await self._claim_limited(queue, number, hints, worker, limit, lease_ms)
             else:

@@ -18,7 +18,7 @@ def is_plain(declared: Declaration) -> bool:
 
 
 class Turn:
-    """What one call works with. While it `holds` the queue's row, others that have to wait for it."""
+    """What one call works with. While it `holds` the queue's row, others that need it wait."""
 
     def __init__(
         self,
