@@ -25,7 +25,10 @@ _SILENCE_SECONDS: Final = 5.0
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 5.0
 _POLL_SECONDS: Final = 0.25
-_NOTIFY: Final = "SELECT pg_notify(channel, '') FROM unnest($1::text[]) AS channel"
+# A ring need not be on the disk before it is heard.
+_NOTIFY: Final = """
+SELECT set_config('synchronous_commit', 'off', true), pg_notify(channel, '') FROM unnest($1::text[]) AS channel
+"""
 
 
 class _Channel:
