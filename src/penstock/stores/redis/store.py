@@ -13,6 +13,7 @@ from penstock.core.moves import Beat, Expire, Move, Report, Settlement
 from penstock.core.outcomes import SETTLED_LIMIT, Applied, Claims, Enqueued, Refused
 from penstock.core.states import State
 from penstock.stores.protocol import (
+    CHUNK_JOBS,
     MAX_LEASE_MS,
     PROMOTE_LIMIT,
     PRUNE_LIMIT,
@@ -104,6 +105,8 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, StreamReaders):
         return int(await self._queues.run(queue, Move.PROMOTE, limit)) if limit > 0 else 0
 
     async def claim(self, queue: QueueRef, *, worker: str, limit: int, lease_ms: int) -> Claims:
+        # The work of one script is bounded, and so is what Lua can hand to a command.
+        limit = min(limit, CHUNK_JOBS)
         answer = await self._queues.run(
             queue,
             Move.CLAIM,
