@@ -7,7 +7,7 @@ import os
 import random
 import signal
 from collections.abc import Iterator, Sequence
-from contextlib import AsyncExitStack, contextmanager, suppress
+from contextlib import AsyncExitStack, contextmanager
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -85,8 +85,10 @@ def _work(url: str, witness: Path, pause: float, slots: dict[str, int], up: Conn
         async with AsyncExitStack() as stack:
             while not app.is_open:
                 # Without its store it would end, and whoever looks after it start it again.
-                with suppress(StoreUnavailableError):
+                try:
                     await stack.enter_async_context(app)
+                except StoreUnavailableError:
+                    await asyncio.sleep(0.05)
             pool = app.worker(slots, lease=LEASE, poll=0.5, shutdown_timeout=5)
             running = asyncio.create_task(pool.run(handle_signals=True))
             # Nothing tells of the handler but the handler.
