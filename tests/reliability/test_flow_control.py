@@ -31,7 +31,7 @@ PATIENCE = 20
 async def test_limits_hold_while_workers_and_servers_are_killed(
     ground: Ground, tmp_path: Path, chance: random.Random, scale: float
 ) -> None:
-    """300 SIGKILLs of workers, 10 of the server, 30 keys: no limit exceeded, no slot lost, no key forgotten."""
+    """300 SIGKILLs of workers, 10 of the server: no limit is exceeded, no slot lost, no key forgotten."""
     jobs = int(4_000 * scale)
     witness = tmp_path / "executed"
     app = make_app(ground.url, witness, 0)
