@@ -13,7 +13,6 @@ from penstock.core.moves import Beat, Expire, Move, Report, Settlement
 from penstock.core.outcomes import SETTLED_LIMIT, Applied, Claims, Enqueued, Refused
 from penstock.core.states import State
 from penstock.stores.protocol import (
-    CHUNK_JOBS,
     MAX_LEASE_MS,
     PROMOTE_LIMIT,
     PRUNE_LIMIT,
@@ -46,6 +45,9 @@ from penstock.stores.redis.wakeups import Subscriber
 
 PASS_LIMIT: Final = 200
 """Entries of jobs that are gone which one claim clears away."""
+
+CLAIM_LIMIT: Final = 4_000
+"""Jobs that one claim takes at most, whatever it asks for."""
 
 _FIRST_VALUE: Final = 3
 """The number of the argument of progress.lua from which on values stand."""
@@ -106,7 +108,7 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, StreamReaders):
 
     async def claim(self, queue: QueueRef, *, worker: str, limit: int, lease_ms: int) -> Claims:
         # The work of one script is bounded, and so is what Lua can hand to a command.
-        limit = min(limit, CHUNK_JOBS)
+        limit = min(limit, CLAIM_LIMIT)
         answer = await self._queues.run(
             queue,
             Move.CLAIM,
