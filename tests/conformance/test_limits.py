@@ -3,6 +3,7 @@
 from bisect import bisect_right
 
 import pytest
+from msgspec.structs import replace
 
 from penstock.core.flows import JobRef
 from penstock.core.job import QueueRef
@@ -305,3 +306,20 @@ async def test_a_length_declared_later_holds_for_new_jobs_only(store: Store, que
     assert full == [FULL]
     assert [job.id for job in await claim(store, queue)] == jobs(5)
     assert await store.enqueue(queue, [new_job("x")]) == [Enqueued("x", True, State.PENDING)]
+
+
+@pytest.mark.parametrize("what", ["rate", "key_rate"])
+async def test_a_faster_rate_holds_from_the_next_claim_on(store: Store, queue: QueueRef, what: str) -> None:
+    """What a slower one made it wait for is not waited for."""
+    plain = Declaration(mode=Mode.KEYED, key_limit=9)
+    await store.declare(queue, replace(plain, **{what: Rate(1, 3_600_000)}))
+    await enqueue(store, queue, [new_job(name, key="k") for name in "abc"])
+    assert [job.id for job in await claim(store, queue)] == ["a"]
+
+    await store.declare(queue, replace(plain, version=2, **{what: Rate(1, 1_000)}))
+    assert await claim(store, queue) == []
+    await store.turn(1_000)
+    assert [job.id for job in await claim(store, queue)] == ["b"]
+
+    await store.declare(queue, replace(plain, version=3))
+    assert [job.id for job in await claim(store, queue)] == ["c"]

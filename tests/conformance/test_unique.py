@@ -344,3 +344,18 @@ async def test_the_rule_of_who_comes_decides(store: Store, queue: QueueRef) -> N
     assert live == throttled == Enqueued("a", False, State.ACTIVE, same_payload=False)
     assert waiting == Enqueued("b", True, State.PENDING)
     assert debounced == Enqueued("b", False, State.PENDING, same_payload=False, replaced=True)
+
+
+async def test_a_window_outlasts_the_window_before_it(store: Store, queue: QueueRef) -> None:
+    """Pruning what is left of the first one does not forget the second."""
+    unique = Unique("k", UniqueRule.THROTTLE, 3_000)
+    options = Options(retention_ms=200)
+    for name in ("a", "b"):
+        await enqueue(store, queue, [new_job(name, unique=unique, options=options)])
+        job = await claim_one(store, queue)
+        await settle(store, queue, Complete(job.id, job.token))
+        await store.turn(300)
+        await store.prune(queue)
+        [kept] = await store.enqueue(queue, [new_job(f"{name}-again", unique=unique)])
+        assert kept == Enqueued(name, False, None, False)
+        await store.turn(3_000)

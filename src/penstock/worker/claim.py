@@ -119,7 +119,7 @@ class ClaimLoop:
             if not limit:
                 continue
             claims = await self._claim(limit)
-            if claims is None or len(claims.jobs) >= limit:
+            if claims is None or claims.is_more or len(claims.jobs) >= limit:
                 continue
             if is_quiet and not claims.jobs and not claims.expired:
                 return
