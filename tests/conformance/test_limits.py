@@ -318,7 +318,7 @@ async def test_a_faster_rate_holds_from_the_next_claim_on(store: Store, queue: Q
 
     await store.declare(queue, replace(plain, version=2, **{what: Rate(1, 1_000)}))
     assert await claim(store, queue) == []
-    await store.turn(1_000)
+    await store.turn(1_001)
     assert [job.id for job in await claim(store, queue)] == ["b"]
 
     await store.declare(queue, replace(plain, version=3))
