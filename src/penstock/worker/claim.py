@@ -28,7 +28,7 @@ KEPT_REST: Final = 0.25
 
 
 class ClaimLoop:
-    """One per worker. A claim asks for all slots that are free, and all it brings is started."""
+    """One per worker. A claim asks for free slots, and all it brings is started."""
 
     def __init__(
         self,
@@ -61,6 +61,8 @@ class ClaimLoop:
         self._about = about
         self._reclaimer = Reclaimer(store, queue)
         self._outage = Outage(_LOGGER, "claiming", about)
+        # Half of the slots at most: while these jobs run here, the store takes the others out.
+        self._most = min(CHUNK_JOBS, -(-slots.count // 2))
         self._task: asyncio.Task[None] | None = None
         self._is_resting = False
         self._is_stopping = False
@@ -115,7 +117,7 @@ class ClaimLoop:
                 await self._settler.flush()
                 # The ending of the last job may let another one go.
                 await self._scheduler.relay()
-            limit = 0 if self._must_stop() else min(self._slots.spare, CHUNK_JOBS)
+            limit = 0 if self._must_stop() else min(self._slots.spare, self._most)
             if not limit:
                 continue
             claims = await self._claim(limit)

@@ -15,22 +15,6 @@ from tests.conformance.arrange import claim, enqueue, new_job
 GONE = 2 * PASS_LIMIT + 1
 
 
-async def _enqueue_behind_gone(store: RedisStore, queue: QueueRef) -> None:
-    gone = await enqueue(store, queue, [new_job(f"gone-{n}") for n in range(GONE)])
-    await store.cancel(queue, gone)
-    await enqueue(store, queue, [new_job("a")])
-
-
-async def test_a_claim_that_only_cleared_away_says_that_there_is_more(
-    store: RedisStore, queue: QueueRef
-) -> None:
-    """Its work is bounded, and it is not taken for the end of the queue."""
-    await _enqueue_behind_gone(store, queue)
-    said = [await store.claim(queue, worker="w", limit=1, lease_ms=1_000) for _ in range(3)]
-
-    assert [(len(each.jobs), each.is_more) for each in said] == [(0, True), (0, True), (1, False)]
-
-
 async def test_a_burst_runs_what_stands_behind_many_that_were_cancelled(
     store: RedisStore, queue: QueueRef
 ) -> None:
