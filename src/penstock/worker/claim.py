@@ -61,8 +61,8 @@ class ClaimLoop:
         self._about = about
         self._reclaimer = Reclaimer(store, queue)
         self._outage = Outage(_LOGGER, "claiming", about)
-        # Half of the slots at most: while these jobs run here, the store takes the others out.
-        self._most = min(CHUNK_JOBS, -(-slots.count // 2))
+        # From a server half of the slots at most: while these jobs run here, it works on the next.
+        self._most = min(CHUNK_JOBS, -(-slots.count // 2) if store.is_server else slots.count)
         self._task: asyncio.Task[None] | None = None
         self._is_resting = False
         self._is_stopping = False
