@@ -140,8 +140,8 @@ PYTHON_PEERS: Final = (
 _BY_NAME: Final = {side.name: side for side in PYTHON_PEERS}
 
 
-def _extra(side: Side, label: str, *worker: str, is_fleet: bool = False) -> Side:
-    return replace(side, label=label, worker=worker, is_fleet=is_fleet)
+def _extra(side: Side, label: str, *worker: str) -> Side:
+    return replace(side, label=label, worker=worker)
 
 
 EXTRAS: Final = (
@@ -149,20 +149,17 @@ EXTRAS: Final = (
         replace(_BY_NAME["Taskiq"], processing=20_000),
         "as it comes: 2 processes, 100 tasks each",
         *("taskiq", "worker", f"{_IN}.taskiq:broker", "--log-level", "WARNING"),
-        is_fleet=True,
     ),
     _extra(
         _BY_NAME["Dramatiq"],
         "as it comes: a process per core, 8 threads each",
         *("dramatiq", f"{_IN}.dramatiq"),
-        is_fleet=True,
     ),
     _extra(_BY_NAME["Huey"], "-w 1", "huey_consumer", f"{_IN}.huey.huey", "-w", "1", "-q"),
     _extra(
         replace(_BY_NAME["Huey"], processing=20_000),
         "-w 2 -k process",
         *("huey_consumer", f"{_IN}.huey.huey", "-w", "2", "-k", "process", "-q"),
-        is_fleet=True,
     ),
     _extra(
         replace(_BY_NAME["RQ"], processing=2_000),
@@ -173,7 +170,6 @@ EXTRAS: Final = (
         _BY_NAME["Celery"],
         "as it comes: a process per core",
         *("celery", "-A", f"{_IN}.celery", "worker", "-l", "warning"),
-        is_fleet=True,
     ),
 )
 """Other ways to run the workers of some sides, measured for processing only."""

@@ -4,7 +4,9 @@ import asyncio
 import multiprocessing
 import os
 import signal
+import sqlite3
 import time
+from contextlib import closing
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
@@ -42,6 +44,15 @@ def _start(url: str, folder: Path, name: str) -> BaseProcess:
     return process
 
 
+def _stop(process: BaseProcess, path: Path) -> None:
+    """Stop it while it is not writing: stopped with the file's lock, it would stop everybody."""
+    with closing(sqlite3.connect(path, isolation_level=None, timeout=60)) as connection:
+        connection.execute("BEGIN IMMEDIATE")
+        os.kill(process.pid or 0, signal.SIGSTOP)
+        os.waitid(os.P_PID, process.pid or 0, os.WSTOPPED | os.WNOWAIT)
+        connection.execute("ROLLBACK")
+
+
 async def _appears(path: Path) -> None:
     async with asyncio.timeout(60):
         while not path.exists():  # noqa: ASYNC110 (another process makes it)
@@ -59,7 +70,7 @@ async def test_a_stopped_worker_cannot_settle_what_another_took_over(tmp_path: P
         try:
             job = await slow.enqueue()
             await _appears(tmp_path / "first-runs")
-            os.kill(zombie.pid or 0, signal.SIGSTOP)
+            _stop(zombie, tmp_path / "jobs.db")
             other = _start(url, tmp_path, "second")
             await _appears(tmp_path / "second-runs")
             (tmp_path / "first-may-end").touch()

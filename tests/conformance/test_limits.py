@@ -3,6 +3,7 @@
 from bisect import bisect_right
 
 import pytest
+from msgspec.structs import replace
 
 from penstock.core.flows import JobRef
 from penstock.core.job import QueueRef
@@ -317,3 +318,20 @@ async def test_a_key_whose_job_is_gone_does_not_stand_for_a_newer_job_of_its_id(
     answers = await store.enqueue(queue, [new_job("a"), new_job("b", idempotency_key="k")])
 
     assert answers == [Enqueued("a", True, State.PENDING), Enqueued("a", False, None)]
+
+
+@pytest.mark.parametrize("what", ["rate", "key_rate"])
+async def test_a_faster_rate_holds_from_the_next_claim_on(store: Store, queue: QueueRef, what: str) -> None:
+    """What a slower one made it wait for is not waited for."""
+    plain = Declaration(mode=Mode.KEYED, key_limit=9)
+    await store.declare(queue, replace(plain, **{what: Rate(1, 3_600_000)}))
+    await enqueue(store, queue, [new_job(name, key="k") for name in "abc"])
+    assert [job.id for job in await claim(store, queue)] == ["a"]
+
+    await store.declare(queue, replace(plain, version=2, **{what: Rate(1, 1_000)}))
+    assert await claim(store, queue) == []
+    await store.turn(1_001)
+    assert [job.id for job in await claim(store, queue)] == ["b"]
+
+    await store.declare(queue, replace(plain, version=3))
+    assert [job.id for job in await claim(store, queue)] == ["c"]

@@ -361,3 +361,18 @@ async def test_a_kind_may_be_named_by_any_text(store: Store, queue: QueueRef, ke
     assert answer == Enqueued("a", False, State.PENDING, False)
     assert record.unique == unique
     assert relay.what == ChildEnding("p", JobRef(queue.name, "a"), State.COMPLETED)
+
+
+async def test_a_window_outlasts_the_window_before_it(store: Store, queue: QueueRef) -> None:
+    """Pruning what is left of the first one does not forget the second."""
+    unique = Unique("k", UniqueRule.THROTTLE, 3_000)
+    options = Options(retention_ms=200)
+    for name in ("a", "b"):
+        await enqueue(store, queue, [new_job(name, unique=unique, options=options)])
+        job = await claim_one(store, queue)
+        await settle(store, queue, Complete(job.id, job.token))
+        await store.turn(300)
+        await store.prune(queue)
+        [kept] = await store.enqueue(queue, [new_job(f"{name}-again", unique=unique)])
+        assert kept == Enqueued(name, False, None, False)
+        await store.turn(3_000)

@@ -2,8 +2,12 @@
 
 import os
 import random
+from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
+
+from tests.reliability.grounds import GROUNDS, Ground
 
 
 @pytest.fixture
@@ -18,3 +22,10 @@ def chance() -> random.Random:
 def scale() -> float:
     """How many times the usual length; TORTURE_SCALE makes runs longer."""
     return float(os.environ.get("TORTURE_SCALE") or 1)
+
+
+@pytest.fixture(params=GROUNDS)
+def ground(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Ground]:
+    """Each store that is tortured, empty."""
+    with GROUNDS[request.param](tmp_path) as found:
+        yield found

@@ -7,18 +7,27 @@ import os
 import random
 import signal
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AsyncExitStack, contextmanager
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 
 from penstock import Backoff, Fail, JobContext, Penstock
+from penstock.core.errors import StoreUnavailableError
 from penstock.core.history import Executed
 from penstock.core.job import QueueRef
 
 QUEUE = QueueRef("default", "torture")
 FAR = QueueRef("default", "torture-far")
 LEASE = 1.5
+PRELOADED = [
+    "pytest",
+    "tests.reliability.hands",
+    "penstock.app.pool",
+    "penstock.worker.worker",
+    "penstock.stores.sqlite",
+    "penstock.stores.redis",
+]
 
 
 def make_app(url: str, witness: Path, pause: float) -> Penstock:
@@ -73,7 +82,13 @@ def _work(url: str, witness: Path, pause: float, slots: dict[str, int], up: Conn
     logging.getLogger("penstock").setLevel(logging.CRITICAL)
 
     async def run() -> None:
-        async with app:
+        async with AsyncExitStack() as stack:
+            while not app.is_open:
+                # Without its store it would end, and whoever looks after it start it again.
+                try:
+                    await stack.enter_async_context(app)
+                except StoreUnavailableError:
+                    await asyncio.sleep(0.05)
             pool = app.worker(slots, lease=LEASE, poll=0.5, shutdown_timeout=5)
             running = asyncio.create_task(pool.run(handle_signals=True))
             # Nothing tells of the handler but the handler.
@@ -99,8 +114,9 @@ class Hands:
         queues: Sequence[QueueRef] = (QUEUE,),
     ) -> None:
         # A fork server keeps the imports, so that a worker is at work within milliseconds of its start.
+        # Whatever runs as the main module is run again in each: with pytest at hand that is quick too.
         self._context = multiprocessing.get_context("forkserver")
-        self._context.set_forkserver_preload(["tests.reliability.hands", "penstock.stores.sqlite"])
+        self._context.set_forkserver_preload(PRELOADED)
         self._args = (url, witness, pause, {queue.name: concurrency for queue in queues})
         self._count = count
         self._processes: dict[BaseProcess, Connection] = {}
@@ -125,6 +141,11 @@ class Hands:
         victim.join(10)
         self._processes.pop(victim).close()
         self._hire()
+
+    @property
+    def are_up(self) -> bool:
+        """True when one of them has come to work."""
+        return any(up.poll() for up in self._processes.values())
 
     def dismiss(self) -> list[int | None]:
         """Ask all to stop, once they can be asked; their exit codes."""

@@ -16,7 +16,7 @@ PenstockError
 ├── WrongStateError           the job's state does not allow the move
 ├── JobEndedError             waiting for a result: the job ended without one
 ├── ResultTimeoutError        waiting for a result: not ended in time
-├── CursorLostError           events before the cursor were trimmed, or numbers were reused
+├── CursorLostError           events after the cursor were trimmed, or numbers were used again
 ├── DeclarationError          a queue's declaration does not agree with the stored one
 ├── FlowError                 a graph of jobs that cannot be: a cycle, or a job it does not have
 ├── TransactionError          enqueue_in: no open transaction that the job could be part of
@@ -127,7 +127,7 @@ class ResultTimeoutError(PenstockError, TimeoutError):
 
 
 class CursorLostError(PenstockError):
-    """Events before the cursor were trimmed, or the log is not the one the cursor came from."""
+    """Events after the cursor were trimmed, or the log is not the one the cursor came from."""
 
 
 class DeclarationError(PenstockError):
@@ -163,7 +163,7 @@ class PoolTimeoutError(StoreUnavailableError, TimeoutError):
 
 
 class NotReplicatedError(StoreUnavailableError):
-    """The store has the job, but fewer replicas than wished confirmed it. The same enqueue again is harmless."""
+    """The store has the job, but too few replicas confirmed it. The same enqueue again is harmless."""
 
 
 class StoreFormatError(StoreError):

@@ -61,6 +61,10 @@ class Rate(msgspec.Struct, frozen=True, omit_defaults=True):
         """When the next would be on time, after so many went now."""
         return max(arrival_us, now_us) + taken * self.interval_us
 
+    def owed_at_most(self, arrival_us: int, now_us: int) -> int:
+        """What another rate left behind counts no further than this one could have come."""
+        return min(arrival_us, now_us + self.burst * self.interval_us)
+
     def opens_us(self, arrival_us: int) -> int:
         """When the next may go."""
         return arrival_us - (self.burst - 1) * self.interval_us

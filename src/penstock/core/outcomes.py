@@ -58,12 +58,14 @@ class Claims(msgspec.Struct, frozen=True):
     """What a claim brought: jobs to run, leases to recover, and when to come back.
 
     `wait_ms` is the time until something becomes due; None when nothing is known to. It may be longer where
-    the claim brought all that it asked for.
+    the claim brought all that it asked for. `is_more` says that the call reached the end of its work and not
+    that of the queue: the next one may bring what this did not.
     """
 
     jobs: list[Claimed] = []
     expired: list[ExpiredLease] = []
     wait_ms: int | None = None
+    is_more: bool = False
 
 
 def repeated(settled: str, token: str, move: Move) -> State | None:

@@ -28,7 +28,7 @@ KEPT_REST: Final = 0.25
 
 
 class ClaimLoop:
-    """One per worker. A claim asks for all slots that are free, and all it brings is started."""
+    """One per worker. A claim asks for free slots, and all it brings is started."""
 
     def __init__(
         self,
@@ -61,6 +61,8 @@ class ClaimLoop:
         self._about = about
         self._reclaimer = Reclaimer(store, queue)
         self._outage = Outage(_LOGGER, "claiming", about)
+        # From a server half of the slots at most: while these jobs run here, it works on the next.
+        self._most = min(CHUNK_JOBS, -(-slots.count // 2) if store.is_server else slots.count)
         self._task: asyncio.Task[None] | None = None
         self._is_resting = False
         self._is_stopping = False
@@ -115,11 +117,11 @@ class ClaimLoop:
                 await self._settler.flush()
                 # The ending of the last job may let another one go.
                 await self._scheduler.relay()
-            limit = 0 if self._must_stop() else min(self._slots.spare, CHUNK_JOBS)
+            limit = 0 if self._must_stop() else min(self._slots.spare, self._most)
             if not limit:
                 continue
             claims = await self._claim(limit)
-            if claims is None or len(claims.jobs) >= limit:
+            if claims is None or claims.is_more or len(claims.jobs) >= limit:
                 continue
             if is_quiet and not claims.jobs and not claims.expired:
                 return

@@ -80,6 +80,8 @@ async def test_a_server_that_went_away_is_unavailable_and_found_again(
             with pytest.raises(StoreUnavailableError):
                 await store.get(queue, ["a"])
             process, _ = valkey.start(binary, tmp_path, port=port, appendonly=True)
+            # Starting it took this loop's time: only now does it learn which of its connections ended.
+            await asyncio.sleep(0.1)
 
             assert (await claim_one(store, queue)).id == "a"
             assert await store.check(queue) == []

@@ -38,7 +38,7 @@ def _tomorrow() -> dict[str, str]:
         "enqueue.lua": ("  append_enqueue(id, job", f"  job[#job + 1] = '{FROM_TOMORROW}'\n"),
         "include/lanes.lua": ("    lanes[key] = lane\n", f"    lane[10] = lane[10] or '{FROM_TOMORROW}'\n"),
         "include/events.lua": (
-            "  logged[#logged + 1]",
+            "  seq = seq + 1\n",
             f"  {fill}\n  event[#event + 1] = '{FROM_TOMORROW}'\n",
         ),
     }

@@ -67,6 +67,15 @@ class Lanes:
         for _, _, key in sorted(held):
             self._join(key)
 
+    def owe_at_most(self, declared: Declaration, now_us: int) -> None:
+        """Forget what another declaration's rate left behind beyond what this one's could have."""
+        rate = declared.key_rate
+        self._arrivals_us = {
+            key: rate.owed_at_most(arrival, now_us)
+            for key, arrival in self._arrivals_us.items()
+            if rate is not None
+        }
+
     def hold_again(self, declared: Declaration, now_us: int) -> None:
         """Let another declaration's rate hold keys back, and none that it does not."""
         for _, _, key in sorted((lane.held_until or 0, lane.number, key) for key, lane in self.lanes.items()):

@@ -303,6 +303,9 @@ class MemoryStore(MemoryReads, MemoryLog, MemoryFlows, MemorySchedules):
             if wanted == shelf.info.declaration:
                 return shelf.info
             shelf.info = QueueInfo(queue, shelf.info.number, shelf.info.pause, wanted)
+            rate = wanted.rate
+            shelf.arrival_us = 0 if rate is None else rate.owed_at_most(shelf.arrival_us, self._now_us())
+            shelf.lanes.owe_at_most(wanted, self._now_us())
             shelf.touched += list(shelf.lanes.known())
             self._refresh(shelf)
             shelf.lanes.hold_again(wanted, self._now_us())

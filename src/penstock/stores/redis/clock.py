@@ -1,9 +1,14 @@
 """The store's clock: the server's time and an offset that only the test kit sets."""
 
+from typing import Final
+
 from penstock.core.job import QueueRef
 from penstock.stores.redis import keys
 from penstock.stores.redis.keys import keys_of
 from penstock.stores.redis.server import Server
+
+HELD_BACK_US: Final = 60_000_000
+"""A clock that went back by less is waited out, here as in lua/include/meta.lua."""
 
 
 class ServerClock:
@@ -19,7 +24,7 @@ class ServerClock:
         return int(await self._server.command("HGET", keys.STORE, "offset_ms") or 0)
 
     async def now(self) -> int:
-        """Unix milliseconds; never earlier than before, unless the clock was turned back."""
+        """Unix milliseconds; not earlier than before, unless the clock was turned or set back."""
         (seconds, micros), offset = await self._server.commands(
             [("TIME",), ("HGET", keys.STORE, "offset_ms")]
         )
@@ -28,7 +33,8 @@ class ServerClock:
             self._last_us = 0
         self._last_offset_ms = offset_ms
         now_us = int(seconds) * 1_000_000 + int(micros) + offset_ms * 1000
-        self._last_us = max(self._last_us, now_us)
+        if not 0 < self._last_us - now_us < HELD_BACK_US:
+            self._last_us = now_us
         return self._last_us // 1000
 
     async def turn(self, by_ms: int) -> None:

@@ -40,11 +40,13 @@ async def check_server(server: Server) -> None:
             "which would lose accepted jobs; set it with `CONFIG SET maxmemory-policy noeviction`, "
             "and in the server's configuration file"
         )
-    await server.command("HSETNX", keys.STORE, "schema", SCHEMA_VERSION)
-    written = int(await server.command("HGET", keys.STORE, "schema"))
-    if written > SCHEMA_VERSION:
+    written = await server.command("HGET", keys.STORE, "schema")
+    if written is None:
+        await server.command("HSETNX", keys.STORE, "schema", SCHEMA_VERSION)
+        written = await server.command("HGET", keys.STORE, "schema")
+    if (schema := int(written)) > SCHEMA_VERSION:
         raise StoreVersionError(
-            f"the store at {server.url} has schema {written}; this Penstock knows {SCHEMA_VERSION}: upgrade"
+            f"the store at {server.url} has schema {schema}; this Penstock knows {SCHEMA_VERSION}: upgrade"
         )
 
 

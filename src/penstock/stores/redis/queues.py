@@ -35,10 +35,24 @@ class Queues:
 
     async def open(self, queue: QueueRef) -> QueueInfo:
         """The queue, made if it is new."""
-        number = await self._server.run("queues/register", [keys.registry(queue.tenant)], queue.name)
-        await self._server.command("SADD", keys.QUEUES, f"{queue.tenant}/{queue.name}")
-        await self._server.run("queues/open", keys_of(queue).all, number, await self._clock.offset_ms())
+        number, facts = await self._server.commands(
+            [
+                ("HGET", keys.registry(queue.tenant), queue.name),
+                ("HMGET", keys_of(queue).meta, *_FACTS),
+            ]
+        )
+        # Most are there, and reading is what a server at its maxmemory, or without its replicas, still does.
+        info = None if number is None else _info(queue, facts)
+        if info is None:
+            info = await self._make(queue)
         self._open.add(queue)
+        return info
+
+    async def _make(self, queue: QueueRef) -> QueueInfo:
+        # First of all into the list of those whose clocks are turned: what has a number is in there.
+        await self._server.run("queues/list", [keys.QUEUES], f"{queue.tenant}/{queue.name}")
+        number = await self._server.run("queues/register", [keys.registry(queue.tenant)], queue.name)
+        await self._server.run("queues/open", keys_of(queue).all, number, await self._clock.offset_ms())
         return await self.find(queue) or QueueInfo(queue, number)
 
     async def find(self, queue: QueueRef) -> QueueInfo | None:

@@ -202,9 +202,9 @@ def expire_arguments(expiry: Expire) -> tuple[Any, ...]:
 
 def claims(answer: Sequence[Any]) -> Claims:
     """What was answered to a claim."""
-    jobs, expired, wait_ms, has_keys = answer
+    jobs, expired, wait_ms, has_keys, is_more = answer
     claimed = [_claimed(jobs[at], read_record(jobs[at + 1]), jobs[at + 2]) for at in range(0, len(jobs), 3)]
-    return Claims(claimed, expired_leases(expired, has_keys), wait_ms)
+    return Claims(claimed, expired_leases(expired, has_keys), wait_ms, bool(is_more))
 
 
 def _claimed(job: bytes, record: Record, payload: bytes) -> Claimed:

@@ -46,6 +46,9 @@ from penstock.stores.redis.wakeups import Subscriber
 PASS_LIMIT: Final = 200
 """Entries of jobs that are gone which one claim clears away."""
 
+CLAIM_LIMIT: Final = 4_000
+"""Jobs that one claim takes at most, whatever it asks for."""
+
 _FIRST_VALUE: Final = 3
 """The number of the argument of progress.lua from which on values stand."""
 
@@ -105,6 +108,8 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, StreamReaders):
         return int(await self._queues.run(queue, Move.PROMOTE, limit)) if limit > 0 else 0
 
     async def claim(self, queue: QueueRef, *, worker: str, limit: int, lease_ms: int) -> Claims:
+        # The work of one script is bounded, and so is what Lua can hand to a command.
+        limit = min(limit, CLAIM_LIMIT)
         answer = await self._queues.run(
             queue,
             Move.CLAIM,

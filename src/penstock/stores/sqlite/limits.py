@@ -127,6 +127,7 @@ class Limits:
             "UPDATE queue SET declaration = ? WHERE n = ?", (encode(self.declared), self._turn.number)
         )
         self._give()
+        self._owe_at_most()
         if self.declared.mode.has_keys:
             rows = self._turn.connection.execute(_ALL_KEYS, {"queue": self._turn.number})
             self._keys.update(dict.fromkeys(key for (key,) in rows))
@@ -136,6 +137,16 @@ class Limits:
             self._note()
         else:
             self._turn.connection.execute("DELETE FROM lane WHERE queue = ?", (self._turn.number,))
+
+    def _owe_at_most(self) -> None:
+        """Forget what other rates left behind beyond what these could have."""
+        rate, key_rate, now_us = self.declared.rate, self.declared.key_rate, self._turn.now_us
+        self._arrival_us = 0 if rate is None else rate.owed_at_most(self._arrival_us, now_us)
+        most_us = 0 if key_rate is None else now_us + key_rate.burst * key_rate.interval_us
+        self._turn.connection.execute(
+            "UPDATE key_rate SET arrival_us = min(arrival_us, ?) WHERE queue = ?",
+            (most_us, self._turn.number),
+        )
 
     def set_key_rule(self, key: str, rule: KeyRule | None) -> None:
         """Keep a key's own limit and weight, or none, and look at it again."""

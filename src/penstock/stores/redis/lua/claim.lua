@@ -2,7 +2,8 @@
 -- Arguments: worker, how many at most, lease_ms, fresh tokens, how many to promote, to recover and to pass over at
 --   most, the longest lease, the highest and the lowest tier.
 -- Result: the jobs claimed, each as its id, record and payload; the leases that ran out, each as its id and record;
---   the time until something becomes due, or nil; 1 where keys take turns, else 0.
+--   the time until something becomes due, or nil; 1 where keys take turns, else 0; 1 where this call could not look at
+--   all it should have, else 0.
 -- Refusals: none; a paused queue gives nothing.
 -- flags: allow-oom
 -- include: promote
@@ -117,7 +118,6 @@ end
 -- The time until the first of what is delayed, leased, paused or held back by a rate becomes due. Comes after
 -- everything else was written.
 local function time_to_wait()
-  if passed >= pass_limit then return 0 end
   local due = paused and pause_ends or math.huge
   for _, index in ipairs({DELAYED, ACTIVE, HELD}) do
     local first = redis.call('ZRANGE', index, 0, 0, 'WITHSCORES')
@@ -139,7 +139,8 @@ take()
 -- The others have to hear of what this worker left.
 if promoted > #ids then ring_for('pending') end
 local expired = expired_leases(recover_limit, lease_limit_ms)
-local out = {handed_out(), expired, false, has_keys and 1 or 0}
+local is_more = passed >= pass_limit or (facts.refreshing or '') ~= ''
+local out = {handed_out(), expired, false, has_keys and 1 or 0, is_more and 1 or 0}
 finish()
 out[3] = time_to_wait()
 return out

@@ -25,12 +25,21 @@ local function prune(id)
   return true
 end
 
--- What a sorted set holds up to now; it is taken off there.
+-- What a sorted set holds up to now; it is taken off there, before jobs that go put others in.
 local function due(index)
   local members = redis.call('ZRANGE', index, '-inf', int(now), 'BYSCORE', 'LIMIT', 0, limit)
-  for _, member in ipairs(members) do gather(removed, index, member) end
+  for _, member in ipairs(members) do redis.call('ZREM', index, member) end
   return members
 end
+
+for _, key in ipairs(due(FREED)) do gather(unset, HOLDERS, key) end
+for _, kind in ipairs(due(WINDOWS)) do
+  local holder = load(string.match(redis.call('HGET', KINDS, kind) or '', '^%S*'))
+  local unique = holder and holder[EXTRA] and holder[EXTRA].unique
+  if not unique or unique[1] ~= kind then gather(unset, KINDS, kind) end
+end
+-- Looked at, they are kept or forgotten as every lane is.
+for _, key in ipairs(due(COOLING)) do lane_of(key) end
 
 local ids = redis.call('ZRANGE', PRUNABLE, 0, limit - 1)
 look_up(ids)
@@ -46,13 +55,4 @@ if #pruned > 0 then
   for i, each in ipairs(pruned) do gone[i] = each.id end
   append_removal('prune', false, gone)
 end
-
-for _, key in ipairs(due(FREED)) do gather(unset, HOLDERS, key) end
-for _, kind in ipairs(due(WINDOWS)) do
-  local holder = load(string.match(redis.call('HGET', KINDS, kind) or '', '^%S*'))
-  local unique = holder and holder[EXTRA] and holder[EXTRA].unique
-  if not unique or unique[1] ~= kind then gather(unset, KINDS, kind) end
-end
--- Looked at, they are kept or forgotten as every lane is.
-for _, key in ipairs(due(COOLING)) do lane_of(key) end
 return finish(#pruned)

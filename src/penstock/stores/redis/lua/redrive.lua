@@ -2,6 +2,7 @@
 -- Arguments: the ids, each in an array of its own.
 -- Result, per id: applied/pending.
 -- Refusals: missing; state, when it cannot be redriven; keyless, when it is from before the queue had keys.
+-- flags: allow-oom
 -- include: leases
 
 local REDRIVABLE = {dead = true, failed = true, cancelled = true}

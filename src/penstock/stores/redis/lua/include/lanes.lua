@@ -51,6 +51,12 @@ local function arrival_after(rate, arrival_us, taken)
   return math.max(arrival_us, now_us) + taken * interval_us(rate)
 end
 
+-- What another rate left behind counts no further than this one could have come.
+local function owed_at_most(rate, arrival_us)
+  if not rate then return 0 end
+  return math.min(arrival_us, now_us + (rate.burst or 1) * interval_us(rate))
+end
+
 -- The first millisecond in which the next may go.
 local function opens_at(rate, arrival_us)
   return math.ceil((arrival_us - ((rate.burst or 1) - 1) * interval_us(rate)) / 1000)
@@ -125,9 +131,17 @@ local function release_held(limit)
   end
 end
 
+-- Where nobody waits, only entries of jobs that are gone can stand.
+local function clear_line(lane)
+  local line = 'k' .. int(lane[NUMBER])
+  redis.call('UNLINK', PENDING .. line, GONE .. line)
+  pushed[PENDING .. line], led[PENDING .. line], added[GONE .. line] = nil, nil, nil
+end
+
 -- A lane without jobs and rule is forgotten once its rate has nothing more to say about it.
 local function write_lanes()
   for key, lane in pairs(lanes) do
+    if lane[WAITING] == 0 and lane[RUNNING] == 0 then clear_line(lane) end
     if lane[WAITING] > 0 or lane[RUNNING] > 0 or lane[LIMIT] or lane[WEIGHT] ~= 1 then
       gather(set, LANES, key, cmsgpack.pack(lane))
     elseif lane[ARRIVAL_US] > now_us then
@@ -135,9 +149,6 @@ local function write_lanes()
       gather(added, COOLING, math.ceil(lane[ARRIVAL_US] / 1000), key)
     else
       gather(unset, LANES, key)
-      -- Entries of jobs that were cancelled may stand there still.
-      local line = 'k' .. int(lane[NUMBER])
-      redis.call('UNLINK', PENDING .. line, GONE .. line)
     end
   end
 end
@@ -146,8 +157,12 @@ end
 local function refresh_some(limit)
   local answer = redis.call('HSCAN', LANES, meta[13] or '0', 'COUNT', limit)
   local keys = {}
-  for at = 1, #answer[2], 2 do keys[#keys + 1] = answer[2][at] end
-  for _, key in ipairs(keys) do refresh(key) end
+  for at = 1, #answer[2], 2 do
+    local key = answer[2][at]
+    keys[#keys + 1] = key
+    lane_of(key)[ARRIVAL_US] = owed_at_most(declared.key_rate, lane_of(key)[ARRIVAL_US])
+    refresh(key)
+  end
   table.sort(keys, function(a, b)
     local one, other = lanes[a], lanes[b]
     local since, than = one[HELD_UNTIL] or 0, other[HELD_UNTIL] or 0

@@ -1,5 +1,6 @@
 -- Make the queue's metadata if it is new.
 -- Arguments: the number, the test kit's offset in milliseconds.
+-- flags: allow-oom
 -- include: keys
 redis.call('HSETNX', META, 'offset_ms', ARGV[2])
 redis.call('HSETNX', META, 'last_us', 0)

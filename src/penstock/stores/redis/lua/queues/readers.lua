@@ -1,6 +1,7 @@
 -- Keep the place of a reader of the events, or forget the readers whose lease is over.
 -- Arguments: keep, the reader's name, its cursor, for how long; or forget.
 -- Result: until when it is kept; or how many were forgotten.
+-- flags: allow-oom
 -- include: meta
 if ARGV[1] == 'keep' then
   local kept_until = int(now + ARGV[4])

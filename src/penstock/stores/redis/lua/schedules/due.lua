@@ -1,5 +1,6 @@
 -- The schedules whose next instant has come, oldest first, each as name, facts and body.
 -- Arguments: how many at most.
+-- flags: allow-oom,no-writes
 -- include: meta
 local names = redis.call('ZRANGE', DUE, '-inf', int(now), 'BYSCORE', 'LIMIT', 0, ARGV[1])
 local out = {}

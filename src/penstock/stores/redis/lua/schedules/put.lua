@@ -1,5 +1,6 @@
 -- Keep a schedule; one of that name is replaced, and keeps what it fired last.
 -- Arguments: the name; the body; its next instant or nothing; 1 if it is paused.
+-- flags: allow-oom
 -- include: outcomes
 local packed = redis.call('HGET', SCHEDULES, ARGV[1])
 local next_at, paused = tonumber(ARGV[3]) or false, ARGV[4] == '1'
