@@ -28,6 +28,12 @@ UNION SELECT key FROM penstock.job WHERE queue = $1 AND state = 'active' AND key
 UNION SELECT key FROM penstock.key_rule WHERE queue = $1
 UNION SELECT key FROM penstock.lane WHERE queue = $1
 """
+_OWED_AT_MOST: Final = """
+WITH keys AS (
+    UPDATE penstock.key_rate SET arrival_us = $3::bigint WHERE queue = $1 AND arrival_us > $3::bigint
+)
+UPDATE penstock.queue SET arrival_us = least(arrival_us, $2::bigint) WHERE n = $1
+"""
 _NO_LANES: Final = "DELETE FROM penstock.lane WHERE queue = $1"
 _NO_RULE: Final = "DELETE FROM penstock.key_rule WHERE queue = $1 AND key = $2"
 _RULE: Final = """
@@ -57,6 +63,8 @@ LEFT JOIN penstock.key_rule AS rule ON rule.queue = $1 AND rule.key = used.key
 LEFT JOIN penstock.lane ON lane.queue = $1 AND lane.key = used.key
 """
 
+MAX_US: Final = 2**62
+
 
 class PostgresLimits(PostgresQueues):
     """What queues and keys may have at once."""
@@ -84,6 +92,12 @@ class PostgresLimits(PostgresQueues):
         has_keys = after.mode.has_keys
         self._learn(turn.number, is_plain=is_plain(after), has_keys=has_keys)
         await self._ask(_DECLARE, turn.number, encode(after), is_plain(after), has_keys, on=turn.connection)
+        # What other rates left behind counts no further than these could have come.
+        most = (
+            0 if rate is None else rate.owed_at_most(MAX_US, turn.now_us)
+            for rate in (after.rate, after.key_rate)
+        )
+        await self._ask(_OWED_AT_MOST, turn.number, *most, on=turn.connection)
         if not has_keys:
             await self._ask(_NO_LANES, turn.number, on=turn.connection)
             return

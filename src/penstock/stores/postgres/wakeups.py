@@ -27,7 +27,8 @@ _LONGEST_PAUSE: Final = 5.0
 _POLL_SECONDS: Final = 0.25
 # A ring need not be on the disk before it is heard.
 _NOTIFY: Final = """
-SELECT set_config('synchronous_commit', 'off', true), pg_notify(channel, '') FROM unnest($1::text[]) AS channel
+SELECT set_config('synchronous_commit', 'off', true), pg_notify(channel, '')
+FROM unnest($1::text[]) AS channel
 """
 
 
