@@ -21,7 +21,7 @@ PenstockError
 ├── FlowError                 a graph of jobs that cannot be: a cycle, or a job it does not have
 ├── ConfigError               settings, urls and app references that cannot be used
 └── StoreError                the store failed; the message says what to do
-    ├── StoreUnavailableError     it cannot be reached, or went away
+    ├── StoreUnavailableError     it cannot be reached, went away, or refuses what it did before
     │   ├── StoreTimeoutError     it did not answer in time: the call may have been applied
     │   ├── PoolTimeoutError      no connection had room in time: nothing was sent
     │   └── NotReplicatedError    it has the job, but fewer replicas than wished confirmed it
@@ -146,7 +146,7 @@ class StoreError(PenstockError):
 
 
 class StoreUnavailableError(StoreError):
-    """The store cannot be reached, or went away during the call."""
+    """The store cannot be reached, went away during the call, or refuses for now what it did before."""
 
 
 class StoreTimeoutError(StoreUnavailableError, TimeoutError):

@@ -57,6 +57,7 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, StreamReaders):
     """A store on a Redis or Valkey server. `sources` replaces scripts by path; for tests of the tests."""
 
     keeps_call_order: ClassVar[bool] = True
+    is_server: ClassVar[bool] = True
 
     def __init__(self, url: str, *, sources: Mapping[str, str] | None = None) -> None:
         self._url = url
@@ -76,6 +77,7 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, StreamReaders):
         except BaseException:
             await self._server.close()
             raise
+        self._server.proven()
 
     async def close(self) -> None:
         """Close every connection."""

@@ -48,6 +48,7 @@ class SqliteStore(SqliteReads, SqliteLog, SqliteFlows, SqliteSchedules):
     """A store in one file. `sources` and `table` replace the SQL files and the table of moves; for tests."""
 
     keeps_call_order: ClassVar[bool] = True
+    is_server: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -224,7 +225,7 @@ class SqliteStore(SqliteReads, SqliteLog, SqliteFlows, SqliteSchedules):
         return await self._turn(queue, move) or QueueInfo(queue, 0)
 
     async def set_key_rule(self, queue: QueueRef, key: str, rule: KeyRule | None) -> None:
-        """Give a key a limit or weight of its own."""
+        """Change a key's own limit or weight."""
 
         def move(turn: Turn) -> None:
             turn.limits.set_key_rule(stored(key) or "", rule)
