@@ -131,7 +131,7 @@ def process(url: str, jobs: int) -> Figures:
         await store.open()
         await store.open_queue(QUEUE)
         claim = store.call_of(Move.CLAIM, store.claim(QUEUE, worker="bare", limit=BATCH, lease_ms=_LEASE_MS))
-        tokens = claim[_FIRST_KEY + len(keys_of(QUEUE).all) + _TOKENS_AT]
+        tokens = claim[_FIRST_KEY + len(keys_of(QUEUE).all(0)) + _TOKENS_AT]
         token_of = [tokens[at : at + _TOKEN_LENGTH] for at in range(0, len(tokens), _TOKEN_LENGTH)]
         for name in (Move.CLAIM, _SETTLE):
             client.script_load(Scripts().get(name).text)

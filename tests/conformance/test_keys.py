@@ -400,6 +400,27 @@ async def test_a_key_without_its_rule_has_the_limit_of_the_queue(store: Store, q
     assert await store.keys(queue) == [KeyInfo("a", 3, 2, 2, 1)]
 
 
+async def test_what_a_rule_does_not_name_stays(store: Store, queue: QueueRef) -> None:
+    """Also a limit that is the queue's own at the time, and becomes another one's later."""
+    await store.declare(queue, Declaration(mode=Mode.DYNAMIC, key_limit=2))
+    await store.set_key_rule(queue, "a", KeyRule(limit=2))
+    await store.set_key_rule(queue, "a", KeyRule(weight=3))
+    await store.set_key_rule(queue, "b", KeyRule(weight=3))
+    await store.set_key_rule(queue, "b", KeyRule(limit=7))
+    await store.declare(queue, Declaration(mode=Mode.DYNAMIC, key_limit=50, version=2))
+
+    assert await store.keys(queue) == [KeyInfo("a", 0, 0, 2, 3), KeyInfo("b", 0, 0, 7, 3)]
+
+
+async def test_a_weight_of_one_is_no_rule(store: Store, queue: QueueRef) -> None:
+    """Nothing is kept for it."""
+    await store.declare(queue, DYNAMIC)
+    await store.set_key_rule(queue, "a", KeyRule(weight=3))
+    await store.set_key_rule(queue, "a", KeyRule(weight=1))
+
+    assert await store.keys(queue) == []
+
+
 @pytest.mark.parametrize(
     ("mode", "rule"),
     [

@@ -16,7 +16,7 @@ from penstock.core.moves import Complete, Expire, Move, Release, Retry, Settleme
 from penstock.core.outcomes import Applied, Enqueued
 from penstock.core.states import State
 from penstock.core.unique import Unique, UniqueRule
-from penstock.stores.protocol import Store
+from penstock.stores.protocol import KeyInfo, Store
 from tests.conformance import process
 from tests.conformance.arrange import FAULT, LEASE_MS, claim, enqueue, new_job
 from tests.conformance.having import having, shared
@@ -187,6 +187,21 @@ async def test_threads_never_run_more_of_a_key_than_it_has_slots(store: Store, q
     most = most_at_once(await all_events(store, queue))
     assert {key: most[key] for key in limits if most[key] > limits[key]} == {}
     assert [(info.key, info.active) for info in await store.keys(queue)] == [(key, 0) for key in limits]
+
+
+@having(Part.KEYS)
+async def test_changes_of_a_rule_lose_none_of_each_other(store: Store, queue: QueueRef) -> None:
+    """One changes the limit of a key while others change its weight."""
+    keys = [f"k{number:02}" for number in range(20)]
+    await store.declare(queue, Declaration(mode=Mode.DYNAMIC))
+
+    async def change(twin: Store, n: int) -> None:
+        rule = KeyRule(limit=7) if n % 2 else KeyRule(weight=3)
+        await asyncio.gather(*(twin.set_key_rule(queue, key, rule) for key in keys))
+
+    await _in_threads(store, change)
+
+    assert await store.keys(queue) == [KeyInfo(key, 0, 0, 7, 3) for key in keys]
 
 
 @having(Part.LIMITS)

@@ -177,7 +177,8 @@ class WideWalk(Walk):
     async def _rule(self) -> None:
         pick = self.chance
         key = pick.choice(["x", "y", "z"])
-        rule = pick.choice([None, KeyRule(weight=3), KeyRule(limit=pick.choice([1, 3])), KeyRule(2, 5)])
+        weight, limit = KeyRule(weight=pick.choice([1, 3])), KeyRule(limit=pick.choice([1, 3]))
+        rule = pick.choice([None, weight, limit, KeyRule(2, 5)])
 
         async def set_rule(store: Store, _: int) -> object:
             try:

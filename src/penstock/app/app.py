@@ -34,6 +34,7 @@ from penstock.tasks.registry import Registry
 from penstock.tasks.task import AsyncTask, SyncTask, Task
 
 if TYPE_CHECKING:
+    from penstock.app.restoring import Restorer
     from penstock.outbox.writing import Outbox
     from penstock.worker.pool import WorkerPool
 
@@ -391,7 +392,7 @@ class Penstock:
             )
             for name, number in slots.items()
         ]
-        return AppWorkers(self, workers, partial(self._prepare, list(slots)))
+        return AppWorkers(self, workers, partial(self._prepare, list(slots)), self._restorer(list(slots)))
 
     def scheduler(self, queues: Sequence[str] | None = None, **options: Any) -> "WorkerPool":
         """What keeps time and runs no job, for these queues or all that the tenant has; used as `worker`.
@@ -401,7 +402,8 @@ class Penstock:
         from penstock.app.pool import AppWorkers
         from penstock.scheduler.keeper import TimeKeeper
 
-        return AppWorkers(self, [TimeKeeper(self.store, self.tenant, queues, **options)], self._prepare)
+        keeper = TimeKeeper(self.store, self.tenant, queues, **options)
+        return AppWorkers(self, [keeper], self._prepare, self._restorer(self.queues))
 
     async def _prepare(self, queues: Sequence[str] | None = None) -> None:
         # A worker that understands its queues otherwise than they are stored must not start.
@@ -411,6 +413,20 @@ class Penstock:
             if self._declared[name] is not None:
                 await self._sending.upkeep(name)
         await self.schedules.sync()
+
+    def _restorer(self, queues: Sequence[str]) -> "Restorer":
+        from penstock.app.restoring import Restorer
+
+        declared = [name for name in queues if self._declared[name] is not None]
+
+        async def restore() -> None:
+            await self._sending.renew(declared)
+            await self.schedules.sync()
+
+        def watched() -> list[QueueRef]:
+            return [QueueRef(self.tenant, name) for name in sorted({*declared, *self.schedules.queues()})]
+
+        return Restorer(self.store, watched, restore)
 
     def __repr__(self) -> str:
         return (

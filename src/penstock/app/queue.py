@@ -7,7 +7,7 @@ from penstock.app.decorator import Register, TaskDecorator
 from penstock.client.upkeep import Upkeep
 from penstock.core.errors import OptionError
 from penstock.core.job import QueueRef
-from penstock.core.limits import Declaration, Mode, Rate, check_declaration
+from penstock.core.limits import Declaration, KeyRule, Mode, Rate, check_declaration
 from penstock.core.names import check_key
 from penstock.core.states import State
 from penstock.stores.protocol import KeyInfo
@@ -132,7 +132,7 @@ class QueueHandle:
         """
         if limit is None and weight is None:
             raise OptionError("key", key, "a limit or a weight beside it; reset_key takes its rule back")
-        await (await self._upkeep()).change_key(check_key("key", key), limit, weight)
+        await (await self._upkeep()).set_key(check_key("key", key), KeyRule(limit, weight))
 
     async def reset_key(self, key: str) -> None:
         """Treat a key like all others again."""

@@ -105,6 +105,10 @@ class Schedules:
         """The names of the schedules in code, in order."""
         return sorted(self._declared)
 
+    def queues(self) -> set[str]:
+        """The names of the queues that schedules in code have jobs for."""
+        return {each.made()[0] for each in self._declared.values()}
+
     def _declaring(self, spec: Spec, options: Declaring) -> Callable[[S], S]:
         args, kwargs = tuple(options.pop("args", ())), dict(options.pop("kwargs", {}))
         name = options.pop("name", None)

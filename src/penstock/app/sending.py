@@ -1,7 +1,7 @@
 """The way from a task to the client of the app that declared it."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TypeVar
 
 from penstock.client.client import Client
@@ -65,6 +65,10 @@ class Sending:
     async def prepare(self) -> None:
         """Hold what the app says of its queues against what is stored."""
         await self._here().prepare()
+
+    async def renew(self, queues: Collection[str]) -> None:
+        """Hold what the app says of these queues against what is stored once more."""
+        await self._here().renew(queues)
 
     def _here(self) -> Client:
         if self.client is None:

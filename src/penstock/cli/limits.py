@@ -1,6 +1,6 @@
 """`penstock queues declare|limits|keys|drain`: how many at once, how fast, and whose turn."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -9,15 +9,17 @@ from penstock.cli.drain import wait_until_empty
 from penstock.cli.output import local, span, utc, without_none
 from penstock.cli.queues import Name, group
 from penstock.cli.rates import rate_of, rate_text
-from penstock.client.upkeep import MOST_KEYS, changed_rule
 from penstock.core.errors import OptionError
-from penstock.core.limits import Declaration, Mode
+from penstock.core.limits import Declaration, KeyRule, Mode
 from penstock.core.names import check_key
 from penstock.core.states import WAITING, State
 from penstock.settings import seconds
 from penstock.stores.protocol import KeyInfo, QueueInfo, Store
 
 __all__ = ["MOST_KEYS", "declaration_document", "group", "held_text"]
+
+MOST_KEYS: Final = 1_000_000
+"""More keys than this are not looked through."""
 
 
 @command(group, "declare")
@@ -90,9 +92,7 @@ async def keys(
         if not info.mode.has_keys:
             raise OptionError("QUEUE", queue, f"a keyed or dynamic queue; this one is {info.mode}")
         if set_ is not None:
-            key = check_key("--set", set_)
-            rule = await changed_rule(store, info.queue, key, limit, weight)
-            await store.set_key_rule(info.queue, key, rule)
+            await store.set_key_rule(info.queue, check_key("--set", set_), KeyRule(limit, weight))
         elif unset is not None:
             await store.set_key_rule(info.queue, check_key("--unset", unset), None)
         found = await store.keys(info.queue, first)

@@ -166,6 +166,13 @@ class Client:
             if self._declaration(name) is not None:
                 await self._lane(name)
 
+    async def renew(self, queues: Collection[str]) -> None:
+        """Hold what the app says of these queues once more against what is stored: the store lost them."""
+        for name in queues:
+            info = await self._info(QueueRef(self._tenant, name))
+            if name in self._lanes:
+                self._lanes[name].info = info
+
     async def upkeep(self, queue: str) -> Upkeep:
         """What an owner does to a queue as a whole."""
         lane = await self._lane(queue)

@@ -1,6 +1,7 @@
 """Calling again when the store could not be reached."""
 
 import asyncio
+import logging
 import random
 import time
 from collections.abc import Awaitable, Callable
@@ -8,6 +9,7 @@ from typing import Final, TypeVar
 
 from penstock.core.errors import StoreUnavailableError
 
+_LOGGER: Final = logging.getLogger("penstock.client")
 T = TypeVar("T")
 LONGEST_PAUSE: Final = 3.0
 """Between two tries, in seconds: a store that is back is found soon."""
@@ -16,7 +18,7 @@ LONGEST_PAUSE: Final = 3.0
 class Persistence:
     """Repeats calls that are harmless to repeat, until `patience` seconds are over; pauses have full jitter.
 
-    With `tries`, no more than so many calls.
+    With `tries`, no more than so many calls. What it repeats is told once, however many calls are waiting.
     """
 
     def __init__(
@@ -33,6 +35,7 @@ class Persistence:
         self._sleep = sleep
         self._uniform = uniform
         self._clock = clock
+        self._is_failing = False
 
     async def call(self, call: Callable[[], Awaitable[T]]) -> T:
         """The answer, or the last error."""
@@ -40,11 +43,19 @@ class Persistence:
         tried = 0
         while True:
             try:
-                return await call()
-            except StoreUnavailableError:
+                answer = await call()
+            except StoreUnavailableError as error:
                 tried += 1
                 left = end - self._clock()
                 if tried == self._tries or left <= 0:
                     raise
+                if not self._is_failing:
+                    self._is_failing = True
+                    _LOGGER.warning("the store does not serve, will repeat for up to %.1f s: %s", left, error)
                 longest = min(LONGEST_PAUSE, 0.1 * 2 ** min(tried, 10))
                 await self._sleep(min(left, self._uniform(0, longest)))
+            else:
+                if self._is_failing:
+                    self._is_failing = False
+                    _LOGGER.info("the store serves again")
+                return answer

@@ -16,8 +16,6 @@ from penstock.stores.protocol import KeyInfo, Pause, Query, Store, Topic
 
 PAGE: Final = 500
 LONGEST_POLL: Final = 2.0
-MOST_KEYS: Final = 1_000_000
-"""More keys than this are not looked through."""
 
 
 class Upkeep:
@@ -37,15 +35,8 @@ class Upkeep:
         return await self._persistence.call(lambda: self._store.keys(self._queue))
 
     async def set_key(self, key: str, rule: KeyRule | None) -> None:
-        """Give a key a rule of its own; None takes it back."""
+        """Change what the rule names of a key; None takes its rule back."""
         await self._persistence.call(lambda: self._store.set_key_rule(self._queue, key, rule))
-
-    async def change_key(self, key: str, limit: int | None, weight: int | None) -> None:
-        """Change what is named of a key's rule; the rest stays."""
-        rule = await self._persistence.call(
-            lambda: changed_rule(self._store, self._queue, key, limit, weight)
-        )
-        await self.set_key(key, rule)
 
     async def pause(self, reason: str | None, by: str | None, for_ms: int | None) -> None:
         """Stop claims; what runs goes on."""
@@ -89,21 +80,6 @@ class Upkeep:
             raise ResultTimeoutError(
                 f"queue {str(self._queue)!r} still has {live} live jobs after {timeout} s"
             ) from None
-
-
-async def changed_rule(
-    store: Store, queue: QueueRef, key: str, limit: int | None, weight: int | None
-) -> KeyRule:
-    """The key's present rule with what is named in its place."""
-    if limit is None or weight is None:
-        info = await store.queue(queue)
-        present = next((each for each in await store.keys(queue, MOST_KEYS) if each.key == key), None)
-        if present is not None and info is not None and info.declaration is not None:
-            weight = present.weight if weight is None else weight
-            # The limit of all keys is not made its own.
-            own = None if present.limit == info.declaration.key_limit else present.limit
-            limit = own if limit is None else limit
-    return KeyRule(limit, 1 if weight is None else weight)
 
 
 def _state(value: State | str) -> State:

@@ -22,7 +22,7 @@ PenstockError
 ├── TransactionError          enqueue_in: no open transaction that the job could be part of
 ├── ConfigError               settings, urls and app references that cannot be used
 └── StoreError                the store failed; the message says what to do
-    ├── StoreUnavailableError     it cannot be reached, or went away
+    ├── StoreUnavailableError     it cannot be reached, went away, or refuses what it did before
     │   ├── StoreTimeoutError     it did not answer in time: the call may have been applied
     │   ├── PoolTimeoutError      no connection had room in time: nothing was sent
     │   └── NotReplicatedError    it has the job, but fewer replicas than wished confirmed it
@@ -151,7 +151,7 @@ class StoreError(PenstockError):
 
 
 class StoreUnavailableError(StoreError):
-    """The store cannot be reached, or went away during the call."""
+    """The store cannot be reached, went away during the call, or refuses for now what it did before."""
 
 
 class StoreTimeoutError(StoreUnavailableError, TimeoutError):

@@ -83,15 +83,30 @@ class Declaration(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
 
 
 class KeyRule(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What holds for one key: its own limit (dynamic queues) and its weight among the others."""
+    """What is said of one key: its own limit (dynamic queues) and its weight among the others.
+
+    None says nothing: a key without a limit has that of all, and without a weight that of one.
+    """
 
     limit: int | None = None
-    weight: int = 1
+    weight: int | None = None
 
     @property
     def stride(self) -> int:
         """Virtual time that a claim costs this key."""
-        return STRIDE // self.weight
+        return STRIDE // (self.weight or 1)
+
+    @property
+    def is_plain(self) -> bool:
+        """True when the key is treated as one of which nothing is said."""
+        return self.limit is None and self.weight in (None, 1)
+
+    def over(self, before: "KeyRule") -> "KeyRule":
+        """What holds when this is said after that: what it does not name stays."""
+        return KeyRule(
+            before.limit if self.limit is None else self.limit,
+            before.weight if self.weight is None else self.weight,
+        )
 
 
 def check_declaration(wanted: Declaration) -> Declaration:
@@ -121,7 +136,7 @@ def check_rate(field: str, rate: Rate) -> Rate:
 
 def check_key_rule(mode: Mode, rule: KeyRule) -> KeyRule:
     """The rule itself, or OptionError."""
-    if not 1 <= rule.weight <= MAX_WEIGHT:
+    if rule.weight is not None and not 1 <= rule.weight <= MAX_WEIGHT:
         raise OptionError("weight", rule.weight, f"a whole number from 1 to {MAX_WEIGHT}")
     if rule.limit is not None:
         if mode is not Mode.DYNAMIC:

@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
-from penstock.core.errors import StoreError
+from penstock.core.errors import PenstockError
 from penstock.core.job import QueueRef
 from penstock.scheduler.promoter import Promoter
 from penstock.scheduler.pruner import EVENTS_AGE, EVENTS_KEPT, Pruner, Trimmer
@@ -174,7 +174,7 @@ class Scheduler:
         """The answer; None when it failed, which is told when it begins and when it is over."""
         try:
             answer = await work()
-        except StoreError as error:
+        except PenstockError as error:
             if duty not in self._failing:
                 _LOGGER.warning("%s failed, will repeat: %s", duty, error, extra=self._about)
         except Exception:

@@ -44,6 +44,8 @@ class QueueInfo(msgspec.Struct, frozen=True):
     number: int
     pause: Pause | None = None
     declaration: Declaration | None = None
+    made: str = ""
+    """Another one after the store lost the queue and it was made anew; empty where that cannot be."""
 
     @property
     def mode(self) -> Mode:
@@ -357,7 +359,10 @@ class Queues(Protocol):
         ...
 
     async def set_key_rule(self, queue: QueueRef, key: str, rule: KeyRule | None) -> None:
-        """Give a key a limit or weight of its own; None takes it back."""
+        """Change a key's own limit or weight in one operation; what the rule does not name stays.
+
+        None takes both back.
+        """
         ...
 
     async def keys(self, queue: QueueRef, limit: int = 1_000) -> list[KeyInfo]:
@@ -449,11 +454,13 @@ class Store(Moves, Flows, Schedules, Reads, Queues, EventLog, Wakeups, Clock, He
 
     `keeps_call_order` says that calls made one after the other, without waiting, take effect in that order.
     `numbers_in_order` says that a queue's events are read in the order of their numbers and of time, without
-    gaps; otherwise this holds for the events of one job, by their versions.
+    gaps; otherwise this holds for the events of one job, by their versions. `is_server` says that another
+    process does the store's work while this one goes on with its own.
     """
 
     keeps_call_order: ClassVar[bool]
     numbers_in_order: ClassVar[bool]
+    is_server: ClassVar[bool]
 
     async def open(self) -> None: ...
 

@@ -31,6 +31,17 @@ async def test_a_connection_that_was_killed_is_replaced(
     assert (await claim_one(store, queue)).id == "a"
 
 
+@pytest.mark.parametrize("database", [0, 1])
+async def test_what_a_server_with_too_many_clients_says_is_passed_on(
+    url: str, operator: Redis, database: int
+) -> None:
+    """It hangs up after that, whatever else was asked of it."""
+    await operator.config_set("maxclients", 1)
+
+    with pytest.raises(StoreUnavailableError, match="max number of clients reached"):
+        await RedisStore(f"{url.removesuffix('0')}{database}").open()
+
+
 async def test_a_call_that_was_cancelled_leaves_no_answer_for_the_next_one(
     store: RedisStore, operator: Redis, queue: QueueRef
 ) -> None:

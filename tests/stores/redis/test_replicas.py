@@ -10,7 +10,7 @@ import pytest
 from redis import Redis as BlockingRedis
 from redis.asyncio import Redis
 
-from penstock.core.errors import ConfigError, NotReplicatedError, StoreReadOnlyError
+from penstock.core.errors import ConfigError, NotReplicatedError, StoreReadOnlyError, StoreUnavailableError
 from penstock.core.job import QueueRef
 from penstock.core.outcomes import Enqueued
 from penstock.stores.protocol import Durability, Store
@@ -52,6 +52,12 @@ async def test_an_enqueue_waits_until_the_replica_has_it(
         assert info.durability is Durability.REPLICATED
         assert names == sorted(await operator.keys("*"))
         assert (await claim_one(store, queue)).id == "job-0"
+
+
+async def test_a_wish_alone_makes_nothing_replicated(url: str) -> None:
+    """Without as many replicas as are wished, each accepted job stands in one place."""
+    async with opened(RedisStore(f"{url}?wait_replicas=1")) as store:
+        assert (await store.info()).durability is Durability.PROCESS
 
 
 async def test_too_few_replicas_are_told_and_the_job_is_there(
@@ -134,7 +140,7 @@ async def test_a_primary_that_was_demoted_is_left_and_found_again(
     async with opened(RedisStore(f"{server.url}?client_name=ours&idle_connections=0")) as store:
         await enqueue(store, queue, [new_job("a")])
         await tell(operator, "REPLICAOF", "127.0.0.1", replica.port)
-        with pytest.raises(StoreReadOnlyError):
+        with pytest.raises(StoreUnavailableError, match="worked before and now is a replica"):
             await store.enqueue(queue, [new_job("b")])
         async with asyncio.timeout(SECONDS):
             while await _clients(operator, "ours"):  # noqa: ASYNC110

@@ -175,6 +175,25 @@ async def test_a_turned_clock_rings_the_bells_of_other_processes(
         assert await bell.wait(SECONDS)
 
 
+async def test_bells_of_one_database_are_not_heard_in_another(
+    store: RedisStore, url: str, queue: QueueRef
+) -> None:
+    """Keys are told apart by the server; the names of channels are not."""
+    async with (
+        opened(RedisStore(f"{url.removesuffix('0')}1")) as other,
+        store.bell(queue, Topic.READY) as bell,
+        other.bell(queue, Topic.READY) as neighbour,
+    ):
+        for each in (bell, neighbour):
+            while await each.wait(BRIEF):
+                pass
+        await enqueue(other, queue, [new_job()])
+        await other.turn(1_000)
+
+        assert await neighbour.wait(SECONDS)
+        assert not await bell.wait(BRIEF)
+
+
 async def _until_subscribed(operator: Redis, channels: int) -> None:
     async with asyncio.timeout(SECONDS):
         # The server tells nobody of a subscription but the subscriber.

@@ -56,6 +56,14 @@ async def test_a_server_with_the_right_certificate_is_used(
             assert (await claim_one(store, queue)).id == "a"
 
 
+async def test_a_port_without_tls_is_told_with_what_was_tried(server: valkey.Server) -> None:
+    """It waits for more of what it does not understand, and says nothing."""
+    url = server.url.replace("redis://", "rediss://")
+
+    with pytest.raises(StoreUnavailableError, match="TLS was tried"):
+        await RedisStore(f"{url}?connect_timeout=300ms").open()
+
+
 async def test_a_certificate_of_an_unknown_authority_is_refused(
     server: valkey.Server, papers: Papers
 ) -> None:

@@ -141,7 +141,7 @@ class MemoryReads(Room):
                     waiting.get(key, 0),
                     lanes.active(key),
                     lanes.limit(key, shelf.declared),
-                    lanes.rule(key).weight,
+                    lanes.rule(key).weight or 1,
                     lanes.lanes[key].held_until if key in lanes.lanes else None,
                 )
                 for key in lanes.known()

@@ -34,6 +34,7 @@ class MemoryStore(MemoryReads, MemoryLog, MemoryFlows, MemorySchedules):
 
     keeps_call_order: ClassVar[bool] = True
     numbers_in_order: ClassVar[bool] = True
+    is_server: ClassVar[bool] = False
 
     async def open(self) -> None:
         """Nothing to do."""
@@ -315,10 +316,11 @@ class MemoryStore(MemoryReads, MemoryLog, MemoryFlows, MemorySchedules):
     async def set_key_rule(self, queue: QueueRef, key: str, rule: KeyRule | None) -> None:
         with self._lock:
             shelf = self._shelf(queue)
-            if rule is None:
-                shelf.lanes.rules.pop(key, None)
-            else:
-                shelf.lanes.rules[key] = check_key_rule(shelf.declared.mode, rule)
+            before = shelf.lanes.rule(key)
+            after = KeyRule() if rule is None else check_key_rule(shelf.declared.mode, rule).over(before)
+            shelf.lanes.rules.pop(key, None)
+            if not after.is_plain:
+                shelf.lanes.rules[key] = after
             shelf.touched.append(key)
             self._refresh(shelf)
         self._belfry.ring(queue, Topic.READY)

@@ -35,6 +35,7 @@ WITH keys AS (
 UPDATE penstock.queue SET arrival_us = least(arrival_us, $2::bigint) WHERE n = $1
 """
 _NO_LANES: Final = "DELETE FROM penstock.lane WHERE queue = $1"
+_RULE_OF: Final = "SELECT max_active, weight FROM penstock.key_rule WHERE queue = $1 AND key = $2"
 _NO_RULE: Final = "DELETE FROM penstock.key_rule WHERE queue = $1 AND key = $2"
 _RULE: Final = """
 INSERT INTO penstock.key_rule (queue, key, max_active, weight, stride)
@@ -111,14 +112,16 @@ class PostgresLimits(PostgresQueues):
         return agreed(turn.declaration, wanted, is_live=is_live)
 
     async def set_key_rule(self, queue: QueueRef, key: str, rule: KeyRule | None) -> None:
-        """Give a key a limit or weight of its own; None takes it back."""
+        """Change a key's own limit or weight; None takes both back."""
         name = stored(key) or ""
         async with self._turn(await self._number(queue)) as turn:
-            if rule is None:
+            rows = await self._ask(_RULE_OF, turn.number, name, on=turn.connection)
+            before = KeyRule(*rows[0]) if rows else KeyRule()
+            after = KeyRule() if rule is None else check_key_rule(turn.declared.mode, rule).over(before)
+            if after.is_plain:
                 await self._ask(_NO_RULE, turn.number, name, on=turn.connection)
             else:
-                check_key_rule(turn.declared.mode, rule)
-                said = (rule.limit, rule.weight, rule.stride)
+                said = (after.limit, after.weight or 1, after.stride)
                 await self._ask(_RULE, turn.number, name, *said, on=turn.connection)
             turn.look_at([name])
         self._ring_ready(queue)

@@ -47,6 +47,6 @@ class ServerClock:
         await self._server.commands(
             [
                 *(("HSET", keys_of(QueueRef(tenant, name)).meta, *fields) for tenant, name in names),
-                ("PUBLISH", keys.TURNED, ""),
+                ("PUBLISH", keys.turned(self._server.database), ""),
             ]
         )

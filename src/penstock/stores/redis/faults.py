@@ -35,11 +35,17 @@ class QueueNotOpenError(StoreError):
 
 
 class Faults:
-    """Translates for one server."""
+    """Translates for one server.
+
+    A server that refuses the login or every write when it is first used is the wrong one. If it does so after
+    it `is_proven`, it was demoted, has lost its replicas or its disk, or a password is being changed: that
+    passes, and whoever can wait should.
+    """
 
     def __init__(self, url: str, secrets: Sequence[str]) -> None:
         self._at = f"the server at {url}"
         self._secrets = secrets
+        self.is_proven = False
 
     @contextmanager
     def translated(self) -> Iterator[None]:
@@ -67,7 +73,7 @@ class Faults:
 
     def _refused(self, said: str) -> PenstockError:
         if said.startswith(_LOGIN):
-            return ConfigError(f"{self._at} refused the user name or the password of the url ({said})")
+            return self._no_longer(ConfigError, f"refused the user name or the password of the url ({said})")
         # An error inside a script keeps its first word; what the user may not do there is said further on.
         if said.startswith(_FORBIDDEN) or "executing the script can't" in said:
             return ConfigError(f"{self._at} does not let this user do what Penstock needs: {said}")
@@ -76,11 +82,17 @@ class Faults:
                 f"{self._at} is at its maxmemory: let workers and `prune` make room, or raise it ({said})"
             )
         if said.startswith("READONLY"):
-            return StoreReadOnlyError(f"{self._at} is a replica: the url has to name the primary ({said})")
+            why = f"is a replica: the url has to name the primary ({said})"
+            return self._no_longer(StoreReadOnlyError, why)
         if said.startswith(("MISCONF", "NOREPLICAS")):
-            return StoreReadOnlyError(f"{self._at} accepts no writes: {said}")
+            return self._no_longer(StoreReadOnlyError, f"accepts no writes: {said}")
         if said.startswith("NOQUEUE"):
             return QueueNotOpenError(said)
         if said.startswith(_AWAY):
             return StoreUnavailableError(f"{self._at} cannot serve now: {said}")
         return StoreError(f"{self._at} failed: {said}")
+
+    def _no_longer(self, at_first: type[PenstockError], why: str) -> PenstockError:
+        if self.is_proven:
+            return StoreUnavailableError(f"{self._at} worked before and now {why}")
+        return at_first(f"{self._at} {why}")

@@ -18,12 +18,14 @@ STORE: Final = "penstock:store"
 QUEUES: Final = "penstock:queues"
 """A set of all queues as `tenant/name`."""
 
-TURNED: Final = "penstock:turned"
-"""A channel: the clock was turned."""
-
 HIGHEST_TIER: Final = 9
 LOWEST_TIER: Final = 0
 TIERS: Final = range(HIGHEST_TIER, LOWEST_TIER - 1, -1)
+
+
+def turned(database: int) -> str:
+    """A channel: the clock was turned."""
+    return f"penstock:turned:{database}"
 
 
 def registry(tenant: str) -> str:
@@ -90,9 +92,12 @@ class QueueKeys:
         self._outcomes = start + "outcomes:"
         self._bell = start + "bell:"
 
-    @cached_property
-    def all(self) -> tuple[bytes, ...]:
+    def all(self, database: int) -> tuple[bytes, ...]:
         """What every script of the queue gets, in the order of lua/include/keys.lua."""
+        return (*self._in_every_database, b"%s%d:" % (self._bell.encode(), database))
+
+    @cached_property
+    def _in_every_database(self) -> tuple[bytes, ...]:
         return tuple(
             key.encode()
             for key in (
@@ -126,7 +131,6 @@ class QueueKeys:
                 self._ended,
                 self._children,
                 self._outcomes,
-                self._bell,
             )
         )
 
@@ -150,9 +154,9 @@ class QueueKeys:
         """A hash: `<queue>/<id>` of a child → its result."""
         return self._outcomes + parent
 
-    def bell(self, topic: Topic) -> str:
-        """A channel that is published to, without content."""
-        return self._bell + topic
+    def bell(self, topic: Topic, database: int) -> str:
+        """A channel that is published to, without content. Unlike keys, all databases share channels."""
+        return f"{self._bell}{database}:{topic}"
 
 
 def lane_line(number: int) -> str:

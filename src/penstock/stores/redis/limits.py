@@ -2,6 +2,8 @@
 
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from penstock.core.job import QueueRef
 from penstock.core.limits import Declaration, KeyRule, Mode, agreed, check_declaration, check_key_rule
 from penstock.core.states import LIVE
@@ -43,13 +45,15 @@ class RedisLimits:
             )
             # Otherwise somebody declared or enqueued in between: look again.
             if answer == b"written":
-                return QueueInfo(queue, info.number, info.pause, after)
+                self._queues.remember(queue, after)
+                return replace(info, declaration=after)
 
     async def set_key_rule(self, queue: QueueRef, key: str, rule: KeyRule | None) -> None:
         info = await self._queues.open(queue)
-        wanted = KeyRule() if rule is None else check_key_rule(info.mode, rule)
-        limit = "" if wanted.limit is None else wanted.limit
-        await self._queues.run(queue, "queues/rule", key, limit, wanted.weight)
+        named: tuple[int | str, int | str] = (0, 0)
+        if rule is not None:
+            named = check_key_rule(info.mode, rule).limit or "", rule.weight or ""
+        await self._queues.run(queue, "queues/rule", key, *named)
 
     async def keys(self, queue: QueueRef, limit: int = 1_000) -> list[KeyInfo]:
         info = await self._queues.find(queue)

@@ -22,7 +22,7 @@ class LateReplyError(ConnectionError):
 
 
 class Line(asyncio.Protocol):
-    """Sends calls as they come, all of one turn of the loop in one write.
+    """Sends calls as they come: the first of a turn of the loop at once, those after it in one write.
 
     A reply belongs to the oldest call, also when nobody waits for it any more: a cancelled call leaves
     nothing behind for the next one. When a reply is late, cut or not understood, the line is closed and all
@@ -46,9 +46,12 @@ class Line(asyncio.Protocol):
         self._reader = hiredis.Reader(replyError=ReplyError, notEnoughData=_NOTHING)
         self._transport: asyncio.Transport | None = None
         self._unsent: list[bytes] = []
+        self._is_joining = False
         self._calls: deque[_Call] = deque()
         self._watch: asyncio.TimerHandle | None = None
         self._used_at = self._loop.time()
+        self._is_greeted = False
+        self._why = ""
         self.closed: asyncio.Future[None] = self._loop.create_future()
 
     @property
@@ -67,7 +70,7 @@ class Line(asyncio.Protocol):
         call = _Call(self._loop.create_future(), replies, now)
         if self.closed.done():
             # Told in a later turn, as every other end.
-            self._loop.call_soon(self._end, call, ConnectionError("the connection is closed"))
+            self._loop.call_soon(self._end, call, ConnectionError(self._why))
             return call.future
         self._calls.append(call)
         if self._watch is None:
@@ -77,15 +80,21 @@ class Line(asyncio.Protocol):
 
     def tell(self, packed: bytes) -> None:
         """Send packed commands whose replies are heard, not waited for."""
-        if not self._unsent:
-            self._loop.call_soon(self._send)
-        self._unsent.append(packed)
+        if self._is_joining:
+            self._unsent.append(packed)
+            return
+        # The first of a turn goes out before the turn goes on: the server works while this process does.
+        self._is_joining = True
+        self._loop.call_soon(self._send)
+        if self._transport is not None and not self.closed.done():
+            self._transport.write(packed)
 
     def close(self, error: Exception | None = None) -> None:
         """Close at once; calls that wait fail with the error. Harmless when it is closed already."""
         if self.closed.done():
             return
         self.closed.set_result(None)
+        self._why = str(error or "") or "the connection is closed"
         if self._transport is not None:
             self._transport.abort()
         if self._watch is not None:
@@ -112,7 +121,12 @@ class Line(asyncio.Protocol):
             self.close(ConnectionError(str(error)))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.close(exc or ConnectionError("the server closed the connection"))
+        said = self._calls[0].replies[-1:] if self._calls and not self._is_greeted else []
+        if said and isinstance(said[0], ReplyError):
+            # Why it did not want this connection: too many clients, for one.
+            self.close(ConnectionError(str(said[0])))
+        else:
+            self.close(exc or ConnectionError("the server closed the connection"))
 
     # The rest
 
@@ -129,6 +143,7 @@ class Line(asyncio.Protocol):
         call.replies.append(reply)
         if len(call.replies) == call.wanted:
             self._calls.popleft()
+            self._is_greeted = True
             self._end(call, None)
 
     def _end(self, call: "_Call", error: Exception | None) -> None:
@@ -142,8 +157,9 @@ class Line(asyncio.Protocol):
             call.future.set_exception(error)
 
     def _send(self) -> None:
+        self._is_joining = False
         unsent, self._unsent = self._unsent, []
-        if self._transport is not None and not self.closed.done():
+        if unsent and self._transport is not None and not self.closed.done():
             self._transport.write(unsent[0] if len(unsent) == 1 else b"".join(unsent))
 
     def _look(self) -> None:
@@ -207,7 +223,8 @@ async def dial(
         for line in made:
             line.close()
         if isinstance(error, TimeoutError):
-            raise ConnectionError(f"no connection within {target.numbers.connect_timeout:g} s") from None
+            tls = "; TLS was tried, and a port without it does not answer" if target.tls else ""
+            raise ConnectionError(f"no connection within {target.numbers.connect_timeout:g} s{tls}") from None
         raise
     return made[0]
 

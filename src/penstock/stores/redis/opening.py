@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from penstock.core.errors import ConfigError, StoreError, StoreVersionError
+from penstock.core.errors import ConfigError, StoreError, StoreReadOnlyError, StoreVersionError
 from penstock.stores.protocol import Durability
 from penstock.stores.redis import keys
 from penstock.stores.redis.server import Server
@@ -27,6 +27,8 @@ async def check_server(server: Server) -> None:
         )
     if "cluster" in (info.get("redis_mode"), info.get("server_mode")):
         await server.learn_nodes()
+    elif info.get("role") == "slave":
+        raise StoreReadOnlyError(f"the server at {server.url} is a replica: the url has to name the primary")
     settings = await _settings(server, info)
     if server.numbers.wait_fsync and (settings.get("appendonly") != "yes" or not _has_waitaof(name, version)):
         raise ConfigError(
@@ -52,9 +54,10 @@ async def check_server(server: Server) -> None:
 
 async def durability(server: Server) -> Durability:
     """What an accepted job survives; the weakest that is possible where the server does not say."""
-    if server.numbers.wait_replicas:
+    info = await _info(server)
+    if 0 < server.numbers.wait_replicas <= _replicas(info):
         return Durability.REPLICATED
-    settings = await _settings(server, await _info(server))
+    settings = await _settings(server, info)
     if settings.get("appendonly") != "yes":
         return Durability.PROCESS
     is_synced = settings.get("appendfsync") == "always" or server.numbers.wait_fsync
@@ -87,6 +90,12 @@ async def _settings(server: Server, info: Mapping[str, str]) -> dict[str, str]:
             raise
         return _told(info)
     return {name.decode(): value.decode() for name, value in filter(None, answers)}
+
+
+def _replicas(info: Mapping[str, str]) -> int:
+    """How many replicas have what the server has."""
+    lines = (value for name, value in info.items() if re.fullmatch(r"slave\d+", name))
+    return sum("state=online" in value for value in lines)
 
 
 def _told(info: Mapping[str, str]) -> dict[str, str]:

@@ -12,6 +12,7 @@ from penstock.stores.redis.url import Address, Target
 _CHECK_SECONDS: Final = 1.0
 _FIRST_PAUSE: Final = 0.25
 _LONGEST_PAUSE: Final = 5.0
+_WRONG_LINE: Final = ("READONLY", "NOAUTH")
 _PING: Final = pack([("PING",)])
 
 
@@ -50,8 +51,8 @@ class Pool:
             raise
         # From here on the line gives the room back, also if this call is cancelled.
         answers = await line.call(packed, replies)
-        if any(isinstance(each, ReplyError) and str(each).startswith("READONLY") for each in answers):
-            # The primary has become a replica; the name may lead elsewhere by now.
+        if any(isinstance(each, ReplyError) and str(each).startswith(_WRONG_LINE) for each in answers):
+            # The name may lead to another primary by now, and a new connection logs in again.
             line.close()
         return answers
 

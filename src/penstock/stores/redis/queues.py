@@ -1,17 +1,19 @@
 """The queues themselves: their registry, their numbers, their pauses."""
 
+import secrets
 from collections.abc import Sequence
 from typing import Any, Final
 
 from penstock.core.job import QueueRef
+from penstock.core.limits import Declaration
 from penstock.stores.protocol import Pause, QueueInfo
 from penstock.stores.redis import keys
 from penstock.stores.redis.clock import ServerClock
 from penstock.stores.redis.keys import keys_of
-from penstock.stores.redis.lanes import read_declaration
+from penstock.stores.redis.lanes import read_declaration, write_declaration
 from penstock.stores.redis.server import QueueNotOpenError, Server
 
-_FACTS: Final = ("number", "paused_at", "paused_why", "paused_by", "paused_until", "declared")
+_FACTS: Final = ("number", "paused_at", "paused_why", "paused_by", "paused_until", "declared", "made")
 
 
 class Queues:
@@ -21,17 +23,20 @@ class Queues:
         self._server = server
         self._clock = clock
         self._open: set[QueueRef] = set()
+        self._numbers: dict[QueueRef, int] = {}
+        self._declared: dict[QueueRef, Declaration] = {}
 
     async def run(self, queue: QueueRef, script: str, *arguments: Any) -> Any:
         """One script on a queue, which is opened if it is new."""
         if queue not in self._open:
             await self.open(queue)
+        names = keys_of(queue).all(self._server.database)
         try:
-            return await self._server.run(script, keys_of(queue).all, *arguments)
+            return await self._server.run(script, names, *arguments)
         except QueueNotOpenError:
             # The server came back without its data. Scripts look for the queue before they change anything.
             await self.open(queue)
-            return await self._server.run(script, keys_of(queue).all, *arguments)
+            return await self._server.run(script, names, *arguments)
 
     async def open(self, queue: QueueRef) -> QueueInfo:
         """The queue, made if it is new."""
@@ -42,7 +47,7 @@ class Queues:
             ]
         )
         # Most are there, and reading is what a server at its maxmemory, or without its replicas, still does.
-        info = None if number is None else _info(queue, facts)
+        info = None if number is None else self._info(queue, facts)
         if info is None:
             info = await self._make(queue)
         self._open.add(queue)
@@ -51,9 +56,26 @@ class Queues:
     async def _make(self, queue: QueueRef) -> QueueInfo:
         # First of all into the list of those whose clocks are turned: what has a number is in there.
         await self._server.run("queues/list", [keys.QUEUES], f"{queue.tenant}/{queue.name}")
-        number = await self._server.run("queues/register", [keys.registry(queue.tenant)], queue.name)
-        await self._server.run("queues/open", keys_of(queue).all, number, await self._clock.offset_ms())
+        # A server that lost the queue gets it back as it was known here before it takes anything in.
+        number = await self._server.run(
+            "queues/register", [keys.registry(queue.tenant)], queue.name, self._numbers.get(queue, "")
+        )
+        known = self._declared.get(queue)
+        await self._server.run(
+            "queues/open",
+            keys_of(queue).all(self._server.database),
+            number,
+            await self._clock.offset_ms(),
+            secrets.token_hex(8),
+            b"" if known is None else write_declaration(known),
+        )
         return await self.find(queue) or QueueInfo(queue, number)
+
+    def remember(self, queue: QueueRef, declaration: Declaration) -> None:
+        """What the queue is declared as, should the server lose it. Versions only go up."""
+        known = self._declared.get(queue)
+        if known is None or declaration.version >= known.version:
+            self._declared[queue] = declaration
 
     async def find(self, queue: QueueRef) -> QueueInfo | None:
         """The queue; None if it was never opened."""
@@ -77,11 +99,19 @@ class Queues:
 
     async def _infos(self, queues: Sequence[QueueRef]) -> list[QueueInfo | None]:
         answers = await self._server.commands([("HMGET", keys_of(queue).meta, *_FACTS) for queue in queues])
-        return [_info(queue, answer) for queue, answer in zip(queues, answers, strict=True)]
+        return [self._info(queue, answer) for queue, answer in zip(queues, answers, strict=True)]
+
+    def _info(self, queue: QueueRef, facts: Sequence[bytes | None]) -> QueueInfo | None:
+        info = _info(queue, facts)
+        if info is not None:
+            self._numbers[queue] = info.number
+        if info is not None and info.declaration is not None:
+            self.remember(queue, info.declaration)
+        return info
 
 
 def _info(queue: QueueRef, facts: Sequence[bytes | None]) -> QueueInfo | None:
-    number, at, why, by, until, declared = facts
+    number, at, why, by, until, declared, made = facts
     if number is None:
         return None
     pause = None
@@ -92,4 +122,5 @@ def _info(queue: QueueRef, facts: Sequence[bytes | None]) -> QueueInfo | None:
             None if by is None else by.decode(),
             None if until is None else int(until),
         )
-    return QueueInfo(queue, int(number), pause, None if declared is None else read_declaration(declared))
+    declaration = None if declared is None else read_declaration(declared)
+    return QueueInfo(queue, int(number), pause, declaration, "" if made is None else made.decode())

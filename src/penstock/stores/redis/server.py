@@ -45,9 +45,14 @@ class Server:
             # Connections of another loop have ended with it.
             self._router, self._loop = Router(parse(self._url)), loop
 
+    def proven(self) -> None:
+        """It is the right server: a login or a write that it refuses from now on is a fault that passes."""
+        self._faults.is_proven = True
+
     async def close(self) -> None:
         """Close every connection. Harmless when there is none."""
         router, self._router = self._router, None
+        self._faults.is_proven = False
         if router is not None and self._loop is asyncio.get_running_loop():
             await router.close()
 
@@ -55,6 +60,11 @@ class Server:
     def numbers(self) -> Numbers:
         """The numbers that the url has set."""
         return self._opened.target.numbers
+
+    @property
+    def database(self) -> int:
+        """The number of the database that the url names."""
+        return self._opened.target.database
 
     async def command(self, *arguments: Any) -> Any:
         """One command."""

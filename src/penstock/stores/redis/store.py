@@ -58,6 +58,7 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, StreamReaders):
 
     keeps_call_order: ClassVar[bool] = True
     numbers_in_order: ClassVar[bool] = True
+    is_server: ClassVar[bool] = True
 
     def __init__(self, url: str, *, sources: Mapping[str, str] | None = None) -> None:
         self._url = url
@@ -77,6 +78,7 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, StreamReaders):
         except BaseException:
             await self._server.close()
             raise
+        self._server.proven()
 
     async def close(self) -> None:
         """Close every connection."""

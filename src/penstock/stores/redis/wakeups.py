@@ -10,7 +10,7 @@ from penstock.core.errors import StoreError
 from penstock.core.job import QueueRef
 from penstock.stores.bells import Belfry, LocalBell
 from penstock.stores.protocol import Topic
-from penstock.stores.redis.keys import TURNED, keys_of
+from penstock.stores.redis.keys import keys_of, turned
 from penstock.stores.redis.line import Line, ReplyError, pack
 from penstock.stores.redis.server import Server
 
@@ -39,13 +39,14 @@ class Subscriber:
         self._channels: dict[bytes, _Channel] = {}
         self._line: Line | None = None
         self._listening: asyncio.Task[None] | None = None
+        self._turned = b""
         self._is_heard = False
         self._failures = 0
 
     @asynccontextmanager
     async def hang(self, queue: QueueRef, topic: Topic) -> AsyncIterator[LocalBell]:
         """A bell for the time of the block."""
-        name = keys_of(queue).bell(topic).encode()
+        name = keys_of(queue).bell(topic, self._server.database).encode()
         channel = self._channels.setdefault(name, _Channel(queue, topic))
         channel.bells += 1
         try:
@@ -100,7 +101,8 @@ class Subscriber:
 
     async def _keep_hearing(self, line: Line) -> None:
         """Subscribe, and ask a line that is silent whether it lives; ends when it does not."""
-        self._tell("SUBSCRIBE", TURNED, *self._channels)
+        self._turned = turned(self._server.database).encode()
+        self._tell("SUBSCRIBE", self._turned, *self._channels)
         is_asked = False
         while True:
             self._is_heard = False
@@ -119,7 +121,7 @@ class Subscriber:
         if not isinstance(message, list) or message[0] not in (b"message", b"subscribe"):
             return
         self._failures = 0
-        if message[:2] == [b"message", TURNED.encode()]:
+        if message[:2] == [b"message", self._turned]:
             self._belfry.ring_all()
         channel = self._channels.get(message[1])
         if channel is None:

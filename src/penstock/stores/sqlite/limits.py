@@ -149,17 +149,20 @@ class Limits:
         )
 
     def set_key_rule(self, key: str, rule: KeyRule | None) -> None:
-        """Keep a key's own limit and weight, or none, and look at it again."""
-        if rule is None:
-            self._turn.connection.execute(
-                "DELETE FROM key_rule WHERE queue = ? AND key = ?", (self._turn.number, key)
-            )
+        """Change a key's own limit and weight, or take them back, and look at it again."""
+        connection, place = self._turn.connection, (self._turn.number, key)
+        row = connection.execute(
+            "SELECT max_active, weight FROM key_rule WHERE queue = ? AND key = ?", place
+        ).fetchone()
+        before = KeyRule() if row is None else KeyRule(*row)
+        after = KeyRule() if rule is None else check_key_rule(self.declared.mode, rule).over(before)
+        if after.is_plain:
+            connection.execute("DELETE FROM key_rule WHERE queue = ? AND key = ?", place)
         else:
-            check_key_rule(self.declared.mode, rule)
-            self._turn.connection.execute(
+            connection.execute(
                 "INSERT OR REPLACE INTO key_rule (queue, key, max_active, weight, stride) "
                 "VALUES (?, ?, ?, ?, ?)",
-                (self._turn.number, key, rule.limit, rule.weight, rule.stride),
+                (*place, after.limit, after.weight or 1, after.stride),
             )
         if self.declared.mode.has_keys:
             self._keys[key] = None

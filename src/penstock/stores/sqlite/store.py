@@ -49,6 +49,7 @@ class SqliteStore(SqliteReads, SqliteLog, SqliteFlows, SqliteSchedules):
 
     keeps_call_order: ClassVar[bool] = True
     numbers_in_order: ClassVar[bool] = True
+    is_server: ClassVar[bool] = False
 
     def __init__(
         self,
@@ -225,7 +226,7 @@ class SqliteStore(SqliteReads, SqliteLog, SqliteFlows, SqliteSchedules):
         return await self._turn(queue, move) or QueueInfo(queue, 0)
 
     async def set_key_rule(self, queue: QueueRef, key: str, rule: KeyRule | None) -> None:
-        """Give a key a limit or weight of its own."""
+        """Change a key's own limit or weight."""
 
         def move(turn: Turn) -> None:
             turn.limits.set_key_rule(stored(key) or "", rule)

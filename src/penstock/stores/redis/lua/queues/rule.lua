@@ -1,9 +1,14 @@
--- Give a key a limit or weight of its own, or take them back.
--- Arguments: the key; its limit or nothing; its weight.
+-- Change a key's own limit or weight.
+-- Arguments: the key; its limit and its weight, each as a number, as nothing to leave it, or as 0 to take it back.
 -- flags: allow-oom
 -- include: outcomes
+local function changed(present, named, plain)
+  if named == '' then return present end
+  return named ~= '0' and tonumber(named) or plain
+end
+
 local lane = lane_of(ARGV[1])
-lane[LIMIT], lane[WEIGHT] = tonumber(ARGV[2]) or false, tonumber(ARGV[3])
+lane[LIMIT], lane[WEIGHT] = changed(lane[LIMIT], ARGV[2], false), changed(lane[WEIGHT], ARGV[3], 1)
 touch(ARGV[1])
 ring_for('pending')
 return finish(redis.status_reply('OK'))
