@@ -138,11 +138,16 @@ def stop(process: "subprocess.Popen[bytes]") -> None:
 
 def kill(process: "subprocess.Popen[bytes]") -> None:
     """Kill every process of the server where it stands; the next start has to recover."""
+    # Stopped first: it would start more of them meanwhile, or write down that some have ended.
+    tell(process.pid, signal.SIGSTOP)
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
-    # The first one first: it would see its children end, and write that down.
     for pid in (process.pid, *map(int, children)):
         tell(pid, signal.SIGKILL)
     process.wait(5)
+    # While one of them is left, its memory is shared, and no other server may start there.
+    end = time.monotonic() + _START_SECONDS
+    while any(map(_is_alive, children)) and time.monotonic() < end:
+        time.sleep(0.005)
 
 
 def tell(pid: int, what: signal.Signals) -> None:
@@ -175,6 +180,14 @@ def _await_answer(process: "subprocess.Popen[bytes]", port: int) -> None:
             return
         time.sleep(0.02)
     raise RuntimeError(f"the server on port {port} did not answer within {_START_SECONDS:.0f} s")
+
+
+def _is_alive(pid: str) -> bool:
+    """False also for one that ended and whose parent has not looked yet."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in {"Z", "X"}
+    except (FileNotFoundError, ProcessLookupError):
+        return False
 
 
 def _owner() -> pwd.struct_passwd | None:
