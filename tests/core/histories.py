@@ -75,6 +75,8 @@ class Bench:
         self.now_ms += 1
         await self.store.declare(queue, declaration)
         for key, rule in (rules or {}).items():
+            # What it does not name is not to stay.
+            await self.store.set_key_rule(queue, key, None)
             await self.store.set_key_rule(queue, key, rule)
         self.limits.setdefault(queue, []).append(Declared(self.now_ms, declaration, rules or {}))
         self.now_ms += 1
