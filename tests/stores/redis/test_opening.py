@@ -1,9 +1,11 @@
 """What is looked at before a server is used, and what is said of it."""
 
+import socket
 import subprocess
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,14 @@ SECRET = "hunter2:/@%"
 QUOTED = "hunter2%3A%2F%40%25"
 
 
+def _answers(path: Path) -> bool:
+    """The file is there before the server listens on it."""
+    with socket.socket(socket.AF_UNIX) as probe, suppress(OSError):
+        probe.connect(str(path))
+        return True
+    return False
+
+
 @pytest.fixture
 def socket_path(binary: Path, tmp_path: Path) -> Iterator[str]:
     """The path of the socket of a server that listens on no port."""
@@ -35,7 +45,7 @@ def socket_path(binary: Path, tmp_path: Path) -> Iterator[str]:
         )
         try:
             end = time.monotonic() + 10
-            while not path.exists() and time.monotonic() < end:
+            while not _answers(path) and time.monotonic() < end:
                 time.sleep(0.01)
             yield str(path)
         finally:
