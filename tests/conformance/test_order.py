@@ -160,6 +160,7 @@ async def test_calls_that_do_not_wait_for_each_other_take_effect_in_their_order(
     """Where a store says so: batches that are sent ahead arrive as one."""
     if not store.keeps_call_order:
         return
+    await store.open_queue(queue)
     names = [f"{n:03}" for n in range(400)]
     calls = [
         enqueue(store, queue, [new_job(name) for name in names[at : at + 10]]) for at in range(0, 400, 10)
