@@ -239,3 +239,18 @@ def test_waits_grow_with_full_jitter_up_to_a_cap(store: Cut) -> None:
     assert waits[0] <= 0.1
     assert max(waits[10:]) > CAP / 2
     assert len(set(waits)) == len(waits)
+
+
+async def test_each_reason_of_an_outage_is_told_once_and_no_more_than_a_handful(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    outage = Outage(logging.getLogger("penstock.worker"), "claiming", {})
+    for said in ("cut off", "locked out", "cut off", *(f"at {number}" for number in range(20))):
+        outage.failed(StoreUnavailableError(said))
+    first = [record.getMessage() for record in caplog.records]
+    outage.over()
+    outage.failed(StoreUnavailableError("cut off"))
+
+    assert first[:2] == [f"claiming failed, will repeat: {said}" for said in ("cut off", "locked out")]
+    assert len(first) == 5
+    assert caplog.text.count("cut off") == 2

@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeVar
 
 from penstock.core.errors import StoreUnavailableError
+from penstock.core.reasons import Reasons
 
 _LOGGER: Final = logging.getLogger("penstock.client")
 T = TypeVar("T")
@@ -18,7 +19,7 @@ LONGEST_PAUSE: Final = 3.0
 class Persistence:
     """Repeats calls that are harmless to repeat, until `patience` seconds are over; pauses have full jitter.
 
-    With `tries`, no more than so many calls. What it repeats is told once, however many calls are waiting.
+    With `tries`, no more than so many calls. Why it repeats is told once, however many calls wait.
     """
 
     def __init__(
@@ -35,7 +36,7 @@ class Persistence:
         self._sleep = sleep
         self._uniform = uniform
         self._clock = clock
-        self._is_failing = False
+        self._reasons = Reasons()
 
     async def call(self, call: Callable[[], Awaitable[T]]) -> T:
         """The answer, or the last error."""
@@ -49,13 +50,11 @@ class Persistence:
                 left = end - self._clock()
                 if tried == self._tries or left <= 0:
                     raise
-                if not self._is_failing:
-                    self._is_failing = True
+                if self._reasons.is_new(error):
                     _LOGGER.warning("the store does not serve, will repeat for up to %.1f s: %s", left, error)
                 longest = min(LONGEST_PAUSE, 0.1 * 2 ** min(tried, 10))
                 await self._sleep(min(left, self._uniform(0, longest)))
             else:
-                if self._is_failing:
-                    self._is_failing = False
+                if self._reasons.over():
                     _LOGGER.info("the store serves again")
                 return answer

@@ -3,12 +3,14 @@
 import asyncio
 import logging
 import random
+from collections import defaultdict
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Final, Protocol, TypeVar
 
 from penstock.core.errors import PenstockError
 from penstock.core.job import QueueRef
+from penstock.core.reasons import Reasons
 from penstock.scheduler.promoter import Promoter
 from penstock.scheduler.pruner import EVENTS_AGE, EVENTS_KEPT, Pruner, Trimmer
 from penstock.scheduler.reclaimer import Reclaimer
@@ -69,7 +71,7 @@ class Scheduler:
         }
         self._relays_wait = asyncio.Event()
         self._schedules_changed = asyncio.Event()
-        self._failing: set[str] = set()
+        self._failing: defaultdict[str, Reasons] = defaultdict(Reasons)
 
     async def run(self) -> None:
         """Keep at it until cancelled."""
@@ -175,17 +177,15 @@ class Scheduler:
         try:
             answer = await work()
         except PenstockError as error:
-            if duty not in self._failing:
+            if self._failing[duty].is_new(error):
                 _LOGGER.warning("%s failed, will repeat: %s", duty, error, extra=self._about)
-        except Exception:
-            if duty not in self._failing:
+        except Exception as error:
+            if self._failing[duty].is_new(error):
                 _LOGGER.exception("%s failed, will repeat", duty, extra=self._about)
         else:
-            if duty in self._failing:
-                self._failing.discard(duty)
+            if self._failing[duty].over():
                 _LOGGER.info("%s works again", duty, extra=self._about)
             return answer
-        self._failing.add(duty)
         return None
 
     @property

@@ -1,10 +1,11 @@
-"""How a worker bears a store that does not answer: it waits longer each time, and says so once."""
+"""How a worker bears a store that does not answer: it waits longer each time, and says once why."""
 
 import logging
 import random
 from typing import Final
 
 from penstock.core.errors import StoreError, StoreFormatError, StoreReadOnlyError, StoreVersionError
+from penstock.core.reasons import Reasons
 
 FIRST: Final = 0.05
 CAP: Final = 3.0
@@ -20,6 +21,7 @@ class Outage:
         self._what = what
         self._extra = extra
         self._failures = 0
+        self._reasons = Reasons()
 
     @property
     def is_on(self) -> bool:
@@ -30,7 +32,7 @@ class Outage:
         """Seconds to wait before the next call, with full jitter; raises what no waiting mends."""
         if isinstance(error, HARD):
             raise error
-        if not self._failures:
+        if self._reasons.is_new(error):
             self._logger.warning("%s failed, will repeat: %s", self._what, error, extra=self._extra)
         self._failures += 1
         return random.uniform(0, min(cap, FIRST * 2 ** min(self._failures, 20)))
@@ -42,3 +44,4 @@ class Outage:
                 "%s works again after %d failures", self._what, self._failures, extra=self._extra
             )
             self._failures = 0
+            self._reasons.over()

@@ -51,9 +51,10 @@ class Pool:
             raise
         # From here on the line gives the room back, also if this call is cancelled.
         answers = await line.call(packed, replies)
-        if any(isinstance(each, ReplyError) and str(each).startswith(_WRONG_LINE) for each in answers):
-            # The name may lead to another primary by now, and a new connection logs in again.
-            line.close()
+        for each in answers:
+            if isinstance(each, ReplyError) and str(each).startswith(_WRONG_LINE):
+                # The name may lead to another primary by now, and a new connection logs in again.
+                line.close(each)
         return answers
 
     async def close(self) -> None:
