@@ -1,5 +1,7 @@
 """Queues and tenants, looking into them, their clock and their health."""
 
+from msgspec.structs import replace
+
 from penstock.core.job import QueueRef
 from penstock.core.moves import Complete, Fail, Retry
 from penstock.core.states import State
@@ -166,6 +168,24 @@ async def test_jobs_are_found_newest_first_page_by_page(store: Store, queue: Que
     assert [job.id for job in even.jobs] == ["j4", "j2", "j0"]
     assert even.next is None
     assert first.jobs[0] == await record_of(store, queue, "j4")
+
+
+async def test_payloads_and_results_are_left_out_of_a_page_on_wish(store: Store, queue: QueueRef) -> None:
+    """All else is as it was."""
+    await enqueue(store, queue, [new_job("a", payload=b'{"large":1}')])
+    held = await claim_one(store, queue)
+    await store.settle(queue, [Complete(held.id, held.token, b'"large"')])
+    whole = await record_of(store, queue, "a")
+    queries = [Query(), Query(payloads=False), Query(results=False), Query(payloads=False, results=False)]
+    found = [(await store.find(queue, query)).jobs for query in queries]
+
+    assert (whole.payload, whole.result) == (b'{"large":1}', b'"large"')
+    assert found == [
+        [whole],
+        [replace(whole, payload=b"")],
+        [replace(whole, result=None)],
+        [replace(whole, payload=b"", result=None)],
+    ]
 
 
 async def test_ended_jobs_are_found_by_their_ending(store: Store, queue: QueueRef) -> None:

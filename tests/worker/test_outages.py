@@ -6,15 +6,33 @@ import time
 
 import pytest
 
-from penstock.core.errors import StoreUnavailableError, StoreVersionError
+from penstock.core.errors import StoreTimeoutError, StoreUnavailableError, StoreVersionError
 from penstock.core.job import QueueRef
 from penstock.core.moves import Move
+from penstock.core.outcomes import Claims
 from penstock.core.states import State
 from penstock.stores.memory import MemoryStore
 from penstock.tasks.context import JobContext
 from penstock.tasks.signals import Cancel
+from penstock.worker.appetite import Appetite
 from penstock.worker.outage import CAP, Outage
 from tests.worker.kit import Cut, Desk, eventually
+
+
+class Slow(MemoryStore):
+    """A store whose answers take too long for claims that bring more than so many jobs."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__()
+        self.most = most
+        self.asked: list[int] = []
+
+    async def claim(self, queue: QueueRef, *, worker: str, limit: int, lease_ms: int) -> Claims:
+        claims = await super().claim(queue, worker=worker, limit=limit, lease_ms=lease_ms)
+        self.asked.append(limit)
+        if len(claims.jobs) > self.most:
+            raise StoreTimeoutError("no whole reply")
+        return claims
 
 
 @pytest.fixture
@@ -43,6 +61,31 @@ async def test_a_job_whose_claim_was_answered_into_the_void_is_given_back_and_ru
     assert ran == ["once"]
     assert (found.state, found.attempts, found.delivery) == (State.COMPLETED, 0, 2)
     assert await desk.moves(job) == [Move.ENQUEUE, Move.CLAIM, Move.RELEASE, Move.CLAIM, Move.COMPLETE]
+
+
+async def test_a_worker_claims_fewer_at_once_when_answers_take_too_long(queue: QueueRef) -> None:
+    """As few as come through, down to one; then slowly more, and all jobs are done."""
+    slow = Slow(most=3)
+    desk = Desk(queue, slow)
+
+    async def work() -> None: ...
+
+    jobs = [await desk.enqueue("work") for _ in range(12)]
+    await desk.burst(work, concurrency=16)
+
+    assert slow.asked[:6] == [16, 8, 4, 2, 3, 4]
+    assert slow.asked[6:8] == [2, 3]
+    assert {(await desk.job(job)).state for job in jobs} == {State.COMPLETED}
+
+
+async def test_an_appetite_never_ends_and_never_grows_beyond_its_bound() -> None:
+    appetite = Appetite(3)
+    appetite.shrink(1)
+    least = appetite.limit
+    for _ in range(5):
+        appetite.grow()
+
+    assert (least, appetite.limit) == (1, 3)
 
 
 async def test_giving_back_lost_claims_leaves_running_jobs_alone(desk: Desk, store: Cut) -> None:

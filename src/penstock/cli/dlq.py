@@ -162,7 +162,14 @@ async def _dead(desk: Desk, store: Store, wanted: Filter) -> AsyncIterator[tuple
     left = wanted.limit
     now = await store.now()
     for info in await desk.queues(store, wanted.queue):
-        query = Query(states=frozenset({State.DEAD}), task=wanted.task, limit=500)
+        has_condition = wanted.where is not None
+        query = Query(
+            states=frozenset({State.DEAD}),
+            task=wanted.task,
+            limit=50 if has_condition else 500,
+            payloads=has_condition,
+            results=False,
+        )
         async for page in each_page(store, info.queue, query):
             jobs = wanted.of(page, now)[:left]
             if jobs:

@@ -52,7 +52,15 @@ async def list_jobs(
     more: str | None = None
     async with desk.store() as store:
         for info in await desk.queues(store, queue):
-            page = await store.find(info.queue, Query(states=states, task=task, limit=many, after=after))
+            query = Query(
+                states=states,
+                task=task,
+                limit=many,
+                after=after,
+                payloads=False,
+                results=desk.settings.json,
+            )
+            page = await store.find(info.queue, query)
             found += page.jobs
             more = page.next if queue is not None else None
     by_end = bool(states) and all(each.is_ended for each in states)

@@ -129,7 +129,8 @@ async def purge(
             desk.out.confirm(f"Delete up to {many} {which} of queue {queue!r} for good?")
         deleted = kept = 0
         with progress("deleting", many) as advance:
-            async for jobs in each_page(store, info.queue, Query(states=states, task=task, limit=500)):
+            query = Query(states=states, task=task, limit=500, payloads=False, results=False)
+            async for jobs in each_page(store, info.queue, query):
                 outcomes = await store.delete(info.queue, [job.id for job in jobs])
                 done = sum(isinstance(outcome, Applied) for outcome in outcomes)
                 deleted, kept = deleted + done, kept + len(jobs) - done

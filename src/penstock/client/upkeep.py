@@ -52,7 +52,7 @@ class Upkeep:
         chosen = WAITING if states is None else frozenset(_state(each) for each in states)
         if not chosen or State.ACTIVE in chosen:
             raise OptionError("states", states, "some states, and not active: what runs cannot be deleted")
-        query, deleted = Query(states=chosen, limit=PAGE), 0
+        query, deleted = Query(states=chosen, limit=PAGE, payloads=False, results=False), 0
         while True:
             page = await self._store.find(self._queue, query)
             if page.jobs:

@@ -46,7 +46,7 @@ async def audit(store: Store, producer: Path, handlers: Path) -> tuple[Verdict, 
             checker.feed(event)
         cursor = events[-1].cursor
     live: dict[tuple[str, str, str], State] = {}
-    query = Query(states=LIVE, limit=CHUNK)
+    query = Query(states=LIVE, limit=CHUNK, payloads=False, results=False)
     while True:
         page = await store.find(diary.REF, query)
         live |= {(job.tenant, job.queue, job.id): job.state for job in page.jobs}

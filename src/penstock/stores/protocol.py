@@ -116,13 +116,16 @@ class Firing(msgspec.Struct, frozen=True):
 class Query(msgspec.Struct, frozen=True, kw_only=True):
     """Which jobs to list. Newest first: by ending if all states asked for are endings, else by enqueue.
 
-    `after` is the `next` of the page before.
+    `after` is the `next` of the page before. Payloads and results that are not asked for are left out, empty
+    and None: they may be large.
     """
 
     states: frozenset[State] = frozenset()
     task: str | None = None
     limit: int = 100
     after: str | None = None
+    payloads: bool = True
+    results: bool = True
 
 
 class Page(msgspec.Struct, frozen=True):

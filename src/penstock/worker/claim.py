@@ -6,13 +6,14 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final
 
-from penstock.core.errors import StoreError
+from penstock.core.errors import StoreError, StoreTimeoutError
 from penstock.core.job import Claimed, QueueRef
 from penstock.core.moves import Release
 from penstock.core.outcomes import Claims
 from penstock.scheduler.reclaimer import Reclaimer, is_kept
 from penstock.scheduler.scheduler import Scheduler
 from penstock.stores.protocol import CHUNK_JOBS, Bell, Store, Topic
+from penstock.worker.appetite import Appetite
 from penstock.worker.clock import boottime
 from penstock.worker.execute import Executions
 from penstock.worker.lease import LeaseKeeper
@@ -62,7 +63,8 @@ class ClaimLoop:
         self._reclaimer = Reclaimer(store, queue)
         self._outage = Outage(_LOGGER, "claiming", about)
         # From a server half of the slots at most: while these jobs run here, it works on the next.
-        self._most = min(CHUNK_JOBS, -(-slots.count // 2) if store.is_server else slots.count)
+        most = -(-slots.count // 2) if store.is_server else slots.count
+        self._appetite = Appetite(min(CHUNK_JOBS, most))
         self._task: asyncio.Task[None] | None = None
         self._is_resting = False
         self._is_stopping = False
@@ -117,7 +119,7 @@ class ClaimLoop:
                 await self._settler.flush()
                 # The ending of the last job may let another one go.
                 await self._scheduler.relay()
-            limit = 0 if self._must_stop() else min(self._slots.spare, self._most)
+            limit = 0 if self._must_stop() else min(self._slots.spare, self._appetite.limit)
             if not limit:
                 continue
             claims = await self._claim(limit)
@@ -149,11 +151,15 @@ class ClaimLoop:
                 self._scheduler.nudge()
         except StoreError as error:
             self._keeper.claim_sent = None
+            if isinstance(error, StoreTimeoutError):
+                self._appetite.shrink(limit)
             await self._rest(partial(asyncio.sleep, self._outage.failed(error)))
             return None
         finally:
             self._keeper.claim_sent = None
         self._outage.over()
+        if len(claims.jobs) >= limit:
+            self._appetite.grow()
         return claims
 
     def _take(self, jobs: Sequence[Claimed], sent: float) -> None:

@@ -2,6 +2,8 @@
 
 from collections.abc import Sequence
 
+from msgspec.structs import replace
+
 from penstock.core.job import ExpiredLease, Job, QueueRef
 from penstock.core.states import State
 from penstock.core.transitions import is_expired
@@ -53,7 +55,12 @@ class MemoryReads(Room):
             found = [job for job in found if age(job) < (int(at), last)]
         page = found[: query.limit]
         more = len(found) > len(page)
-        return Page(page, f"{age(page[-1])[0]}/{page[-1].id}" if more and page else None)
+        end = f"{age(page[-1])[0]}/{page[-1].id}" if more and page else None
+        if not query.payloads:
+            page = [replace(job, payload=b"") for job in page]
+        if not query.results:
+            page = [replace(job, result=None) for job in page]
+        return Page(page, end)
 
     async def counts(self, queue: QueueRef) -> dict[State, int]:
         with self._lock:

@@ -11,6 +11,8 @@ import hiredis
 from penstock.stores.redis.url import Address, Target
 
 _NOTHING: Final = object()
+_LONGEST: Final = 3
+"""So many times the answer timeout a reply may take while it comes: within half a lease of 30 seconds."""
 
 
 class ReplyError(Exception):
@@ -26,8 +28,9 @@ class Line(asyncio.Protocol):
 
     A reply belongs to the oldest call, also when nobody waits for it any more: a cancelled call leaves
     nothing behind for the next one. When a reply is late, cut or not understood, the line is closed and all
-    its calls fail. `freed` is called at the end of each call, `lost` at the end of the line, and `heard` with
-    what comes while no call waits, which only a subscriber expects.
+    its calls fail; a large one that keeps coming in is not late yet. `freed` is called at the end of each
+    call, `lost` at the end of the line, and `heard` with what comes while no call waits, which only a
+    subscriber expects.
     """
 
     freed: Callable[[], None] | None = None
@@ -49,7 +52,7 @@ class Line(asyncio.Protocol):
         self._is_joining = False
         self._calls: deque[_Call] = deque()
         self._watch: asyncio.TimerHandle | None = None
-        self._used_at = self._loop.time()
+        self._used_at = self._heard_at = self._ended_at = self._loop.time()
         self._is_greeted = False
         self._why = ""
         self.closed: asyncio.Future[None] = self._loop.create_future()
@@ -113,6 +116,7 @@ class Line(asyncio.Protocol):
             made.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
 
     def data_received(self, data: bytes) -> None:
+        self._heard_at = self._loop.time()
         self._reader.feed(data)
         try:
             while (reply := self._reader.gets()) is not _NOTHING:
@@ -143,6 +147,7 @@ class Line(asyncio.Protocol):
         call.replies.append(reply)
         if len(call.replies) == call.wanted:
             self._calls.popleft()
+            self._ended_at = self._heard_at
             self._is_greeted = True
             self._end(call, None)
 
@@ -167,11 +172,15 @@ class Line(asyncio.Protocol):
         self._watch = None
         if not self._calls:
             return
-        due = self._calls[0].sent_at + self._answer_timeout
-        if due <= self._loop.time():
+        sent_at, now = self._calls[0].sent_at, self._loop.time()
+        silent = max(sent_at, self._heard_at) + self._answer_timeout
+        longest = max(sent_at, self._ended_at) + _LONGEST * self._answer_timeout
+        if silent <= now:
             self.close(LateReplyError(f"no reply within {self._answer_timeout:g} s"))
+        elif longest <= now:
+            self.close(LateReplyError(f"no whole reply within {_LONGEST * self._answer_timeout:g} s"))
         else:
-            self._watch = self._loop.call_at(due, self._look)
+            self._watch = self._loop.call_at(min(silent, longest), self._look)
 
 
 class _Call:

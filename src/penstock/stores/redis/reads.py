@@ -24,14 +24,21 @@ class Reader:
     def __init__(self, server: Server) -> None:
         self._server = server
 
-    async def get(self, queue: QueueRef, ids: Sequence[str]) -> list[Job | None]:
-        """The records, in the order of the ids."""
+    async def get(
+        self, queue: QueueRef, ids: Sequence[str], *, payloads: bool = True, results: bool = True
+    ) -> list[Job | None]:
+        """The records, in the order of the ids, with what is asked for of what may be large."""
         keys, out = keys_of(queue), []
-        apart = (keys.records, keys.payloads, keys.results, keys.errors, keys.progress)
+        apart = [keys.records, keys.errors, keys.progress]
+        apart += [keys.payloads] * payloads + [keys.results] * results
         for start in range(0, len(ids), CHUNK):
             chunk = ids[start : start + CHUNK]
-            columns = await self._server.commands([("HMGET", key, *chunk) for key in apart], at_once=True)
-            for job, record, *rest in zip(chunk, *columns, strict=True):
+            answers = await self._server.commands([("HMGET", key, *chunk) for key in apart], at_once=True)
+            columns = dict(zip(apart, answers, strict=True))
+            columns.setdefault(keys.payloads, [b""] * len(chunk))
+            columns.setdefault(keys.results, [None] * len(chunk))
+            wanted = (keys.records, keys.payloads, keys.results, keys.errors, keys.progress)
+            for job, record, *rest in zip(chunk, *(columns[key] for key in wanted), strict=True):
                 out.append(None if record is None else job_of(queue, job, record, *rest))
         return out
 
@@ -48,7 +55,8 @@ class Reader:
         for index in indexes:
             ages += await self._matching(keys, index, query, after)
         page = sorted(ages, reverse=True)[: query.limit]
-        jobs = await self.get(queue, [job for _, job in page])
+        ids = [job for _, job in page]
+        jobs = await self.get(queue, ids, payloads=query.payloads, results=query.results)
         more = len(ages) > len(page)
         end = f"{page[-1][0]}/{page[-1][1]}" if more and page else None
         return Page([job for job in jobs if job is not None], end)

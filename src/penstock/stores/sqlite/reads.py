@@ -96,6 +96,11 @@ class SqliteReads(Turns):
         """A page of jobs, newest first."""
         by_end = bool(query.states) and all(state.is_ended for state in query.states)
         age = "ended_at" if by_end else "enqueued_at"
+        columns = JOB_COLUMNS
+        if not query.payloads:
+            columns = columns.replace("payload", "'' AS payload")
+        if not query.results:
+            columns = columns.replace("result", "NULL AS result")
         clauses, params = [f"queue = {_QUEUE}"], _named(queue)
         if query.states:
             names = sorted(query.states)
@@ -111,7 +116,7 @@ class SqliteReads(Turns):
 
         def work(connection: sqlite3.Connection) -> Page:
             rows = connection.execute(
-                f"SELECT {JOB_COLUMNS} FROM job WHERE {' AND '.join(clauses)} "  # noqa: S608 (constants)
+                f"SELECT {columns} FROM job WHERE {' AND '.join(clauses)} "  # noqa: S608 (constants)
                 f"ORDER BY {age} DESC, id DESC LIMIT :limit",
                 {**params, "limit": query.limit + 1},
             ).fetchall()
