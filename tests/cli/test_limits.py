@@ -46,6 +46,19 @@ def test_what_is_declared_is_kept_and_shown(shell: Shell) -> None:
 
 
 @shared(Part.KEYS, Part.LIMITS)
+def test_a_rate_that_is_used_up_is_shown_with_when_it_goes_on(shell: Shell) -> None:
+    assert shell("queues", "declare", "mail", "--rate", "1/m") == 0, shell.err
+    fresh = shell.json("queues", "limits", "mail")
+    shell.enqueue("a")
+    shell.claim()
+
+    assert "held_until" not in fresh
+    assert "held_until" in shell.json("queues", "limits", "mail")
+    assert shell("queues", "limits", "mail") == 0
+    assert "1/min (used up; the next may start in 59 s)" in shell.out
+
+
+@shared(Part.KEYS, Part.LIMITS)
 def test_a_change_needs_a_higher_version(shell: Shell) -> None:
     keyed(shell)
 

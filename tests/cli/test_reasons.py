@@ -95,6 +95,16 @@ def test_the_queues_rate_is_the_reason_and_tells_when_it_goes_on(shell: Shell) -
 
 
 @shared(*Part)
+def test_the_queues_rate_is_the_reason_also_when_its_claims_are_out_of_the_log(shell: Shell) -> None:
+    declare(shell, Mode.GLOBAL, rate=Rate(1, 60_000))
+    shell.enqueue("a", "b")
+    shell.settle("complete")
+    shell.store(lambda store: store.trim(MAIL, through=10))
+
+    assert "held back by its rate of 1/min: the next job may start in 59 s" in said(shell, "b")
+
+
+@shared(*Part)
 def test_limits_that_leave_room_are_no_reason(shell: Shell) -> None:
     declare(shell, key_limit=2, max_active=5, rate=Rate(1, 60_000, 3), key_rate=Rate(1, 60_000, 3))
     shell.enqueue("a", "b", key="ada")

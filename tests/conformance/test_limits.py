@@ -11,7 +11,7 @@ from penstock.core.limits import Declaration, Mode, Rate
 from penstock.core.moves import Complete, Expire, Release, Retry
 from penstock.core.outcomes import Enqueued, Refusal, Refused
 from penstock.core.states import State
-from penstock.stores.protocol import Spawn, Store
+from penstock.stores.protocol import QueueInfo, Spawn, Store
 from tests.conformance.arrange import FAULT, LEASE_MS, claim, enqueue, new_job, settle, states_of
 from tests.conformance.having import having
 from tests.conformance.readiness import CHILD
@@ -152,6 +152,32 @@ async def test_a_claim_held_back_by_the_rate_says_when_to_come_back(store: Store
         await store.turn(1_000)
 
     assert order == jobs(4)
+
+
+async def test_a_queue_says_until_when_its_rate_holds_jobs_back(store: Store, queue: QueueRef) -> None:
+    """Whether or not any wait."""
+    declared = await store.declare(queue, Declaration(rate=Rate(1, 60_000, 2)))
+    await fill(store, queue, 2)
+    infos = (declared, await claimed_info(store, queue), await claimed_info(store, queue))
+    now = await store.now()
+    held = [info.held_until(now) for info in infos]
+    [listed], opened = await store.queues(queue.tenant), await store.open_queue(queue)
+    until = held[-1]
+
+    assert held[:2] == [None, None]
+    assert until is not None
+    assert 0 < until - now <= 60_001
+    assert listed == opened == await store.queue(queue)
+    await store.turn(60_001)
+    assert opened.held_until(await store.now()) is None
+
+
+async def claimed_info(store: Store, queue: QueueRef) -> QueueInfo:
+    """The queue after one more claim."""
+    await claim(store, queue, 1)
+    info = await store.queue(queue)
+    assert info is not None
+    return info
 
 
 async def test_an_idle_queue_gathers_its_burst_and_no_more(store: Store, queue: QueueRef) -> None:

@@ -5,12 +5,11 @@ from typing import Final
 import msgspec
 
 from penstock.cli.limits import MOST_KEYS
-from penstock.cli.records import WINDOW, events_of
+from penstock.cli.records import events_of
 from penstock.core.events import Event
 from penstock.core.flows import Child
 from penstock.core.job import Job, QueueRef
-from penstock.core.limits import Declaration, Rate
-from penstock.core.moves import Move
+from penstock.core.limits import Declaration
 from penstock.core.states import State
 from penstock.stores.protocol import KeyInfo, Pause, Store
 
@@ -64,9 +63,7 @@ async def gather(store: Store, job: Job) -> Facts:
         return msgspec.structs.replace(facts, states=await _states(store, job, facts.left[:NAMED]))
     if job.state is not State.PENDING:
         return facts
-    token_at = None
-    if declared is not None and declared.rate is not None:
-        token_at = await _token_at(store, job.ref, declared.rate, facts.now)
+    token_at = None if info is None else info.held_until(facts.now)
     ahead = await store.ahead(job.ref, job.id)
     if declared is None or not declared.mode.has_keys:
         return msgspec.structs.replace(facts, ahead=ahead, token_at=token_at)
@@ -85,16 +82,3 @@ async def _states(store: Store, job: Job, children: list[Child]) -> list[State |
         (record,) = await store.get(QueueRef(job.tenant, child.ref.queue), [child.ref.id])
         out.append(None if record is None else record.state)
     return out
-
-
-async def _token_at(store: Store, queue: QueueRef, rate: Rate, now: int) -> int | None:
-    """When the rate lets the next job go, by the claims in the log; None when it does not hold any back."""
-    oldest, newest = await store.event_range(queue)
-    events = await store.events(queue, max(oldest - 1, newest - WINDOW), WINDOW)
-    arrival_us = 0
-    for event in events:
-        if event.move is Move.CLAIM:
-            arrival_us = rate.after(arrival_us, event.at * 1000, 1)
-    if rate.tokens(arrival_us, now * 1000):
-        return None
-    return -(-rate.opens_us(arrival_us) // 1000)

@@ -153,15 +153,23 @@ def declaration_document(declaration: Declaration) -> dict[str, Any]:
 
 
 async def _tell(desk: Desk, store: Store, info: QueueInfo) -> None:
-    counts = await store.counts(info.queue)
+    counts, now = await store.counts(info.queue), await store.now()
+    held_until = info.held_until(now)
     active, waiting = counts[State.ACTIVE], sum(counts[state] for state in WAITING)
     declared = info.declaration
-    document = {} if declared is None else {"declaration": declaration_document(declared)}
-    desk.out.document({"queue": info.queue.name, "active": active, "waiting": waiting} | document)
+    document = without_none(
+        queue=info.queue.name,
+        active=active,
+        waiting=waiting,
+        declaration=None if declared is None else declaration_document(declared),
+        held_until=utc(held_until),
+    )
+    desk.out.document(document)
     if declared is None:
         desk.out.line(f"queue {info.queue.name!r} is global, and nothing is limited: it was never declared")
         return
     rate, key_rate = declared.rate, declared.key_rate
+    used_up = "" if held_until is None else f" (used up; the next may start in {span(held_until - now)})"
     desk.out.fields(
         [
             ("queue", str(info.queue)),
@@ -170,7 +178,7 @@ async def _tell(desk: Desk, store: Store, info: QueueInfo) -> None:
             ("key limit", declared.key_limit if declared.mode.has_keys else None),
             ("max active", _of(active, declared.max_active, "running")),
             ("max length", _of(waiting, declared.max_length, "waiting")),
-            ("rate", "no limit" if rate is None else rate_text(rate)),
+            ("rate", "no limit" if rate is None else f"{rate_text(rate)}{used_up}"),
             ("key rate", None if key_rate is None else rate_text(key_rate)),
         ]
     )

@@ -22,7 +22,7 @@ def held_back(facts: Facts) -> list[str]:
         out.append(
             f"queue {queue!r} is at its max_active: {facts.leases} of {declared.max_active} are running"
         )
-    if declared.rate is not None and facts.token_at is not None and facts.token_at > facts.now:
+    if declared.rate is not None and facts.token_at is not None:
         wait = f"the next job may start in {span(facts.token_at - facts.now)}"
         out.append(f"queue {queue!r} is held back by its rate of {rate_text(declared.rate)}: {wait}")
     return out

@@ -46,6 +46,16 @@ class QueueInfo(msgspec.Struct, frozen=True):
     declaration: Declaration | None = None
     made: str = ""
     """Another one after the store lost the queue and it was made anew; empty where that cannot be."""
+    arrival_us: int = 0
+    """When the next start would be on time by the queue's rate."""
+
+    def held_until(self, now: int) -> int | None:
+        """Until when the queue's rate holds jobs back; None when it does not."""
+        rate = None if self.declaration is None else self.declaration.rate
+        # What goes within this millisecond is not held back.
+        if rate is None or rate.tokens(self.arrival_us, now * 1000 + 999):
+            return None
+        return -(-rate.opens_us(self.arrival_us) // 1000)
 
     @property
     def mode(self) -> Mode:

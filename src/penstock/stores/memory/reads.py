@@ -102,11 +102,11 @@ class MemoryReads(Room):
     async def queue(self, queue: QueueRef) -> QueueInfo | None:
         with self._lock:
             shelf = self._shelves.get(queue)
-            return None if shelf is None else shelf.info
+            return None if shelf is None else shelf.told
 
     async def queues(self, tenant: str) -> list[QueueInfo]:
         with self._lock:
-            infos = [shelf.info for ref, shelf in self._shelves.items() if ref.tenant == tenant]
+            infos = [shelf.told for ref, shelf in self._shelves.items() if ref.tenant == tenant]
             return sorted(infos, key=lambda info: info.queue.name)
 
     async def now(self) -> int:

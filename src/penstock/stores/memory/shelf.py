@@ -57,6 +57,11 @@ class Shelf:
         self._delayed: list[tuple[int, int, str]] = []
 
     @property
+    def told(self) -> QueueInfo:
+        """What is told of the queue."""
+        return msgspec.structs.replace(self.info, arrival_us=self.arrival_us)
+
+    @property
     def declared(self) -> Declaration:
         """The queue's declaration; a plain one until there is any."""
         return self.info.declaration or Declaration()

@@ -294,7 +294,7 @@ class MemoryStore(MemoryReads, MemoryLog, MemoryFlows, MemorySchedules):
 
     async def open_queue(self, queue: QueueRef) -> QueueInfo:
         with self._lock:
-            return self._shelf(queue).info
+            return self._shelf(queue).told
 
     async def declare(self, queue: QueueRef, declaration: Declaration) -> QueueInfo:
         with self._lock:
@@ -302,7 +302,7 @@ class MemoryStore(MemoryReads, MemoryLog, MemoryFlows, MemorySchedules):
             is_live = any(job.state in LIVE for job in shelf.jobs.values())
             wanted = agreed(shelf.info.declaration, check_declaration(declaration), is_live=is_live)
             if wanted == shelf.info.declaration:
-                return shelf.info
+                return shelf.told
             shelf.info = QueueInfo(queue, shelf.info.number, shelf.info.pause, wanted)
             rate = wanted.rate
             shelf.arrival_us = 0 if rate is None else rate.owed_at_most(shelf.arrival_us, self._now_us())
@@ -311,7 +311,7 @@ class MemoryStore(MemoryReads, MemoryLog, MemoryFlows, MemorySchedules):
             self._refresh(shelf)
             shelf.lanes.hold_again(wanted, self._now_us())
         self._belfry.ring(queue, Topic.READY)
-        return shelf.info
+        return shelf.told
 
     async def set_key_rule(self, queue: QueueRef, key: str, rule: KeyRule | None) -> None:
         with self._lock:

@@ -13,7 +13,16 @@ from penstock.stores.redis.keys import keys_of
 from penstock.stores.redis.lanes import read_declaration, write_declaration
 from penstock.stores.redis.server import QueueNotOpenError, Server
 
-_FACTS: Final = ("number", "paused_at", "paused_why", "paused_by", "paused_until", "declared", "made")
+_FACTS: Final = (
+    "number",
+    "paused_at",
+    "paused_why",
+    "paused_by",
+    "paused_until",
+    "declared",
+    "made",
+    "arrival_us",
+)
 
 
 class Queues:
@@ -111,7 +120,7 @@ class Queues:
 
 
 def _info(queue: QueueRef, facts: Sequence[bytes | None]) -> QueueInfo | None:
-    number, at, why, by, until, declared, made = facts
+    number, at, why, by, until, declared, made, arrival_us = facts
     if number is None:
         return None
     pause = None
@@ -123,4 +132,11 @@ def _info(queue: QueueRef, facts: Sequence[bytes | None]) -> QueueInfo | None:
             None if until is None else int(until),
         )
     declaration = None if declared is None else read_declaration(declared)
-    return QueueInfo(queue, int(number), pause, declaration, "" if made is None else made.decode())
+    return QueueInfo(
+        queue,
+        int(number),
+        pause,
+        declaration,
+        "" if made is None else made.decode(),
+        int(arrival_us or 0),
+    )
