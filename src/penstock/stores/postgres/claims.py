@@ -1,5 +1,7 @@
 """Claims: one statement, told where in the line it need not look; with limits, one transaction."""
 
+import asyncio
+
 from penstock.core.job import QueueRef
 from penstock.core.limits import MAX_COUNT
 from penstock.core.moves import Move
@@ -71,12 +73,16 @@ class PostgresClaims(PostgresReads):
         now_us, due, is_late, open_at = rows[0][:_HEAD]
         now = now_us // 1000
         jobs = [claimed_of(row[_HEAD:]) for row in rows] if rows[0][_HEAD] is not None else []
-        if jobs and hints.wants_peek(max(row[_PLACE] for row in rows)):
+        deadline: int | None = now + lease_ms
+        is_full = bool(jobs) and len(jobs) == limit
+        if not (jobs and hints.wants_peek(max(row[_PLACE] for row in rows))):
+            deadline = deadline if is_full else await self._first_deadline(number, hints)
+        elif is_full:
             await self._peek(number, hints)
+        else:
+            # Side by side: what was claimed waits for both.
+            deadline, _ = await asyncio.gather(self._first_deadline(number, hints), self._peek(number, hints))
         expired = await self.expired(queue, RECOVER_LIMIT) if is_late else []
-        deadline = (
-            now + lease_ms if jobs and len(jobs) == limit else await self._first_deadline(number, hints)
-        )
         coming = [at for at in (due, deadline, open_at) if at is not None]
         return Claims(jobs, expired, max(0, min(coming) - now) if coming else None)
 
