@@ -158,6 +158,17 @@ async def test_a_role_cannot_climb_over_the_wall(walled: str, statement: str) ->
         await _run(_as("mail_app", walled.partition("?")[0]), statement)
 
 
+async def test_a_role_that_was_granted_everything_admits_nobody(walled: str) -> None:
+    """Only the owner does, whatever was granted by mistake."""
+    owner = walled.partition("?")[0]
+    await _run(owner, "GRANT ALL ON ALL TABLES IN SCHEMA walled TO mail_app")
+    with pytest.raises(errors.InsufficientPrivilege):
+        await _run(_as("mail_app", owner), "INSERT INTO walled.member VALUES ('mail_app', '*')")
+    changed = await _run(_as("mail_app", owner), "UPDATE walled.member SET tenant = '*' RETURNING role")
+
+    assert changed == []
+
+
 async def test_a_login_may_act_as_the_role_of_a_tenant(walled: str) -> None:
     """By the url; whoever may do so decides whose jobs it sees."""
     store = PostgresStore(f"{walled}&role=mail_app")

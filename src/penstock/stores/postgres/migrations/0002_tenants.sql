@@ -9,6 +9,9 @@ CREATE TABLE penstock.member (
     PRIMARY KEY (role, tenant)
 );
 
+-- With no policy at all: nobody but the owner, whatever else was granted.
+ALTER TABLE penstock.member ENABLE ROW LEVEL SECURITY;
+
 -- Who calls, also from within a function that runs with its owner's rights.
 CREATE FUNCTION penstock.caller() RETURNS text LANGUAGE sql STABLE AS $$
     SELECT CASE current_setting('role') WHEN 'none' THEN session_user::text ELSE current_setting('role') END
