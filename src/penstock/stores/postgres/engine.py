@@ -132,6 +132,9 @@ def bound(value: Value) -> str | None:
 
 def array(values: Sequence[Any]) -> str:
     """A list as text; its items are text, numbers, truth values or None."""
+    if len(values) > 1 and values.count(values[0]) == len(values):
+        # Most columns of many jobs are.
+        return "{" + ",".join([_item(values[0])] * len(values)) + "}"
     return "{" + ",".join([_item(value) for value in values]) + "}"
 
 

@@ -1,5 +1,6 @@
 """How jobs get into the database: in one statement, or past the door of a queue where more has to be seen."""
 
+import asyncio
 from collections.abc import Sequence
 from typing import Final
 
@@ -10,6 +11,7 @@ from penstock.core.moves import Move
 from penstock.core.outcomes import Enqueued, Refused
 from penstock.core.states import State
 from penstock.stores.postgres.door import Door, Fact, Replacement, known_columns
+from penstock.stores.postgres.engine import Value, bound
 from penstock.stores.postgres.records import new_columns, spawn_columns, stored
 from penstock.stores.postgres.room import Room, rounds
 from penstock.stores.postgres.turn import Turn
@@ -35,22 +37,28 @@ class PostgresEnqueue(Room):
     async def enqueue(
         self, queue: QueueRef, jobs: Sequence[NewJob], spawns: Sequence[Spawn] = ()
     ) -> list[Enqueued | Refused]:
-        """Take jobs in, in order."""
-        number = await self._number(queue)
-        if number in self._limited or spawns or any(new.unique or new.awaits for new in jobs):
-            out = await self._pass_door(number, jobs, spawns)
-        else:
-            out = []
-            batches = list(rounds([new.id for new in jobs]))
-            at_us = await self._now_us() if len(batches) > 1 else None
-            for indexes in batches:
-                out += await self._take_in(number, [jobs[index] for index in indexes], at_us)
+        """Take jobs in, in order; calls on one queue one after the other, as they came."""
+        is_plain = not spawns and not any(new.unique or new.awaits for new in jobs)
+        batches = [[jobs[index] for index in indexes] for indexes in rounds([new.id for new in jobs])]
+        # While the call before is under way.
+        columns = [[bound(each) for each in new_columns(batch)] for batch in batches] if is_plain else []
+        async with self._lines.setdefault(queue, asyncio.Lock()):
+            number = await self._number(queue)
+            if number in self._limited or not is_plain:
+                out = await self._pass_door(number, jobs, spawns)
+            else:
+                out = []
+                at_us = await self._now_us() if len(batches) > 1 else None
+                for batch, values in zip(batches, columns, strict=True):
+                    out += await self._take_in(number, batch, values, at_us)
         self._wakeups.ring(queue, {Topic.READY})
         return out
 
-    async def _take_in(self, number: int, jobs: list[NewJob], at_us: int | None) -> list[Enqueued | Refused]:
+    async def _take_in(
+        self, number: int, jobs: list[NewJob], columns: Sequence[Value], at_us: int | None
+    ) -> list[Enqueued | Refused]:
         """In one statement; what it leaves out is there already, or the queue is not plain any more."""
-        made: dict[str, str] = dict(await self._move(Move.ENQUEUE, number, *new_columns(jobs), at_us=at_us))
+        made: dict[str, str] = dict(await self._move(Move.ENQUEUE, number, *columns, at_us=at_us))
         rest = [new for new in jobs if new.id not in made]
         known = await self._stand_ins(number, rest, at_us) if rest else {}
         return [

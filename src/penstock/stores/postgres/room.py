@@ -1,5 +1,6 @@
 """What all parts of the PostgreSQL store share: connections, statements, queues, and whom to wake."""
 
+import asyncio
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from contextlib import asynccontextmanager
 
@@ -40,6 +41,7 @@ class Room:
         self._limited: set[int] = set()
         self._keyed: set[int] = set()
         self._hints: dict[int, Hints] = {}
+        self._lines: dict[QueueRef, asyncio.Lock] = {}
         self._seen_us = 0
 
     async def _has_keys(self, queue: QueueRef) -> bool:

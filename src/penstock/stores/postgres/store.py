@@ -24,7 +24,7 @@ class PostgresStore(
 ):
     """A store in one schema of a database, used from one event loop."""
 
-    keeps_call_order: ClassVar[bool] = False
+    keeps_call_order: ClassVar[bool] = True
     is_server: ClassVar[bool] = True
     numbers_in_order: ClassVar[bool] = False
     _users = 0

@@ -51,7 +51,7 @@ class PostgresWithin(PostgresEnqueue):
         guest._engine = cast(Engine, engine)
         guest._wakeups = cast(Wakeups, _Silent())
         # What the guest comes to know is true only if the caller commits.
-        guest._hints, guest._numbers = {}, {queue: number}
+        guest._hints, guest._lines, guest._numbers = {}, {}, {queue: number}
         return await guest.enqueue(queue, jobs)
 
     async def _enter(self, engine: "GuestEngine", queue: QueueRef, number: int, *, is_unique: bool) -> None:

@@ -8,6 +8,7 @@ gate AS MATERIALIZED (
     SELECT
         given.now,
         given.now_us,
+        replace(gen_random_uuid()::text, '-', '') AS secret,
         queue.paused_at IS NULL OR queue.paused_until <= given.now AS is_open,
         queue.paused_until,
         (
@@ -75,14 +76,18 @@ leased AS (
         version = job.version + 1,
         stamp = greatest(job.stamp, pg_current_xact_id()),
         delivery = job.delivery + 1,
-        token = replace(gen_random_uuid()::text, '-', ''),
+        -- One secret for all of the claim, and what tells its jobs apart: a secret of its own costs as much as the rest.
+        token = left(gate.secret, 16) || lpad(to_hex(job.place), 16, '0'),
         fence = greatest(job.fence + 1, gate.now_us),
         deadline = gate.now + $4::bigint,
         worker = $5
     FROM gate
     CROSS JOIN (SELECT picked.at, NULL::bigint AS i FROM picked UNION ALL SELECT turned.at, turned.i FROM turned) AS taken
     WHERE job.ctid = taken.at
-    RETURNING job.*, taken.i
+    RETURNING
+        job.id, job.task, job.payload, job.priority, job.options, job.enqueued_at, job.drive, job.delivery, job.attempts,
+        job.token, job.fence, job.deadline, job.key, job.last_delay_ms, job.cancel_requested, job.more, job.place,
+        job.stamp, job.version, job.worker, taken.i
 ),
 after AS MATERIALIZED (
     SELECT ordered.*, nextval((SELECT given.numbers FROM given)) AS seq

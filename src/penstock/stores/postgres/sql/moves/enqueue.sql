@@ -4,7 +4,7 @@
 -- An id is in a call once. The transaction's number is taken before the first place: whoever waits for all
 -- transactions up to a number has seen all places taken before it.
 -- include: given, free=queue.is_plain
-item AS MATERIALIZED (
+free AS MATERIALIZED (
     SELECT item.*, given.now, pg_current_xact_id() AS stamp,
         CASE WHEN NOT is_blocked AND coalesce(run_at, given.now + delay_ms) > given.now
             THEN coalesce(run_at, given.now + delay_ms)
@@ -17,10 +17,6 @@ item AS MATERIALIZED (
         id, nonce, task, is_blocked, priority, delay_ms, run_at, idempotency_key, digest, key, options,
         max_attempts, retention_ms, key_held_ms, payload, more, i
     )
-),
-free AS MATERIALIZED (
-    SELECT item.*
-    FROM item
     WHERE (SELECT 1 FROM penstock.job WHERE job.queue = $1 AND job.id = item.id LIMIT 1) IS NULL
         AND (SELECT 1 FROM penstock.ended WHERE ended.queue = $1 AND ended.id = item.id LIMIT 1) IS NULL
 ),
@@ -48,7 +44,9 @@ made AS (
     WHERE free.idempotency_key IS NULL OR free.id IN (SELECT taken.job FROM taken)
     ORDER BY free.i
     ON CONFLICT (queue, id) DO NOTHING
-    RETURNING job.*
+    RETURNING
+        job.id, job.state, job.stamp, job.place, job.enqueued_at, job.task, job.priority, job.key, job.visible_at,
+        job.idempotency_key, job.max_attempts, job.more
 ),
 twice AS MATERIALIZED (
     SELECT penstock.take_back(
