@@ -32,6 +32,8 @@ class PostgresStore(
     async def open(self) -> None:
         """Reach the server and make or migrate the schema; opened twice, it is closed by the second close."""
         if self._users == 0:
+            # Locks are of one event loop, and this one may be another than the last.
+            self._lines = {}
             try:
                 await self._engine.open()
                 self._store_id = (await migrate(self._engine)).store
