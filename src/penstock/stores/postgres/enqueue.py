@@ -125,7 +125,7 @@ class PostgresEnqueue(Room):
         declared = turn.declared
         if not (turn.holds or turn.is_plain):
             raise Overtaken
-        room = await self._space(turn)
+        room = await self._space(turn, len(jobs))
         rows = await turn.share("known", turn.now, *known_columns(jobs))
         door = Door(turn.now, room=room, has_keys=declared.mode.has_keys, at_door=bool(spawns))
         out = [door.ask(new, Fact(*row)) for new, row in zip(jobs, rows, strict=True)]
@@ -142,11 +142,14 @@ class PostgresEnqueue(Room):
             await turn.share("relay", *spawn_columns(spawns))
         return out
 
-    async def _space(self, turn: Turn) -> int:
-        """How many more jobs may wait."""
+    async def _space(self, turn: Turn, wanted: int) -> int:
+        """How many more jobs may wait; where there is room for all that want to, maybe not all of it."""
         longest = turn.declared.max_length
         if longest is None:
             return MAX_COUNT
+        [(at_most,)] = await turn.share("at_most", longest)
+        if at_most is not None and at_most + wanted <= longest:
+            return int(longest - at_most)
         [(waiting,)] = await self._ask(_WAITING, turn.number, longest, on=turn.connection)
         return int(longest - waiting)
 
