@@ -42,6 +42,7 @@ class Room:
         self._limited: set[int] = set()
         self._keyed: set[int] = set()
         self._hints: dict[int, Hints] = {}
+        self._pruned: dict[int, int] = {}
         self._lines: dict[QueueRef, asyncio.Lock] = {}
         self._seen_us = 0
 
@@ -135,6 +136,7 @@ class Room:
         """The clock was turned: nothing known of times holds."""
         self._seen_us = 0
         self._hints.clear()
+        self._pruned.clear()
 
 
 def rounds(ids: Sequence[str]) -> Iterator[list[int]]:
