@@ -19,7 +19,7 @@ from penstock.client.plan import Plan, plan
 from penstock.client.relay import relay
 from penstock.client.upkeep import Upkeep
 from penstock.client.waiting import LOOK_LIMIT, Watch
-from penstock.client.within import Entry, transactional
+from penstock.client.within import Entries, Entry, the_one, transactional
 from penstock.core.errors import (
     DeclarationError,
     DuplicateJobError,
@@ -89,10 +89,16 @@ class Client:
 
     async def send_in(self, connection: object, call: Call[R], /) -> JobHandle[R]:
         """The job for the call, as part of the transaction that the connection is in."""
-        return await (await self.entry(call)).enqueue(connection, blocking=False)
+        return the_one(await (await self.entries([call])).enqueue(connection, blocking=False))
 
-    async def entry(self, call: Call[R], /) -> Entry[R]:
-        """The job for the call, and its queue opened: the caller's transaction could be rolled back."""
+    async def send_many_in(
+        self, connection: object, calls: Sequence[Call[R]], /
+    ) -> list[JobHandle[R] | PenstockError]:
+        """The same for many calls, in their order; an error stands where the store refused one."""
+        return await (await self.entries(calls)).enqueue(connection, blocking=False)
+
+    async def entries(self, calls: Sequence[Call[R]], /) -> Entries[R]:
+        """The jobs for the calls, and their queues opened: the caller's transaction could be rolled back."""
         store = transactional(self._store)
         if not self._is_declared:
             # A declaration that is news waits for all who write jobs: later, that could be this caller.
@@ -100,9 +106,16 @@ class Client:
                 with suppress(DeclarationError):
                     await self._lane(name)
             self._is_declared = True
-        lane = self._lanes.get(call.queue) or await self._lane(call.queue)
-        new = self._new_job(lane, call)
-        return Entry(store, lane.info.queue, new, lane.wrapped, partial(self._handle, call))
+        entries: list[tuple[Sequence[int], Entry]] = []
+        for name in dict.fromkeys(call.queue for call in calls):
+            lane = await self._lane(name)
+            places = [place for place, call in enumerate(calls) if call.queue == name]
+            jobs = [self._new_job(lane, calls[place]) for place in places]
+            wrapped = lane.wrapped if self._middleware else None
+            for chunk in chunks(jobs):
+                entries.append((places[: len(chunk)], Entry(store, lane.info.queue, chunk, wrapped)))
+                places = places[len(chunk) :]
+        return Entries(entries, lambda place, answer: self._outcome(calls[place], answer))
 
     async def send_flow(self, flow: Flow, /) -> FlowHandle:
         """The flow, taken in as a whole, or not at all: QueueFullError when its last job finds no room."""

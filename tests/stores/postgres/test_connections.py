@@ -16,6 +16,7 @@ from tests.conformance.arrange import claim, enqueue, new_job
 from tests.conformance.stores import Kind, opened
 from tests.kit import postgres
 from tests.stores.postgres.conftest import binaries_of
+from tests.stores.postgres.waiting import until_it_waits
 
 QUEUE = QueueRef("default", "q")
 SECONDS = 30.0
@@ -80,6 +81,34 @@ async def test_who_finds_no_free_connection_in_time_has_sent_nothing(url: str) -
         await stuck
 
         assert await claim(store, QUEUE) == []
+
+
+async def test_who_waits_too_long_for_enqueues_before_his_has_sent_nothing(url: str) -> None:
+    """They go one after the other: each could take until its answer is due."""
+    store = PostgresStore(f"{url}?pool_timeout=50ms")
+    async with opened(store):
+        await store.open_queue(QUEUE)
+        async with await psycopg.AsyncConnection.connect(url) as other:
+            await other.execute("LOCK TABLE penstock.job IN SHARE MODE")
+            stuck, task = await until_it_waits(url, enqueue(store, QUEUE, [new_job("a")]))
+            with pytest.raises(PoolTimeoutError, match="nothing was sent"):
+                await enqueue(store, QUEUE, [new_job("b")])
+        await task
+
+        assert stuck
+        assert [job.id for job in await claim(store, QUEUE, 2)] == ["a"]
+
+
+def test_a_store_is_used_in_one_event_loop_after_the_other(url: str) -> None:
+    """Whatever waited in the first."""
+    store = PostgresStore(url)
+
+    async def both(one: str, two: str) -> None:
+        async with opened(store):
+            await asyncio.gather(*(enqueue(store, QUEUE, [new_job(name)]) for name in (one, two)))
+
+    for names in (("a", "b"), ("c", "d")):
+        asyncio.run(both(*names))
 
 
 async def test_never_more_connections_than_the_url_allows(url: str) -> None:

@@ -10,7 +10,7 @@ from penstock.stores.postgres.records import declaration_of, restored, stored
 from penstock.stores.postgres.room import Room
 from penstock.stores.protocol import Bell, Durability, Finding, Pause, QueueInfo, StoreInfo, Topic
 
-_COLUMNS: Final = "name, number, declaration, paused_at, pause_reason, pause_by, paused_until"
+_COLUMNS: Final = "name, number, declaration, arrival_us, paused_at, pause_reason, pause_by, paused_until"
 _QUEUE: Final = f"SELECT {_COLUMNS} FROM penstock.queue WHERE tenant = $1 AND name = $2"  # noqa: S608 (constants)
 _QUEUES: Final = f"SELECT {_COLUMNS} FROM penstock.queue WHERE tenant = $1 ORDER BY name"  # noqa: S608 (constants)
 
@@ -96,13 +96,16 @@ class PostgresQueues(Room):
         self._wakeups.ring(queue, {Topic.READY})
 
 
-def _info(tenant: str, name: str, number: int, declaration: str | None, *pause: Any) -> QueueInfo:
+def _info(
+    tenant: str, name: str, number: int, declaration: str | None, arrival_us: int, *pause: Any
+) -> QueueInfo:
     at, reason, by, until = pause
     return QueueInfo(
         QueueRef(tenant, name),
         number,
         None if at is None else Pause(at, restored(reason), restored(by), until),
         None if declaration is None else declaration_of(declaration),
+        arrival_us=arrival_us,
     )
 
 
