@@ -1,8 +1,11 @@
 """What a row of each table looks like: for Arrow, and from that for Spark. The two have to agree exactly."""
 
+from collections.abc import Sequence
 from typing import Final
 
 import pyarrow as pa
+
+from penstock.core.errors import OptionError
 
 AT: Final = pa.timestamp("us", tz="UTC")
 
@@ -80,3 +83,14 @@ JOBS: Final = pa.schema(
     ]
 )
 """One job per row, of `jobs` and of `dlq`. `options`, `payload`, `result` and `progress` are JSON."""
+
+TABLES: Final = {"jobs": JOBS, "dlq": JOBS, "events": EVENTS}
+
+
+def schema_of(table: str, columns: Sequence[str] = ()) -> pa.Schema:
+    """The table's schema, or the part of it that is asked for, in that order."""
+    whole = TABLES[table]
+    unknown = [name for name in columns if name not in whole.names]
+    if unknown:
+        raise OptionError("columns", unknown[0], f"some of {', '.join(whole.names)}")
+    return pa.schema([whole.field(name) for name in columns]) if columns else whole
