@@ -367,6 +367,10 @@ class Queues(Protocol):
         """All queues of a tenant, by name."""
         ...
 
+    async def tenants(self) -> list[str]:
+        """The tenants that have queues, by name."""
+        ...
+
     async def declare(self, queue: QueueRef, declaration: Declaration) -> QueueInfo:
         """Compare with what is stored, and write what was agreed; DeclarationError on a mismatch."""
         ...
@@ -465,7 +469,7 @@ class Health(Protocol):
 class Store(Moves, Flows, Schedules, Reads, Queues, EventLog, Wakeups, Clock, Health, Protocol):
     """All of it. Opened before use, closed after; safe to use from one event loop.
 
-    `keeps_call_order` says that enqueues made one after the other, without waiting, take effect in that order.
+    `keeps_call_order` says that enqueues made one after the other, without waiting, take effect so.
     `numbers_in_order` says that a queue's events are read in the order of their numbers and of time, without
     gaps; otherwise this holds for the events of one job, by their versions. `is_server` says that another
     process does the store's work while this one goes on with its own.

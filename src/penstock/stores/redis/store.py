@@ -202,6 +202,9 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, StreamReaders):
     async def queues(self, tenant: str) -> list[QueueInfo]:
         return await self._queues.of(tenant)
 
+    async def tenants(self) -> list[str]:
+        return await self._queues.tenants()
+
     async def pause(self, queue: QueueRef, pause: Pause | None, for_ms: int | None = None) -> None:
         await self._queues.pause(queue, pause, for_ms)
 
