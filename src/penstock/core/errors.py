@@ -20,6 +20,7 @@ PenstockError
 ├── DeclarationError          a queue's declaration does not agree with the stored one
 ├── FlowError                 a graph of jobs that cannot be: a cycle, or a job it does not have
 ├── TransactionError          enqueue_in: no open transaction that the job could be part of
+├── TableError                a table on files is another's, damaged or newer than this version
 ├── ConfigError               settings, urls and app references that cannot be used
 └── StoreError                the store failed; the message says what to do
     ├── StoreUnavailableError     it cannot be reached, went away, or refuses what it did before
@@ -140,6 +141,10 @@ class FlowError(PenstockError):
 
 class TransactionError(PenstockError):
     """No open transaction that the job could be part of; nothing was enqueued."""
+
+
+class TableError(PenstockError):
+    """A table on files belongs to another query, is damaged, or was written by a newer Penstock."""
 
 
 class ConfigError(PenstockError):
