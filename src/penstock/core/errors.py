@@ -20,6 +20,7 @@ PenstockError
 ├── DeclarationError          a queue's declaration does not agree with the stored one
 ├── FlowError                 a graph of jobs that cannot be: a cycle, or a job it does not have
 ├── TransactionError          enqueue_in: no open transaction that the job could be part of
+├── BadRowError               a row of a DataFrame cannot be a job, and nothing says where to put it
 ├── TableError                a table on files is another's, damaged or newer than this version
 ├── ConfigError               settings, urls and app references that cannot be used
 └── StoreError                the store failed; the message says what to do
@@ -141,6 +142,10 @@ class FlowError(PenstockError):
 
 class TransactionError(PenstockError):
     """No open transaction that the job could be part of; nothing was enqueued."""
+
+
+class BadRowError(PenstockError):
+    """A row of a DataFrame cannot be a job, and no quarantine takes it."""
 
 
 class TableError(PenstockError):

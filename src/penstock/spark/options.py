@@ -54,11 +54,14 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
     key_columns: tuple[str, ...] = ()
     duplicates: Literal["refuse", "allow"] = "refuse"
     quarantine: str | None = None
-    on_bad_row: Literal["quarantine", "fail"] = "fail"
+    on_bad_row: Literal["quarantine", "fail"] | None = None
     task: str | None = None
     dry_run: bool = False
     max_per_second: float | None = None
     chunk: int = 1_000
+    declare: bool = False
+    patience: float = 30.0
+    report: str | None = None
 
     @property
     def store_url(self) -> str:
@@ -253,6 +256,9 @@ _OPTIONS: Final = (
     _Option("dryRun", "dry_run", _truth, WRITES),
     _Option("maxPerSecond", "max_per_second", _rate, WRITES),
     _Option("chunk", "chunk", _count, WRITES),
+    _Option("declare", "declare", _truth, WRITES),
+    _Option("patience", "patience", _rate, WRITES),
+    _Option("report", "report", _text, WRITES),
 )
 _BY_NAME: Final = {option.name.lower(): option for option in _OPTIONS}
 _SPARKS_OWN: Final = frozenset({"checkpointlocation", "queryname"})
