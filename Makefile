@@ -101,6 +101,10 @@ bench-redis: $(BENCH_STAMP) $(REDIS_PEERS:%=$(BENCH_VENV)-%/.ready) ## Measure t
 bench-postgres: $(BENCH_STAMP) $(BENCH_VENV)-postgres/.ready ## Measure the PostgreSQL store beside its peers (BENCH_ARGS=...)
 	$(BENCH_VENV)/bin/python -m benchmarks postgres $(BENCH_ARGS)
 
+.PHONY: bench-spark
+bench-spark: $(STAMP) ## Measure the pipeline on Spark beside programs without it (BENCH_ARGS=...)
+	$(BIN)/python -m benchmarks spark $(BENCH_ARGS)
+
 .PHONY: lock
 lock: $(STAMP) ## Recompile the hash-locked requirements (LOCK_ARGS=--upgrade for newer versions)
 	cd requirements && for name in uv dev bench bench-postgres $(REDIS_PEERS:%=bench-%); do \
