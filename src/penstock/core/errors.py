@@ -129,7 +129,17 @@ class ResultTimeoutError(PenstockError, TimeoutError):
 
 
 class CursorLostError(PenstockError):
-    """Events after the cursor were trimmed, or the log is not the one the cursor came from."""
+    """Events after the cursor were trimmed, or the log is not the one the cursor came from.
+
+    `trimmed` has the first and the last number of those that were, where that is what happened.
+    """
+
+    def __init__(self, message: str, trimmed: tuple[int, int] | None = None) -> None:
+        self.trimmed = trimmed
+        super().__init__(message)
+
+    def __reduce__(self) -> tuple[type, tuple[str, tuple[int, int] | None]]:
+        return type(self), (str(self), self.trimmed)
 
 
 class DeclarationError(PenstockError):

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from penstock.core.cursors import Cursor, check_cursor, read_cursor
+from penstock.core.cursors import Cursor, check_cursor, read_cursor, trimmed_error
 from penstock.core.errors import CursorLostError
 from penstock.core.events import Event
 from penstock.core.job import QueueRef
@@ -149,8 +149,7 @@ class PostgresLog(PostgresClaims):
         rows = await self._ask(_PAGE, number, cursor.stamp, cursor.seq, _NOTHING, many + 1)
         cut_stamp, cut_seq, trimmed, *_ = rows[0]
         if (cursor.stamp, cursor.seq) < (cut_stamp, cut_seq):
-            first = min(cursor.seq + 1, trimmed)
-            raise CursorLostError(f"events {first} to {trimmed} of queue {queue} were trimmed")
+            raise trimmed_error(queue, min(cursor.seq + 1, trimmed), trimmed)
         events = _events(queue, rows)
         if events and events[0].cursor == str(cursor):
             return events[1:]
@@ -161,9 +160,10 @@ class PostgresLog(PostgresClaims):
 
     async def _placed(self, queue: QueueRef, number: int, cursor: Cursor) -> Cursor:
         """The cursor of the event with a number; the number alone if there is no such event (any longer)."""
-        rows = await self._ask(_NUMBERED, number, cursor.seq)
-        there = _event(queue, rows[0]) if rows else None
         first, last = await self.event_range(queue)
+        # The number where the log begins is asked for often, and no index has it.
+        rows = await self._ask(_NUMBERED, number, cursor.seq) if cursor.seq >= first else []
+        there = event_of(queue, rows[0]) if rows else None
         check_cursor(queue, cursor, first, last, there)
         return Cursor(cursor.seq) if there is None else read_cursor("cursor", there.cursor)
 
@@ -183,10 +183,11 @@ class PostgresLog(PostgresClaims):
 
 def _events(queue: QueueRef, rows: list[Row]) -> list[Event]:
     """The events of a page; it has one row without an event where there is none."""
-    return [_event(queue, row[3:]) for row in rows if row[3] is not None]
+    return [event_of(queue, row[3:]) for row in rows if row[3] is not None]
 
 
-def _event(queue: QueueRef, row: Row) -> Event:
+def event_of(queue: QueueRef, row: Row) -> Event:
+    """An event from its stamp and EVENT_COLUMNS, with its cursor."""
     event = event_from(queue, row[1:])
     return msgspec.structs.replace(event, cursor=str(Cursor(event.seq, event.mark, row[0])))
 

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -14,6 +14,8 @@ from penstock.core.moves import Bury, Complete, Expire, Fail, Fault, Move, Relea
 from penstock.core.outcomes import Applied, Claims, Enqueued, Refusal, Refused
 from penstock.core.states import State
 from penstock.core.unique import Unique, UniqueRule
+from penstock.stores.columns import columns
+from penstock.stores.protocol import EventColumns
 
 Outcome = Applied | Refused
 
@@ -72,17 +74,21 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
     extra: Extra | bool
 
 
-class _Logged(msgspec.Struct, frozen=True, array_like=True, gc=False):
+MoveName = TypeVar("MoveName")
+StateName = TypeVar("StateName")
+
+
+class _Logged(msgspec.Struct, Generic[MoveName, StateName], frozen=True, array_like=True, gc=False):
     """An event in the order of lua/include/events.lua. New fields come at the end."""
 
     v: int
-    move: Move
+    move: MoveName
     at: int
     job: Text = False
     version: Number = False
     drive: Number = False
-    source: State | bool = False
-    target: State | bool = False
+    source: StateName | bool = False
+    target: StateName | bool = False
     task: Text = False
     key: Text = False
     priority: Number = False
@@ -112,7 +118,9 @@ _OUTCOMES: Final[Mapping[bytes, Outcome]] = {
 _CREATED: Final = {f"created/{state}".encode(): state for state in State}
 _STATES: Final = {state.encode(): state for state in State}
 _LOGGED_FIELDS: Final = _Logged.__struct_fields__
-_read_logged: Final = msgspec.msgpack.Decoder(_Logged).decode
+_read_logged: Final = msgspec.msgpack.Decoder(_Logged[Move, State]).decode
+_read_loose: Final = msgspec.msgpack.Decoder(_Logged[str, str]).decode
+"""Also with moves and states of later versions."""
 _read_options: Final = msgspec.json.Decoder(Options).decode
 read_record: Final = msgspec.msgpack.Decoder(Record).decode
 
@@ -310,6 +318,36 @@ def event_of(queue: QueueRef, seq: int, packed: bytes) -> Event:
     logged = _read_logged(packed)
     fields = {name: value for name in _LOGGED_FIELDS if (value := getattr(logged, name)) is not False}
     return Event(tenant=queue.tenant, queue=queue.name, seq=seq, **fields)
+
+
+def columns_of(entries: Sequence[tuple[bytes, Mapping[bytes, bytes]]]) -> EventColumns:
+    """Events of the stream field by field."""
+    rows: list[tuple[Any, ...]] = []
+    unknown: dict[int, dict[str, Any]] = {}
+    broken: dict[int, str] = {}
+    for at, (number, fields) in enumerate(entries):
+        seq, _, rest = number.partition(b"-")
+        try:
+            (packed,) = fields.values()
+            row = _read_loose(packed)
+            if rest != b"0":
+                raise ValueError(f"its id is {number.decode()}")
+            if _size(packed) > len(_LOGGED_FIELDS):
+                later = msgspec.msgpack.decode(packed)[len(_LOGGED_FIELDS) :]
+                unknown[at] = {str(place): each for place, each in enumerate(later, len(_LOGGED_FIELDS) + 1)}
+            rows.append((int(seq), *msgspec.structs.astuple(row)))
+        except (ValueError, msgspec.DecodeError) as error:
+            broken[at] = f"entry {number.decode()} of the stream is no event: {error}"
+            rows.append((int(seq), *(False,) * len(_LOGGED_FIELDS)))
+    found = columns(("seq", *_LOGGED_FIELDS), rows)
+    said = {name: [None if each is False else each for each in values] for name, values in found.items()}
+    return EventColumns(len(rows), said, unknown=unknown, broken=broken)
+
+
+def _size(packed: bytes) -> int:
+    """How many fields an event has: those of arrays with more than 15 stand in two bytes, or in four."""
+    head = packed[0]
+    return head & 15 if head < 0xDC else int.from_bytes(packed[1 : 3 if head == 0xDC else 5])
 
 
 def _fault(fault: Fault) -> tuple[str, str | None, str | None, str | None]:

@@ -18,6 +18,7 @@ from penstock.stores.protocol import (
     PRUNE_LIMIT,
     RECOVER_LIMIT,
     Bell,
+    EventColumns,
     Finding,
     HeldLease,
     Page,
@@ -212,6 +213,17 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, StreamReaders):
 
     async def events(self, queue: QueueRef, after: str | int = 0, limit: int = 1_000) -> list[Event]:
         return await self._log.events(queue, after, limit)
+
+    async def event_columns(
+        self, queue: QueueRef, after: str | int, through: str, limit: int
+    ) -> EventColumns:
+        return await self._log.event_columns(queue, after, through, limit)
+
+    async def cursor_after(self, queue: QueueRef, after: str | int = 0, limit: int | None = None) -> str:
+        return await self._log.cursor_after(queue, after, limit)
+
+    async def cursor_at(self, queue: QueueRef, at: int) -> str:
+        return await self._log.cursor_at(queue, at)
 
     async def event_range(self, queue: QueueRef) -> tuple[int, int]:
         return await self._log.event_range(queue)
