@@ -17,7 +17,7 @@ _ORDERED: Final = "NOT coalesce(cursor, '') LIKE '%-%-%'"
 # The last number of a stretch stands in the next one too, as its first row: `is_own` is false there.
 _STRETCHES: Final = f"""
 SELECT
-    tenant, queue, seq, at, job, {{ordered}} AS in_order,
+    tenant, queue, seq, at, job, in_order,
     stands DIV {_STRETCH} AS stretch, stands = seq AS is_own
 FROM {{events}}
 LATERAL VIEW explode(
@@ -65,6 +65,6 @@ def breaches(events: DataFrame, queues: DataFrame, *, in_order: bool | None) -> 
     """Breaches of `seq-gap`, `seq-twice` and `time-back`; if None, cursors tell what is in order."""
     spark = events.sparkSession
     ordered = expr(_ORDERED) if in_order is None else lit(in_order)
-    stretches = spark.sql(_STRETCHES, events=events, ordered=ordered)
+    stretches = spark.sql(_STRETCHES, events=events.withColumn("in_order", ordered))
     judged = spark.sql(_JUDGED, broken=spark.sql(_BROKEN, stretches=stretches), queues=queues)
     return judged.union(spark.sql(_GAPS, events=events))
