@@ -39,6 +39,7 @@ from penstock.stores.redis.log import StreamLog, StreamReaders
 from penstock.stores.redis.queues import Queues
 from penstock.stores.redis.reads import Reader
 from penstock.stores.redis.records import Outcome, pack
+from penstock.stores.redis.scans import Scanner
 from penstock.stores.redis.schedules import RedisSchedules
 from penstock.stores.redis.scripts import Scripts
 from penstock.stores.redis.server import Server
@@ -70,6 +71,7 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, StreamReaders):
         self._reader = Reader(self._server)
         self._log = StreamLog(self._server)
         self._subscriber = Subscriber(self._server)
+        self.scanner = Scanner(self._server)
 
     async def open(self) -> None:
         """Connect, and refuse a server that could not keep what it accepts."""

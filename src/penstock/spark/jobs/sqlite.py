@@ -1,0 +1,132 @@
+"""Jobs of a SQLite file: ranges of its rows, by the Arrow driver."""
+
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+from typing import Final
+
+import adbc_driver_sqlite
+import adbc_driver_sqlite.dbapi
+import pyarrow as pa
+
+from penstock.core.errors import StoreError, StoreFormatError, StoreVersionError
+from penstock.core.states import State
+from penstock.spark.jobs import sql
+from penstock.spark.jobs.pieces import SqlitePiece, pieces_for
+from penstock.spark.jobs.wanted import Value, Wanted
+from penstock.spark.options import SourceOptions
+from penstock.spark.stores import chosen, refuse_missing_file
+from penstock.stores.open import sqlite_path
+from penstock.stores.sqlite.faults import translated
+from penstock.stores.sqlite.migrate import look
+
+PIECE_ROWS: Final = 250_000
+BATCH_ROWS: Final = 16_384
+LARGE_BATCH_ROWS: Final = 512
+"""Where columns are asked for that may hold a lot."""
+_PATIENCE_MS: Final = 30_000
+_INDEXED: Final = frozenset({State.DEAD, State.ACTIVE, State.DELAYED, State.BLOCKED})
+_NO_TEXT: Final = "''"
+
+
+def plan(options: SourceOptions, wanted: Wanted) -> list[SqlitePiece]:
+    """Equal ranges of rows, up to the newest one there is now."""
+    path = _path(options)
+    try:
+        version, newest = look(str(path))
+        if version == 0:
+            raise StoreFormatError(f"{path}: has no Penstock tables")
+        if version < newest:
+            raise StoreVersionError(
+                f"{path}: has schema version {version}, and this Penstock reads {newest}: "
+                "`penstock migrate up`"
+            )
+        with closing(sqlite3.connect(_uri(path), uri=True, timeout=_PATIENCE_MS / 1000)) as connection:
+            return _pieces(connection, options, wanted)
+    except sqlite3.Error as error:
+        raise translated(error, str(path)) from None
+
+
+def _pieces(connection: sqlite3.Connection, options: SourceOptions, wanted: Wanted) -> list[SqlitePiece]:
+    connection.execute("BEGIN")
+    known = connection.execute("SELECT n, tenant, name FROM queue").fetchall()
+    queues = chosen({n: (tenant, name) for n, tenant, name in known}, options, wanted.has)
+    (offset,) = connection.execute("SELECT value FROM meta WHERE name = 'clock_offset_ms'").fetchone()
+    (newest_us,) = connection.execute("SELECT max(at_us) FROM queue").fetchone()
+    first, last = connection.execute("SELECT min(n), max(n) FROM job").fetchone()
+    if not queues or first is None:
+        return []
+    # A number is used again once the newest row is deleted; the time tells such a row from the one before.
+    bound = max(time.time_ns() // 1_000_000 + offset, (newest_us or 0) // 1000)
+    rows = last - first + 1
+    if _has_index(wanted):
+        (state,) = wanted.states
+        (rows,) = connection.execute("SELECT count(*) FROM job WHERE state = ?", (state,)).fetchone()
+    step = -(-(last - first + 1) // pieces_for(rows, PIECE_ROWS, options.min_partitions))
+    return [
+        SqlitePiece(queues, start, min(start + step - 1, last), bound)
+        for start in range(first, last + 1, step)
+    ]
+
+
+def read(options: SourceOptions, wanted: Wanted, piece: SqlitePiece) -> Iterator[pa.RecordBatch]:
+    """The rows of a piece."""
+    path = _path(options)
+    try:
+        with (
+            adbc_driver_sqlite.dbapi.connect(_uri(path)) as connection,
+            connection.cursor() as cursor,
+        ):
+            cursor.execute(f"PRAGMA busy_timeout = {_PATIENCE_MS}")
+            cursor.fetchall()
+            rows = BATCH_ROWS if sql.LARGE.isdisjoint(wanted.columns) else LARGE_BATCH_ROWS
+            cursor.adbc_statement.set_options(
+                **{adbc_driver_sqlite.StatementOptions.BATCH_ROWS.value: str(rows)}
+            )
+            cursor.execute(_statement(wanted, piece))
+            is_first = True
+            for batch in cursor.fetch_record_batch():
+                found = batch.slice(1) if is_first else batch
+                is_first = False
+                if found.num_rows:
+                    yield sql.shaped(found, wanted, piece.queues)
+    except adbc_driver_sqlite.dbapi.Error as error:
+        raise StoreError(f"{path}: could not be read: {error}") from None
+
+
+def _statement(wanted: Wanted, piece: SqlitePiece) -> str:
+    columns = sql.stored_columns(wanted)
+    # The driver takes the types of columns from the values it sees first: this row shows them; it is dropped.
+    types = ", ".join(f"{_NO_TEXT if sql.is_text(column) else 0} AS {column}" for column in columns)
+    numbers = ", ".join(map(str, piece.queues))
+    clauses = [
+        # With the sign it is by the index of the state, and not by walking the rows.
+        f"{'+n' if _has_index(wanted) else 'n'} BETWEEN {piece.first} AND {piece.last}",
+        f"queue IN ({numbers})",
+        f"{'ended_at' if wanted.table == 'dlq' else 'enqueued_at'} <= {piece.bound}",
+        *sql.where(wanted.conditions, _literal),
+    ]
+    return f"SELECT {types} UNION ALL SELECT {', '.join(columns)} FROM job WHERE {' AND '.join(clauses)}"  # noqa: S608 (constants and literals)
+
+
+def _has_index(wanted: Wanted) -> bool:
+    """True where rows of one state are wanted, of which there are few."""
+    return len(wanted.states) == 1 and wanted.states <= _INDEXED
+
+
+def _literal(value: Value) -> str:
+    if isinstance(value, str):
+        return "'" + value.replace("'", "''") + "'"
+    return str(int(value))
+
+
+def _path(options: SourceOptions) -> Path:
+    url = options.store_url
+    refuse_missing_file(url)
+    return Path(sqlite_path(url))
+
+
+def _uri(path: Path) -> str:
+    return f"{path.absolute().as_uri()}?mode=ro"
