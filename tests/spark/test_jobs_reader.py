@@ -250,18 +250,3 @@ def test_large_columns_are_not_fetched_unless_asked_for() -> None:
     """Statements name no other columns than those that were asked for."""
     assert stored_columns(Wanted("jobs", ("id", "parents"))) == ["id", "more"]
     assert stored_columns(Wanted("jobs", ("payload", "tenant"))) == ["payload", "queue"]
-
-
-def test_all_columns_are_those_of_the_contract() -> None:
-    assert schema_of("dlq") is JOBS
-    assert pa.types.is_timestamp(JOBS.field("ended_at").type)
-    assert set(State) == {
-        "blocked",
-        "pending",
-        "delayed",
-        "active",
-        "completed",
-        "failed",
-        "dead",
-        "cancelled",
-    }
