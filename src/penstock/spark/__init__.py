@@ -6,6 +6,8 @@ Names are imported when they are first used: neither Spark nor a Java is needed 
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.core.errors import ConfigError
+
 if TYPE_CHECKING:
     from penstock.spark.java import java_home
     from penstock.spark.registering import register
@@ -20,4 +22,9 @@ __all__ = ["java_home", "register", "session"]
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'penstock.spark' has no attribute {name!r}")
-    return getattr(import_module(f"penstock.spark.{_HOMES[name]}"), name)
+    try:
+        return getattr(import_module(f"penstock.spark.{_HOMES[name]}"), name)
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.startswith("penstock"):
+            raise
+        raise ConfigError(f"Spark needs the package {error.name}: pip install 'penstock[spark]'") from error
