@@ -65,7 +65,7 @@ def one(value: Any, kind: pa.DataType | None = None) -> pa.Array:
             one(datetime(2026, 1, 31, 12, 0, 0, 123456, tzinfo=UTC), pa.timestamp("us", "Europe/Berlin")),
             "2026-01-31T12:00:00.123456Z",
         ),
-        (one(datetime(2026, 1, 31, 12)), "2026-01-31T12:00:00"),
+        (one(datetime(2026, 1, 31, 12), pa.timestamp("us")), "2026-01-31T12:00:00"),  # noqa: DTZ001 (it has none)
         (one(timedelta(days=1, seconds=90), pa.duration("us")), "P1DT90S"),
         (one(b"\x00\xff"), "AP8="),
         (one([1, None, 3]), [1, None, 3]),

@@ -75,7 +75,7 @@ class Policies:
 def _worked_out(said: dict[str, Any]) -> Policy | Flaw:
     given = {name: _number(value) for name, value in said.items() if value is not None}
     try:
-        made = JobOptions.of(given)  # type: ignore[typeddict-item] # the names are those of options
+        made = JobOptions.of(given)  # type: ignore[arg-type]
     except InvalidError as error:
         return flaw_of(error)
     return Policy(made.tier, made.policy, made.priority is not None)
