@@ -3,6 +3,7 @@
 import typer
 
 from penstock.cli.desk import Desk, command
+from penstock.cli.spark_lag import lag
 
 group = typer.Typer(help="The queue as tables, on Spark.", no_args_is_help=True)
 
@@ -15,3 +16,6 @@ async def java(desk: Desk) -> None:
     found = java_home()
     desk.out.document({"java_home": str(found)})
     desk.out.line(str(found))
+
+
+command(group, "lag")(lag)
