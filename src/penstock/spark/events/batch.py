@@ -10,7 +10,7 @@ from penstock.core.errors import OptionError
 from penstock.spark.events.links import Link
 from penstock.spark.events.offsets import Offset, Place, full_name
 from penstock.spark.events.planning import ending_places, initial_offset, known_queues, next_offset
-from penstock.spark.events.readers import Registration
+from penstock.spark.events.readers import UNREGISTERED, Registration
 from penstock.spark.events.reading import read
 from penstock.spark.events.stretches import Stretch, backlogs, split
 from penstock.spark.options import SourceOptions
@@ -38,13 +38,13 @@ class EventsReader(DataSourceReader):
         start = await initial_offset(store, options, queues)
         targets = await ending_places(store, options, queues)
         for queue, cursor in targets.items():
-            place, end = start.queues.get(queue), Place(cursor).at
-            if options.ending_offsets and place is not None and place.at.place > end.place:
+            place = start.queues.get(queue)
+            if options.ending_offsets and place is not None and place.at.place > Place(cursor).at.place:
                 wanted = f"an end of {full_name(queue)} that is not before its start, {place.cursor}"
                 raise OptionError("endingOffsets", cursor, wanted)
         end = await next_offset(store, options, queues, start, limit=None, targets=targets)
         found = backlogs(start, end)
-        if options.reader_name:
+        if options.reader_name not in (None, UNREGISTERED):
             # What is being read is not trimmed meanwhile.
             registration = Registration(options.reader_name)
             await registration.keep(store, {queue: backlog.kept for queue, backlog in found.items()})

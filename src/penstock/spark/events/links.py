@@ -22,8 +22,8 @@ class Link:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._thread: threading.Thread | None = None
         self._store: Store | None = None
-        self._stack = AsyncExitStack()
-        self._opening = asyncio.Lock()
+        self._stack: AsyncExitStack
+        self._opening: asyncio.Lock
         self._sent: set[Future[Any]] = set()
 
     def __reduce__(self) -> tuple[type["Link"], tuple[SourceOptions]]:
@@ -68,6 +68,7 @@ class Link:
     def _submit(self, work: Coroutine[Any, Any, T]) -> "Future[T]":
         if self._loop is None:
             self._loop = asyncio.new_event_loop()
+            self._stack, self._opening = AsyncExitStack(), asyncio.Lock()
             self._thread = threading.Thread(target=self._loop.run_forever, name="penstock-spark", daemon=True)
             self._thread.start()
         return asyncio.run_coroutine_threadsafe(work, self._loop)

@@ -110,6 +110,7 @@ class EventsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def stop(self) -> None:
         """Close the store."""
         self._link.close()
+        self._registration = None
 
     def _name(self, known: str | None) -> str | None:
         """Who reads: as was said, else as the checkpoint knows, else by a name that it will know."""

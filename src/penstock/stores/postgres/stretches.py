@@ -14,7 +14,6 @@ _NOTHING: Final = -1
 _WALK: Final = 200_000
 
 _LATER: Final = "event.queue = $1 AND (event.stamp, event.seq) > ($2::xid8, $3::bigint)"
-_NUMBERED: Final = "(event.seq > $4::bigint OR queue.trimmed = $4::bigint)"
 _FINAL: Final = "event.stamp < pg_snapshot_xmin(pg_current_snapshot())"
 
 _NAMES: Final = """
@@ -31,7 +30,8 @@ FROM penstock.queue
 LEFT JOIN LATERAL (
     SELECT event.stamp::text::bigint, {{names}}
     FROM penstock.event
-    WHERE {_LATER} AND {_NUMBERED} AND {_FINAL}
+    WHERE {_LATER} AND {_FINAL}
+        AND (event.seq > $4::bigint OR queue.trimmed = $4::bigint)
         AND (event.stamp, event.seq) <= ($5::xid8, $6::bigint)
     ORDER BY event.stamp, event.seq
     LIMIT $7::bigint
@@ -45,9 +45,9 @@ SELECT event.stamp::text::bigint, {EVENT_COLUMNS}
 FROM penstock.event
 WHERE queue = $1 AND (stamp, seq) = (
     SELECT event.stamp, event.seq
-    FROM penstock.queue
-    JOIN penstock.event ON event.queue = queue.n
-    WHERE queue.n = $1 AND {_LATER} AND {_NUMBERED} AND {_FINAL}
+    FROM penstock.event
+    WHERE {_LATER} AND {_FINAL}
+        AND (event.seq > $4::bigint OR (SELECT trimmed FROM penstock.queue WHERE n = $1) = $4::bigint)
     ORDER BY {{order}}
     LIMIT 1 OFFSET $5::bigint
 )
