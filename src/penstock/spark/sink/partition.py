@@ -5,6 +5,7 @@ from collections.abc import Iterator
 import msgspec
 import pyarrow as pa
 
+from penstock.core.errors import OptionError
 from penstock.spark.options import SourceOptions
 from penstock.spark.sink.columns import Columns
 from penstock.spark.sink.enqueueing import Enqueueing
@@ -28,13 +29,12 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 async def write_partition(
-    plan: Plan, place: Place, batches: Iterator[pa.RecordBatch], *, slots: int = 1
+    plan: Plan, place: Place, batches: Iterator[pa.RecordBatch], *, slots: int | None = 1
 ) -> Written:
-    """Write the rows of one partition; `slots` is how many tasks may share the rate."""
+    """Write the rows of one partition; `slots` is how many tasks may run at once and share the rate."""
     options, tally = plan.options, Tally()
     quarantine = Quarantine(options, place, plan.scope)
-    rate = options.max_per_second
-    pace = Pace(None if rate is None else rate / slots)
+    pace = Pace(_share(options.max_per_second, slots))
     async with opened(options, may_be_new=options.declare) as store:
         desk: Enqueueing | Moving
         if options.operation == "enqueue":
@@ -47,3 +47,12 @@ async def write_partition(
                 tally.rows += batch.num_rows
                 await desk.take(batch, flight)
     return Written(place, tally, quarantine.close())
+
+
+def _share(rate: float | None, slots: int | None) -> float | None:
+    if rate is None:
+        return None
+    if slots is None:
+        wanted = "it where spark.executor.instances or spark.cores.max says how many tasks share it"
+        raise OptionError("maxPerSecond", rate, wanted)
+    return rate / slots

@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections.abc import Callable
 
 import msgspec
 from pyspark import TaskContext
@@ -56,6 +57,23 @@ def _safe(text: str) -> str:
     )
 
 
-def slots_here() -> int:
-    """How many tasks may run at once, as far as this one can tell."""
-    return 1
+def slots_here() -> int | None:
+    """How many tasks may run at once, by the settings of the session; None where they do not say."""
+    task = TaskContext.get()
+    return 1 if task is None else slots_in(task.getLocalProperty)
+
+
+def slots_in(setting: Callable[[str], str | None]) -> int | None:
+    """How many tasks may run at once, by these settings."""
+    master = setting("spark.master") or ""
+    if found := re.fullmatch(r"local-cluster\[(\d+),\s*(\d+),.*\]", master):
+        cores = int(found[1]) * int(found[2])
+    elif found := re.fullmatch(r"local(?:\[(\d+)(?:,\s*\d+)?\])?", master):
+        cores = int(found[1] or 1)
+    elif most := setting("spark.cores.max"):
+        cores = int(most)
+    elif instances := setting("spark.executor.instances"):
+        cores = int(instances) * int(setting("spark.executor.cores") or 1)
+    else:
+        return None
+    return max(1, cores // int(setting("spark.task.cpus") or 1))

@@ -12,6 +12,7 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from penstock.core.errors import OptionError
+from penstock.spark.errors import shielded
 from penstock.spark.options import SourceOptions
 from penstock.spark.sink.columns import columns_of
 from penstock.spark.sink.folders import Folder, absolute
@@ -75,7 +76,8 @@ def plan_of(options: SourceOptions, schema: StructType) -> Plan:
 
 def _write(plan: Plan, batches: Iterator[pa.RecordBatch]) -> Written:
     place = place_here(plan.options.write_id, plan.made_id)
-    return run(write_partition(plan, place, batches, slots=slots_here()))
+    with shielded(plan.options.store_url):
+        return run(write_partition(plan, place, batches, slots=slots_here()))
 
 
 def _finish(plan: Plan, messages: Sequence[WriterCommitMessage | None]) -> None:
