@@ -66,6 +66,10 @@ format: $(STAMP) ## Rewrite the sources in the agreed format
 demo: $(STAMP) ## Watch Penstock lose a worker and no job (DEMO_ARGS=...)
 	$(BIN)/penstock demo $(DEMO_ARGS)
 
+.PHONY: demo-spark
+demo-spark: $(STAMP) ## The same with its events as tables on Spark (DEMO_ARGS=...)
+	$(BIN)/penstock demo --spark $(DEMO_ARGS)
+
 .PHONY: test
 test: check ## Run the checks, then every test but the torture suite (PYTEST_ARGS=...)
 	$(BIN)/pytest $(PYTEST_ARGS)

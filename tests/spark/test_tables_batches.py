@@ -1,11 +1,13 @@
 """A batch is in a table once, whole or not at all, wherever writing or compacting it was cut short."""
 
 import json
+import shutil
 from collections.abc import Callable, Sequence
+from itertools import count
 from pathlib import Path
-from typing import Any
 
 import pytest
+from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (everybody's name for it)
 
@@ -13,7 +15,7 @@ from penstock.core.errors import ConfigError, OptionError, TableError
 from penstock.spark import tables
 from penstock.spark.tables import compaction, manifests
 from penstock.spark.tables.bronze import Bronze
-from penstock.spark.tables.files import Entry, Files, LocalFiles, files_at
+from penstock.spark.tables.files import Files, LocalFiles, files_at
 from penstock.spark.tables.silver import SHAPES, Silver
 from penstock.spark.tables.table import Batch, Table
 from tests.core.histories import told_history
@@ -27,43 +29,29 @@ class Crash(BaseException):
 
 
 class Crashing:
-    """Files that crash before or after one of the calls; `calls` is how many there were."""
+    """Files that crash before one of the calls that change something; Spark writes between them."""
 
-    def __init__(self, files: Files, at: int, *, after: bool) -> None:
+    def __init__(self, files: Files, at: int) -> None:
         self.root = files.root
-        self.calls = 0
-        self._files, self._at, self._after = files, at, after
-
-    def url(self, path: str) -> str:
-        # Asked for right before Spark writes or reads.
-        return self._do(self._files.url, path)
-
-    def list(self, folder: str) -> list[Entry]:
-        return self._do(self._files.list, folder)
-
-    def read(self, path: str) -> bytes | None:
-        return self._do(self._files.read, path)
+        self._files, self._left = files, at
+        self.url, self.list, self.read, self.rows = files.url, files.list, files.read, files.rows
 
     def put(self, path: str, data: bytes) -> bool:
-        return self._do(self._files.put, path, data)
+        self._count()
+        return self._files.put(path, data)
 
     def delete(self, path: str) -> None:
-        self._do(self._files.delete, path)
-
-    def rows(self, path: str) -> int:
-        return self._do(self._files.rows, path)
+        self._count()
+        self._files.delete(path)
 
     def keep(self, paths: Sequence[str]) -> None:
-        self._do(self._files.keep, paths)
+        self._count()
+        self._files.keep(paths)
 
-    def _do(self, call: Callable[..., Any], *arguments: Any) -> Any:
-        self.calls += 1
-        if self.calls == self._at and not self._after:
+    def _count(self) -> None:
+        self._left -= 1
+        if self._left == 0:
             raise Crash
-        answer = call(*arguments)
-        if self.calls == self._at:
-            raise Crash
-        return answer
 
 
 def one(batch: int, query: str = QUERY) -> Batch:
@@ -75,27 +63,24 @@ def numbers(spark: SparkSession, *values: int) -> DataFrame:
 
 
 def held(table: Table) -> list[int]:
-    return sorted(row.n for row in table.read().collect())
+    """What is in a table, as any reader of Parquet that follows the manifests sees it."""
+    files = [file.path for manifest in table.live() for file in manifest.files]
+    root = table.files.root.removeprefix("file://")
+    return sorted(n for path in files for n in parquet.read_table(Path(root, path))["n"].to_pylist())
 
 
 def crash_everywhere(
     act: Callable[[Files], object], made: Callable[[], Files], check: Callable[[], None]
 ) -> int:
-    """Crash before and after each call in turn, each time on new files, and check; how many crashes."""
-    crashes = 0
-    for after in (False, True):
-        at = 1
-        while True:
-            files = Crashing(made(), at, after=after)
-            try:
-                act(files)
-            except Crash:
-                crashes += 1
-                check()
-                at += 1
-            else:
-                break
-    return crashes
+    """Crash before each change in turn, each time on new files, and check; how many crashes."""
+    for at in count(1):
+        try:
+            act(Crashing(made(), at))
+        except Crash:
+            check()
+        else:
+            return at - 1
+    raise AssertionError
 
 
 @pytest.fixture(params=["path", "address"])
@@ -152,28 +137,35 @@ def test_of_two_that_write_the_same_batch_one_does(spark: SparkSession, tmp_path
     assert not (tmp_path / second[1][0].path).exists()
 
 
+@pytest.fixture
+def fresh(spark: SparkSession, tmp_path: Path) -> Callable[[], Files]:
+    """New files each time, with a table of three batches in them."""
+    made = Table(spark, LocalFiles(str(tmp_path / "made")), "numbers")
+    for batch in range(3):
+        made.write(one(batch), numbers(spark, batch))
+
+    def copy() -> Files:
+        shutil.rmtree(tmp_path / "copy", ignore_errors=True)
+        shutil.copytree(tmp_path / "made", tmp_path / "copy")
+        return LocalFiles(str(tmp_path / "copy"))
+
+    return copy
+
+
 def test_a_batch_that_was_cut_short_anywhere_is_whole_once_it_is_repeated(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, fresh: Callable[[], Files]
 ) -> None:
-    made = 0
-
-    def fresh() -> Files:
-        nonlocal made
-        made += 1
-        files = LocalFiles(str(tmp_path / str(made)))
-        Table(spark, files, "numbers").write(one(0), numbers(spark, 1))
-        return files
-
     def act(files: Files) -> None:
-        Table(spark, files, "numbers").write(one(1), numbers(spark, 2, 3))
+        Table(spark, files, "numbers").write(one(3), numbers(spark, 3, 4))
 
     def check() -> None:
-        table = Table(spark, LocalFiles(str(tmp_path / str(made))), "numbers")
-        assert held(table) in ([1], [1, 2, 3])
-        table.write(one(1), numbers(spark, 2, 3))
-        assert held(table) == [1, 2, 3]
+        table = Table(spark, LocalFiles(str(tmp_path / "copy")), "numbers")
+        assert held(table) == [0, 1, 2]
+        table.write(one(3), numbers(spark, 3, 4))
+        assert held(table) == [0, 1, 2, 3, 4]
 
-    assert crash_everywhere(act, fresh, check) > 10
+    # What was left, the new files, and the manifest.
+    assert crash_everywhere(act, fresh, check) == 3
 
 
 def test_bronze_and_silver_are_whole_wherever_a_batch_was_cut_short(
@@ -190,51 +182,28 @@ def test_bronze_and_silver_are_whole_wherever_a_batch_was_cut_short(
             Silver(spark, wrap(LocalFiles(str(tmp_path / str(made) / name))), name).follow(bronze, QUERY)
 
     # The steps between the tables; those within one are tried elsewhere.
-    for cut in ("events", "attempts", "jobs"):
-        for after in (False, True):
-            made += 1
+    for cut in SHAPES:
+        made += 1
 
-            def wrap(files: Files, cut: str = cut, after: bool = after) -> Files:
-                return _CrashingPut(files, after=after) if files.root.endswith(cut) else files
+        def wrap(files: Files, cut: str = cut) -> Files:
+            return Crashing(files, 1) if files.root.endswith(cut) else files
 
-            with pytest.raises(Crash):
-                write(wrap)
-            write(lambda files: files)
-            for name, whole in wanted.items():
-                assert seen(tables.read(spark, str(tmp_path / str(made)), name)) == whole
-
-
-class _CrashingPut(Crashing):
-    """Crashes before or after its manifest is written."""
-
-    def __init__(self, files: Files, *, after: bool) -> None:
-        super().__init__(files, 0, after=after)
-
-    def put(self, path: str, data: bytes) -> bool:
-        if self._after:
-            super().put(path, data)
-        raise Crash
+        with pytest.raises(Crash):
+            write(wrap)
+        write(lambda files: files)
+        for name, whole in wanted.items():
+            assert seen(tables.read(spark, str(tmp_path / str(made)), name)) == whole
+        assert tables.read(spark, str(tmp_path / str(made)), "events").count() == len(rows)
 
 
 def test_a_compaction_that_was_cut_short_anywhere_leaves_the_table_as_it_was(
-    spark: SparkSession, tmp_path: Path
+    spark: SparkSession, tmp_path: Path, fresh: Callable[[], Files]
 ) -> None:
-    made = 0
-
-    def fresh() -> Files:
-        nonlocal made
-        made += 1
-        files = LocalFiles(str(tmp_path / str(made)))
-        table = Table(spark, files, "numbers")
-        for batch in range(3):
-            table.write(one(batch), numbers(spark, batch))
-        return files
-
     def act(files: Files) -> None:
         compaction.compact(Table(spark, files, "numbers"), grace_ms=0)
 
     def check() -> None:
-        files = LocalFiles(str(tmp_path / str(made)))
+        files = LocalFiles(str(tmp_path / "copy"))
         table = Table(spark, files, "numbers")
         assert held(table) == [0, 1, 2]
         compaction.compact(table, grace_ms=0)
@@ -242,10 +211,9 @@ def test_a_compaction_that_was_cut_short_anywhere_leaves_the_table_as_it_was(
         assert [(each.first, each.last) for each in table.live()] == [(0, 2)]
         assert [entry.name for entry in files.list(manifests.FOLDER)] == [manifests.file_name(0, 2)]
         assert [entry.name for entry in files.list("") if entry.is_folder] == ["_manifests", "batch_id=0-2"]
-        table.write(one(3), numbers(spark, 3))
-        assert held(table) == [0, 1, 2, 3]
 
-    assert crash_everywhere(act, fresh, check) > 20
+    # The new files, the new manifest, and three times the old files and the old manifest.
+    assert crash_everywhere(act, fresh, check) == 8
 
 
 def test_a_compaction_leaves_large_batches_alone_and_old_files_for_a_while(

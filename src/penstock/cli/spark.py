@@ -4,6 +4,7 @@ import typer
 
 from penstock.cli.desk import Desk, command
 from penstock.cli.spark_lag import lag
+from penstock.cli.spark_run import compact, run
 
 group = typer.Typer(help="The queue as tables, on Spark.", no_args_is_help=True)
 
@@ -19,3 +20,5 @@ async def java(desk: Desk) -> None:
 
 
 command(group, "lag")(lag)
+command(group, "run")(run)
+command(group, "compact")(compact)

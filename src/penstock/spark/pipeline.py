@@ -2,6 +2,7 @@
 
 import json
 import threading
+import time
 from collections.abc import Mapping
 from typing import Any, Final
 
@@ -22,13 +23,17 @@ BATCH_SECONDS: Final = 300.0
 
 
 class Done(msgspec.Struct, frozen=True):
-    """What the pipeline has done since it was started; `QueueCount` says what each number means."""
+    """What the pipeline has done since it was started; `QueueCount` says what each number means.
+
+    `lag_ms` is how old the newest event of the last batch was when it was in the tables.
+    """
 
     batches: int = 0
     events: int = 0
     duplicates: int = 0
     problems: int = 0
     gaps: int = 0
+    lag_ms: int | None = None
 
 
 class Pipeline:
@@ -106,8 +111,8 @@ class Pipeline:
         query = self._query_id()
         batch = Batch(first=number, last=number, query=query, offsets=self._offsets(number))
         manifest = self._bronze.write(batch, rows)
-        for table in self._silver:
-            table.follow(self._bronze, query)
+        self._follow(query)
+        newest = max((count.newest for count in manifest.queues if count.newest is not None), default=None)
         self.done = Done(
             self.done.batches + 1,
             self.done.events + manifest.rows,
@@ -115,7 +120,12 @@ class Pipeline:
                 getattr(self.done, name) + sum(getattr(count, name) for count in manifest.queues)
                 for name in ("duplicates", "problems", "gaps")
             ),
+            lag_ms=None if newest is None else max(0, time.time_ns() // 1_000_000 - newest),
         )
+
+    def _follow(self, query: str) -> None:
+        for table in self._silver:
+            table.follow(self._bronze, query)
 
     def _query_id(self) -> str:
         """Of the query, not of this run of it; the checkpoint keeps it."""

@@ -65,6 +65,7 @@ class Bronze(Table):
                 F.count("*").alias("rows"),
                 (F.count(seq) - F.count_distinct(seq)).alias("duplicates"),
                 F.count(F.when(F.col("move") == GAP, 1)).alias("gaps"),
+                F.max(F.unix_millis(F.when(is_event, F.col("at")))).alias("newest"),
                 F.count(F.when(F.col("problem").isNotNull() & ~F.col("move").eqNullSafe(GAP), 1)).alias(
                     "problems"
                 ),
@@ -72,20 +73,30 @@ class Bronze(Table):
             .orderBy("tenant", "queue")
             .collect()
         )
-        counts = [QueueCount(**each.asDict()) for each in found]
-        return tuple(self._with_earlier(rows, count) for count in counts)
+        return self._with_earlier(rows, [QueueCount(**each.asDict()) for each in found])
 
-    def _with_earlier(self, rows: DataFrame, count: QueueCount) -> QueueCount:
-        """The count with the duplicates of earlier batches; only those with overlapping numbers are read."""
-        earlier = [each for each in self.live() if any(_overlap(count, other) for other in each.queues)]
-        if not earlier:
-            return count
+    def _with_earlier(self, rows: DataFrame, counts: list[QueueCount]) -> tuple[QueueCount, ...]:
+        """The counts with duplicates of earlier batches; only those with overlapping numbers are read."""
+        near = [
+            each
+            for each in self.live()
+            if any(_overlap(count, other) for count in counts for other in each.queues)
+        ]
+        if not near:
+            return tuple(counts)
         keys = ["tenant", "queue", "seq"]
-        is_near = (F.col("tenant") == count.tenant) & (F.col("queue") == count.queue)
-        is_near &= F.col("seq").between(count.first, count.last) & F.col("problem").isNull()
-        old = self.read(earlier).where(is_near).select(keys)
-        again = rows.where(is_near).select(keys).distinct().join(old, keys, "left_semi").count()
-        return msgspec.structs.replace(count, duplicates=count.duplicates + again)
+        firsts = [count.first for count in counts if count.first is not None]
+        lasts = [count.last for count in counts if count.last is not None]
+        is_near = F.col("problem").isNull() & F.col("seq").between(min(firsts), max(lasts))
+        old = self.read(near).where(is_near).select(keys)
+        again = rows.where(is_near).select(keys).distinct().join(old, keys, "left_semi")
+        found = {(row[0], row[1]): row[2] for row in again.groupBy("tenant", "queue").count().collect()}
+        return tuple(
+            msgspec.structs.replace(
+                count, duplicates=count.duplicates + found.get((count.tenant, count.queue), 0)
+            )
+            for count in counts
+        )
 
 
 def _overlap(one: QueueCount, other: QueueCount) -> bool:

@@ -79,6 +79,7 @@ def _summed(group: Sequence[Manifest]) -> tuple[QueueCount, ...]:
 def _sum(one: QueueCount, other: QueueCount) -> QueueCount:
     firsts = [each.first for each in (one, other) if each.first is not None]
     lasts = [each.last for each in (one, other) if each.last is not None]
+    newest = [each.newest for each in (one, other) if each.newest is not None]
     return QueueCount(
         one.tenant,
         one.queue,
@@ -88,6 +89,7 @@ def _sum(one: QueueCount, other: QueueCount) -> QueueCount:
         one.duplicates + other.duplicates,
         one.problems + other.problems,
         one.gaps + other.gaps,
+        max(newest, default=None),
     )
 
 

@@ -26,7 +26,8 @@ class QueueCount(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a batch of events has of one queue: lowest and highest number, and how many rows of which kind.
 
     `duplicates` are rows whose number stands in this batch or an earlier one already; `problems` could not
-    be read; `gaps` stand for events that were trimmed before they were read.
+    be read; `gaps` stand for events that were trimmed before they were read. `newest` is when the newest
+    event was, in Unix milliseconds.
     """
 
     tenant: str | None
@@ -37,6 +38,7 @@ class QueueCount(msgspec.Struct, frozen=True, omit_defaults=True):
     duplicates: int = 0
     problems: int = 0
     gaps: int = 0
+    newest: int | None = None
 
 
 class Manifest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
