@@ -101,7 +101,6 @@ def _audit(spark: SparkSession, path: str, events: int, label: str) -> None:
     if label == STORE:
         more["live"] = _store(found)
     verdict = audit(found, **more)
-    verdict.forget()
     if verdict.events != events or not verdict.is_clean:
         raise RuntimeError(f"read {verdict.events} events of {events}: {verdict.by_rule}")
 

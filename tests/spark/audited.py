@@ -8,10 +8,11 @@ import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.core.events import Event
-from penstock.core.history import Declared, Rule, Verdict, check
+from penstock.core.history import Declared, Rule, check
+from penstock.core.history import Verdict as CoreVerdict
 from penstock.core.history.rules import LiveStates
 from penstock.core.job import QueueRef
-from penstock.spark.audit import COVERED, audit
+from penstock.spark.audit import COVERED, Verdict, audit
 from penstock.spark.schemas import EVENTS
 
 Found = set[tuple[Rule, str | None, int | None]]
@@ -26,13 +27,13 @@ class Case(msgspec.Struct):
     limits: Mapping[QueueRef, Sequence[Declared]] = {}
     starts: Mapping[QueueRef, int] = {}
 
-    def by_checker(self) -> Verdict:
+    def by_checker(self) -> CoreVerdict:
         """What the checker of the core says, which reads a log in the order of its numbers."""
         ordered = sorted(self.events, key=lambda event: event.seq)
         return check(ordered, live=self.live, limits=self.limits, starts=self.starts)
 
 
-def covered(verdict: Verdict) -> Found:
+def covered(verdict: CoreVerdict) -> Found:
     """Those breaches that the audit is to find as well."""
     return {
         (breach.rule, breach.job, breach.seq) for breach in verdict.breaches if breach.rule in COVERED
@@ -53,8 +54,8 @@ def row(event: Event) -> dict[str, Any]:
     }
 
 
-def audit_all(spark: SparkSession, cases: Sequence[Case]) -> list[Found]:
-    """What the audit finds in each, by one run over all."""
+def audit_all(spark: SparkSession, cases: Sequence[Case]) -> tuple[Verdict, list[Found]]:
+    """The verdict on all of them, by one run, and what it finds in each."""
     events = [
         msgspec.structs.replace(event, tenant=f"{number}.{event.tenant}")
         for number, case in enumerate(cases)
@@ -85,8 +86,7 @@ def audit_all(spark: SparkSession, cases: Sequence[Case]) -> list[Found]:
     found: list[Found] = [set() for _ in cases]
     for each in verdict.breaches.collect():
         found[int(each.tenant.partition(".")[0])].add((Rule(each.rule), each.job, each.seq))
-    verdict.forget()
-    return found
+    return verdict, found
 
 
 def _of(number: int, queue: QueueRef) -> QueueRef:

@@ -11,7 +11,8 @@ from penstock.core.events import Event
 from penstock.core.history import Rule
 from penstock.core.job import QueueRef
 from penstock.core.moves import Move
-from penstock.core.states import State
+from penstock.core.states import LIVE, State
+from penstock.spark.audit import Verdict
 from tests.core.histories import random_history
 from tests.spark.audited import Case, Found, audit_all, covered
 
@@ -19,6 +20,22 @@ HONEST = range(60)
 SPOILED = range(1_000, 1_120)
 CUT = range(2_000, 2_030)
 STEPS = 80
+COUNTS = (
+    "events",
+    "unknown",
+    "jobs",
+    "enqueued",
+    "completed",
+    "failed",
+    "dead",
+    "cancelled",
+    "deleted",
+    "removed",
+    "claimed",
+    "retried",
+    "recovered",
+    "redriven",
+)
 
 
 def honest(seed: int) -> Case:
@@ -42,15 +59,16 @@ def spoiled(seed: int) -> Case:
 
 
 def cut(seed: int) -> Case:
-    """One whose beginning was trimmed; what the store has is not compared."""
+    """One whose beginning was trimmed: the store has jobs of which it says nothing."""
     chance = random.Random(seed)
     starts: dict[QueueRef, int] = {}
     kept: list[Event] = []
-    for event in honest(seed).events:
+    whole = honest(seed)
+    for event in whole.events:
         first = starts.setdefault(QueueRef(event.tenant, event.queue), chance.randint(2, 40))
         if event.seq >= first:
             kept.append(event)
-    return Case(kept, starts=starts)
+    return Case(kept, whole.live, starts=starts)
 
 
 def _spoil(events: list[Event], chance: random.Random) -> None:
@@ -80,7 +98,11 @@ def _other(event: Event, chance: random.Random) -> dict[str, Any]:
         )
         if getattr(event, name) is not None
     ]
-    choices: list[dict[str, Any]] = [{name: getattr(event, name) + chance.choice([-1, 1])} for name in told]
+    # Numbers begin with one: the checker takes none for not told.
+    choices: list[dict[str, Any]] = [
+        {name: value + (chance.choice([-1, 1]) if value > 1 else 1)}
+        for name, value in ((name, getattr(event, name)) for name in told)
+    ]
     choices += [{"target": state} for state in chance.sample(list(State), 2)]
     choices += [
         {"source": state} for state in chance.sample(list(State), 2) if event.move is not Move.ENQUEUE
@@ -100,8 +122,24 @@ def cases() -> dict[int, Case]:
 
 
 @pytest.fixture(scope="module")
-def found(spark: SparkSession, cases: dict[int, Case]) -> dict[int, Found]:
-    return dict(zip(cases, audit_all(spark, list(cases.values())), strict=True))
+def audited(spark: SparkSession, cases: dict[int, Case]) -> tuple[Verdict, list[Found]]:
+    return audit_all(spark, list(cases.values()))
+
+
+@pytest.fixture(scope="module")
+def found(audited: tuple[Verdict, list[Found]], cases: dict[int, Case]) -> dict[int, Found]:
+    return dict(zip(cases, audited[1], strict=True))
+
+
+def test_the_audit_counts_what_the_checker_counts(
+    audited: tuple[Verdict, list[Found]], cases: dict[int, Case]
+) -> None:
+    ours, theirs = audited[0], [case.by_checker() for case in cases.values()]
+
+    assert {name: getattr(ours, name) for name in COUNTS} == {
+        name: sum(getattr(each, name) for each in theirs) for name in COUNTS
+    }
+    assert ours.live == {state: sum(each.live[state] for each in theirs) for state in LIVE}
 
 
 def test_honest_histories_are_clean(found: dict[int, Found]) -> None:

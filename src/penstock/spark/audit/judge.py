@@ -43,8 +43,8 @@ def audit(
     queues = _queues(spark, starts or {})
     counted = Observation()
     lives = lives_of(rows_of(events)).observe(counted, *sums())
-    found = _found(lives, is_compared=live is not None, is_limited=bool(declared))
-    found = found.persist(StorageLevel.MEMORY_AND_DISK)
+    found = _kept(_found(lives, is_compared=live is not None, is_limited=bool(declared)))
+    figures: dict[str, Any] = counted.get
     parts = [
         _of_jobs(found, queues),
         keys.breaches(found),
@@ -54,15 +54,10 @@ def audit(
         parts.append(limits.breaches(found, declared))
     if live is not None:
         parts.append(reconcile.breaches(found, live, queues, moved))
-    try:
-        found.count()
-        figures: dict[str, Any] = counted.get
-        if not figures["events"]:
-            parts.append(_nothing(spark))
-        breaches = reduce(DataFrame.union, parts).persist(StorageLevel.MEMORY_AND_DISK)
-        by_rule = {Rule(row.rule): row["count"] for row in breaches.groupBy("rule").count().collect()}
-    finally:
-        found.unpersist()
+    if not figures["events"]:
+        parts.append(_nothing(spark))
+    breaches = _kept(reduce(DataFrame.union, parts))
+    by_rule = {Rule(row.rule): row["count"] for row in breaches.groupBy("rule").count().collect()}
     left = {state: figures.pop(state) for state in State}
     return Verdict(
         **figures,
@@ -72,6 +67,11 @@ def audit(
         by_rule=by_rule,
         breaches=breaches,
     )
+
+
+def _kept(rows: DataFrame) -> DataFrame:
+    """The rows themselves, without how they came about: what is made of them need not be planned with it."""
+    return rows.localCheckpoint(eager=True, storageLevel=StorageLevel.MEMORY_AND_DISK)
 
 
 def _found(lives: DataFrame, *, is_compared: bool, is_limited: bool) -> DataFrame:

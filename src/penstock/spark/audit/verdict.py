@@ -13,7 +13,7 @@ from penstock.core.states import State
 class Verdict:
     """The figures mean what those of `penstock.core.history.Verdict` mean.
 
-    `breaches` has a row per breach: rule, tenant, queue, job, seq, says. It is kept until `forget`.
+    `breaches` has a row per breach: rule, tenant, queue, job, seq, says.
     """
 
     events: int
@@ -60,7 +60,3 @@ class Verdict:
             )
             for row in rows
         ]
-
-    def forget(self) -> None:
-        """Give back the memory that the breaches take."""
-        self.breaches.unpersist()
