@@ -61,9 +61,9 @@ def _pieces(connection: sqlite3.Connection, options: SourceOptions, wanted: Want
     # A number is used again once the newest row is deleted; the time tells such a row from the one before.
     bound = max(time.time_ns() // 1_000_000 + offset, (newest_us or 0) // 1000)
     rows = last - first + 1
-    if _has_index(wanted):
-        (state,) = wanted.states
-        (rows,) = connection.execute("SELECT count(*) FROM job WHERE state = ?", (state,)).fetchone()
+    if (state := _indexed(wanted)) is not None:
+        said = f"SELECT count(*) FROM job INDEXED BY job_{state} WHERE state = '{state}'"  # noqa: S608 (a state)
+        (rows,) = connection.execute(said).fetchone()
     step = -(-(last - first + 1) // pieces_for(rows, PIECE_ROWS, options.min_partitions))
     return [
         SqlitePiece(queues, start, min(start + step - 1, last), bound)
@@ -101,19 +101,24 @@ def _statement(wanted: Wanted, piece: SqlitePiece) -> str:
     # The driver takes the types of columns from the values it sees first: this row shows them; it is dropped.
     types = ", ".join(f"{_NO_TEXT if sql.is_text(column) else 0} AS {column}" for column in columns)
     numbers = ", ".join(map(str, piece.queues))
+    # By the index of the state, or else straight through the rows: never by the ids of a whole queue.
+    index = _indexed(wanted)
     clauses = [
-        # With the sign it is by the index of the state, and not by walking the rows.
-        f"{'+n' if _has_index(wanted) else 'n'} BETWEEN {piece.first} AND {piece.last}",
+        *([] if index is None else [f"state = {_literal(index)}"]),
+        f"n BETWEEN {piece.first} AND {piece.last}",
         f"queue IN ({numbers})",
         f"{'ended_at' if wanted.table == 'dlq' else 'enqueued_at'} <= {piece.bound}",
         *sql.where(wanted.conditions, _literal),
     ]
-    return f"SELECT {types} UNION ALL SELECT {', '.join(columns)} FROM job WHERE {' AND '.join(clauses)}"  # noqa: S608 (constants and literals)
+    rows = "job NOT INDEXED" if index is None else f"job INDEXED BY job_{index}"
+    found = f"SELECT {', '.join(columns)} FROM {rows} WHERE {' AND '.join(clauses)}"  # noqa: S608 (constants and literals)
+    return f"SELECT {types} UNION ALL {found}"
 
 
-def _has_index(wanted: Wanted) -> bool:
-    """True where rows of one state are wanted, of which there are few."""
-    return len(wanted.states) == 1 and wanted.states <= _INDEXED
+def _indexed(wanted: Wanted) -> State | None:
+    """The one state of which rows are wanted, where it has an index of its own."""
+    found = tuple(wanted.states)
+    return found[0] if len(found) == 1 and found[0] in _INDEXED else None
 
 
 def _literal(value: Value) -> str:
