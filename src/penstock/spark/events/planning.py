@@ -80,8 +80,9 @@ async def ending_places(store: Store, options: SourceOptions, queues: Queues) ->
     if EARLIEST in given.values():
         raise OptionError("endingOffsets", said, f"cursors, or {LATEST}")
     found = await _given_cursors(store, options, "endingOffsets", queues, given)
-    for cursor in found.values():
-        if not store.numbers_in_order and read_cursor("endingOffsets", cursor).stamp is None:
+    for queue, cursor in found.items():
+        is_placed = store.numbers_in_order or read_cursor("endingOffsets", cursor).stamp is not None
+        if given[queue] != LATEST and not is_placed:
             raise OptionError("endingOffsets", cursor, "the cursor of an event that is there")
     return ends | found
 
@@ -90,8 +91,10 @@ async def heads(store: Store, queues: Queues) -> dict[QueueRef, str]:
     """The newest event of each queue that was committed before this was asked."""
 
     async def head(queue: QueueRef) -> str:
-        first, _ = await store.event_range(queue)
-        return await store.cursor_after(queue, first - 1)
+        # Unlike the other way to the newest event, this one waits for writers that are about to commit.
+        await store.event_range(queue)
+        _, newest = await _reach(store, queue, "0")
+        return newest
 
     return await each_of(queues, head)
 
@@ -149,15 +152,25 @@ async def each_of(queues: Iterable[QueueRef], work: Callable[[QueueRef], Awaitab
 
 
 async def _backlog(store: Store, options: SourceOptions, queue: QueueRef, place: Place | None) -> Backlog:
-    start = "0" if place is None else place.cursor
-    try:
-        return Backlog(start, start, await store.cursor_after(queue, start))
-    except CursorLostError as error:
-        if error.trimmed is None or (place is not None and options.fail_on_data_loss):
-            raise
-        kept = str(error.trimmed[1])
-    # A queue that is new to the stream begins with what is left of it.
-    return Backlog(kept if place is None else start, kept, await store.cursor_after(queue, kept))
+    if place is None:
+        # It is new, and begins with what is left of it.
+        kept, head = await _reach(store, queue, "0")
+        return Backlog(kept, kept, head)
+    if options.fail_on_data_loss:
+        return Backlog(place.cursor, place.cursor, await store.cursor_after(queue, place.cursor))
+    kept, head = await _reach(store, queue, place.cursor)
+    return Backlog(place.cursor, kept, head)
+
+
+async def _reach(store: Store, queue: QueueRef, start: str) -> tuple[str, str]:
+    """Where that begins which is left after a cursor, and its newest event."""
+    while True:
+        try:
+            return start, await store.cursor_after(queue, start)
+        except CursorLostError as error:
+            if error.trimmed is None:
+                raise
+            start = str(error.trimmed[1])
 
 
 async def _given_cursors(

@@ -320,34 +320,55 @@ def event_of(queue: QueueRef, seq: int, packed: bytes) -> Event:
     return Event(tenant=queue.tenant, queue=queue.name, seq=seq, **fields)
 
 
-def columns_of(entries: Sequence[tuple[bytes, Mapping[bytes, bytes]]]) -> EventColumns:
+Entry = tuple[bytes, Mapping[bytes, bytes]]
+
+
+def columns_of(entries: Sequence[Entry]) -> EventColumns:
     """Events of the stream field by field."""
-    rows: list[tuple[Any, ...]] = []
-    unknown: dict[int, dict[str, Any]] = {}
     broken: dict[int, str] = {}
-    for at, (number, fields) in enumerate(entries):
-        seq, _, rest = number.partition(b"-")
-        try:
-            (packed,) = fields.values()
-            row = _read_loose(packed)
-            if rest != b"0":
-                raise ValueError(f"its id is {number.decode()}")
-            if _size(packed) > len(_LOGGED_FIELDS):
-                later = msgspec.msgpack.decode(packed)[len(_LOGGED_FIELDS) :]
-                unknown[at] = {str(place): each for place, each in enumerate(later, len(_LOGGED_FIELDS) + 1)}
-            rows.append((int(seq), *msgspec.structs.astuple(row)))
-        except (ValueError, msgspec.DecodeError) as error:
-            broken[at] = f"entry {number.decode()} of the stream is no event: {error}"
-            rows.append((int(seq), *(False,) * len(_LOGGED_FIELDS)))
+    try:
+        rows = [_row(*entry) for entry in entries]
+    except (ValueError, msgspec.DecodeError):
+        rows = [_row_or_problem(at, entry, broken) for at, entry in enumerate(entries)]
+    unknown = {
+        at: {str(place): each for place, each in enumerate(later, len(_LOGGED_FIELDS) + 1)}
+        for at, (_, fields) in enumerate(entries)
+        if at not in broken and (later := _later(*fields.values()))
+    }
     found = columns(("seq", *_LOGGED_FIELDS), rows)
-    said = {name: [None if each is False else each for each in values] for name, values in found.items()}
+    said: dict[str, Sequence[Any]] = {}
+    for name, values in found.items():
+        kinds = set(map(type, values))
+        if kinds != {bool}:
+            said[name] = [None if each is False else each for each in values] if bool in kinds else values
     return EventColumns(len(rows), said, unknown=unknown, broken=broken)
 
 
-def _size(packed: bytes) -> int:
-    """How many fields an event has: those of arrays with more than 15 stand in two bytes, or in four."""
+def _row(number: bytes, fields: Mapping[bytes, bytes]) -> tuple[Any, ...]:
+    (packed,) = fields.values()
+    if not number.endswith(b"-0"):
+        raise ValueError("it has a second number")
+    return int(number[:-2]), *msgspec.structs.astuple(_read_loose(packed))
+
+
+def _row_or_problem(at: int, entry: Entry, broken: dict[int, str]) -> tuple[Any, ...]:
+    try:
+        return _row(*entry)
+    except (ValueError, msgspec.DecodeError) as error:
+        broken[at] = f"entry {entry[0].decode()} of the stream is no event: {error}"
+        return int(entry[0].partition(b"-")[0]), *(False,) * len(_LOGGED_FIELDS)
+
+
+def _later(packed: bytes) -> Sequence[Any]:
+    """Fields of later versions. Arrays of more than 15 have their length in two bytes, or in four."""
     head = packed[0]
-    return head & 15 if head < 0xDC else int.from_bytes(packed[1 : 3 if head == 0xDC else 5])
+    if head < _LONG or int.from_bytes(packed[1 : 3 if head == _LONG else 5]) <= len(_LOGGED_FIELDS):
+        return ()
+    later: list[Any] = msgspec.msgpack.decode(packed)[len(_LOGGED_FIELDS) :]
+    return later
+
+
+_LONG: Final = 0xDC
 
 
 def _fault(fault: Fault) -> tuple[str, str | None, str | None, str | None]:
