@@ -1,6 +1,7 @@
 """Silver has the rows that a plain fold over the events has, whatever batches they came in."""
 
 import random
+import re
 from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
@@ -16,6 +17,7 @@ from penstock.spark.tables.files import files_at
 from penstock.spark.tables.silver import SHAPES, Silver
 from penstock.spark.tables.table import Batch
 from tests.core.histories import random_history, told_history
+from tests.docs.test_reference import text_of
 from tests.spark.tables_kit import Row, event_rows, expected_attempts, expected_jobs, frame, seen, wanted
 
 EXPECTED = {"attempts": expected_attempts, "jobs": expected_jobs}
@@ -154,3 +156,14 @@ def test_a_batch_reads_only_its_own_events(spark: SparkSession, tmp_path: Path, 
         (tmp_path / name / file.path).unlink()
     fill(spark, tmp_path, [rows[:1]])
     assert silver.last() == 2
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_every_column_is_on_the_page_with_its_type(spark: SparkSession, name: str) -> None:
+    page = text_of("spark.md")
+    start = page.index(f"### `{name}` (silver)")
+    listed = re.findall(
+        r"^\| `(\w+)` \| (\w+) \|", page[start : page.index("\n### ", start + 1)], re.MULTILINE
+    )
+
+    assert listed == SHAPES[name].of(frame(spark, [])).dtypes
