@@ -14,8 +14,6 @@ from penstock.core.errors import ConfigError, OptionError
 from penstock.settings import seconds
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from penstock.spark.pipeline import Done
 
 SECONDS_PER_LINE: Final = 5.0
@@ -98,13 +96,16 @@ async def compact(
     It may run beside `penstock spark run`, and be stopped at any time.
     """
     grace_ms = round(seconds("--grace", grace) * 1000)
-    from penstock.spark import tables
+    from penstock.spark import session, tables
 
     names = tables.NAMES if table is None else (table,)
-    with _session(master) as spark:
+    spark = session("penstock", master, **QUIET)
+    try:
         done = [
             tables.compact(spark, out, name, target_bytes=target << 20, grace_ms=grace_ms) for name in names
         ]
+    finally:
+        spark.stop()
     for each in done:
         desk.out.document(
             {"table": each.table, "before": each.before, "after": each.after, "removed": each.removed}
@@ -117,6 +118,8 @@ async def compact(
 
 
 def _run(desk: Desk, out: str, options: dict[str, str], every: float | None, master: str) -> "Done":
+    # First, for it says what to install.
+    from penstock.spark import session  # isort: skip
     from penstock.spark.options import read_options
     from penstock.spark.run import Run, run
     from penstock.spark.stores import refuse_missing_file
@@ -124,17 +127,10 @@ def _run(desk: Desk, out: str, options: dict[str, str], every: float | None, mas
     # Before a Java is started.
     read_options({**options, "table": "events"}, role="readStream")
     refuse_missing_file(options["url"])
-    with _session(master) as spark, _telling(desk) as tell:
-        return run(spark, Run(out=out, options=options, every=every), tell)
-
-
-@contextmanager
-def _session(master: str) -> Iterator["SparkSession"]:
-    from penstock.spark import session
-
     spark = session("penstock", master, **QUIET)
     try:
-        yield spark
+        with _telling(desk) as tell:
+            return run(spark, Run(out=out, options=options, every=every), tell)
     finally:
         spark.stop()
 
