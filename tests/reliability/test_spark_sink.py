@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pyarrow as pa
@@ -144,7 +145,7 @@ def stumbling(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         yield batch.slice(half)
 
 
-def _prepare(grounds: dict[str, Ground], folder: Path, writes: int, files: int) -> dict[str, object]:
+def _prepare(grounds: dict[str, Ground], folder: Path, writes: int, files: int) -> dict[str, Any]:
     (folder / "files").mkdir()
     for number in range(files):
         rows = "".join(f'{{"write": {number}, "n": {n}}}\n' for n in range(FILE_ROWS))

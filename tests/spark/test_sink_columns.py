@@ -16,9 +16,15 @@ pytestmark = pytest.mark.usefixtures("spark")
 GIVEN = {"url": "sqlite:///jobs.db", "queue": "mail", "task": "send", "keyColumns": "n"}
 
 
+def schema_of(ddl: str) -> StructType:
+    schema = StructType.fromDDL(ddl)
+    assert isinstance(schema, StructType)
+    return schema
+
+
 def columns(ddl: str, **options: Any) -> Any:
     given = {name: str(value) for name, value in (GIVEN | options).items() if value is not None}
-    return columns_of(StructType.fromDDL(ddl), read_options(given, role="write"))
+    return columns_of(schema_of(ddl), read_options(given, role="write"))
 
 
 def test_plain_columns_are_arguments_and_underscored_ones_options() -> None:
@@ -53,7 +59,7 @@ def test_a_column_payload_is_all_arguments() -> None:
         ),
         ("n INT", {"task": None}, "_task: found no such column, wanted a column _task, or the option task"),
         ("n INT", {"queue": "a,b"}, "queue: found 'a, b', wanted one queue, or a column _queue"),
-        ("n INT", {"tenant": "*"}, "tenant: found '*', wanted one tenant, or a column _tenant"),
+        ("n INT", {"tenant": "*"}, r"tenant: found '\*', wanted one tenant, or a column _tenant"),
         ("n INT, _prio INT", {}, "_prio: found an unknown option, .* did you mean _priority"),
         ("n INT, _xyzzy INT", {}, "_xyzzy: found an unknown option, .*: _queue, _tenant, _task"),
         ("n INT, _priority DATE", {}, "_priority: found date, wanted int or string"),
@@ -109,7 +115,7 @@ def test_moves_need_the_ids_of_jobs_and_leave_other_columns_alone() -> None:
 
 def test_a_quarantine_that_cannot_be_is_refused() -> None:
     """At planning, not when the first bad row is met."""
-    schema = StructType.fromDDL("n INT")
+    schema = schema_of("n INT")
     with pytest.raises(OptionError, match="quarantine: found None, wanted a folder for bad rows"):
         plan_of(read_options(GIVEN | {"onBadRow": "quarantine"}, role="write"), schema)
     with pytest.raises(OptionError, match="quarantine: found 'gopher://x/y', wanted a path, or an address"):
@@ -118,7 +124,7 @@ def test_a_quarantine_that_cannot_be_is_refused() -> None:
 
 def test_writers_are_refused_where_their_columns_are() -> None:
     """Both kinds plan when they are made, on the driver."""
-    schema = StructType.fromDDL("n INT, _prio INT")
+    schema = schema_of("n INT, _prio INT")
     for writer in (JobsWriter, JobsStreamWriter):
         with pytest.raises(OptionError, match="_prio"):
             writer(read_options(GIVEN), schema)

@@ -17,7 +17,7 @@ from penstock.core.payload import PAYLOAD_LIMIT
 from penstock.spark.options import read_options
 from penstock.spark.sink.columns import columns_of
 from penstock.spark.sink.rows import Rows
-from penstock.spark.sink.values import Flaws
+from penstock.spark.sink.values import Flaws, shown
 from penstock.stores.protocol import QueueInfo
 
 QUEUE = QueueRef("default", "mail")
@@ -261,3 +261,14 @@ def test_a_priority_is_bad_where_keys_take_turns() -> None:
 
     assert list(jobs) == [0]
     assert "keys take turns" in flaws[1].reason
+
+
+def test_a_bad_row_can_be_shown_whatever_is_in_it() -> None:
+    """Where a value has no form in JSON, as text that comes near."""
+    assert shown("x", pa.array([0.5, math.nan]), 1) == "nan"
+    assert shown("x", pa.array([[0.5], [math.inf]]), 1) == "[inf]"
+    assert shown("x", _wrong_text(), 1) == "\ufffd\ufffd"
+    assert shown("x", FAR.cast(pa.timestamp("us", "UTC")), 1) == str(2**61)
+    assert shown("x", pa.array([{"at": datetime(2026, 1, 1, tzinfo=UTC)}]), 0) == {
+        "at": datetime(2026, 1, 1, tzinfo=UTC)
+    }

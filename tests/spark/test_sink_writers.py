@@ -1,6 +1,7 @@
 """Writers on every store: each row is one job, however often its task is run."""
 
 import asyncio
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import msgspec
@@ -17,7 +18,6 @@ from penstock.core.errors import (
 from penstock.core.job import QueueRef
 from penstock.core.limits import Declaration, Mode
 from penstock.core.states import State
-from penstock.spark.sink import enqueueing
 from penstock.stores.protocol import Store
 from tests.spark.conftest import SparkPlace
 from tests.spark.sink_kit import (
@@ -230,14 +230,14 @@ def test_room_that_is_made_while_it_waits_is_used(place: SparkPlace, monkeypatch
             await store.cancel(QUEUE, waiting)
 
     place.run(declare)
-    monkeypatch.setattr(enqueueing.asyncio, "sleep", _instead(make_room))
+    monkeypatch.setattr("penstock.spark.sink.enqueueing.asyncio.sleep", _instead(make_room))
     done = Sink(place).write(numbers(range(7)))
 
     assert done.applied == 7
     assert numbers_in(place) == list(range(7))
 
 
-def _instead(pause):  # type: ignore[no-untyped-def]
+def _instead(pause: Callable[[float], Awaitable[None]]) -> Callable[[float], Awaitable[None]]:
     real = asyncio.sleep
 
     async def sleep(seconds: float) -> None:

@@ -15,15 +15,16 @@ class KeyMaker:
 
     def __init__(self, write_id: str) -> None:
         self._write_id = write_id
-        self._begun: dict[QueueRef, Any] = {}
+        self._queue: QueueRef | None = None
+        self._begun: Any = None
 
     def make(self, queue: QueueRef, values: Sequence[Any]) -> str:
         """The key of the row with these values in its key columns, in this queue."""
-        begun = self._begun.get(queue)
-        if begun is None:
-            begun = hashlib.blake2b(encode([queue.tenant, queue.name, self._write_id]), digest_size=_BYTES)
-            self._begun[queue] = begun
-        made = begun.copy()
+        # Most rows are for the queue of the row before.
+        if queue is not self._queue:
+            of_write = encode([queue.tenant, queue.name, self._write_id])
+            self._queue, self._begun = queue, hashlib.blake2b(of_write, digest_size=_BYTES)
+        made = self._begun.copy()
         made.update(encode(values))
         return f"spark-{made.hexdigest()}"
 

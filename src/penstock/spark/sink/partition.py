@@ -1,10 +1,12 @@
 """One task's part of a write: its batches of rows into the store, and word of it for the driver."""
 
 from collections.abc import Iterator
+from contextlib import AsyncExitStack
 
 import msgspec
 import pyarrow as pa
 
+from penstock.client.persist import Persistence
 from penstock.core.errors import OptionError
 from penstock.spark.options import SourceOptions
 from penstock.spark.sink.columns import Columns
@@ -35,7 +37,11 @@ async def write_partition(
     options, tally = plan.options, Tally()
     quarantine = Quarantine(options, place, plan.scope)
     pace = Pace(_share(options.max_per_second, slots))
-    async with opened(options, may_be_new=options.declare) as store:
+    async with AsyncExitStack() as stack:
+        # A store that is away when the task begins is waited for as well.
+        store = await Persistence(patience=options.patience).call(
+            lambda: stack.enter_async_context(opened(options, may_be_new=options.declare))
+        )
         desk: Enqueueing | Moving
         if options.operation == "enqueue":
             rows = Rows(plan.columns, options, place.write_id)

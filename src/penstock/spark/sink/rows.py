@@ -61,22 +61,26 @@ class RowBatch:
         self.flaws: Flaws = {}
         self._rows = rows
         self._values: dict[int, list[Any]] = {}
-        self.refs = rows.refs.of(self._option("tenant"), self._option("queue"), self.flaws)
+        self.refs = self._refs()
         """The queue of each row."""
 
     def jobs(self, queues: Mapping[QueueRef, QueueInfo]) -> Iterator[tuple[int, QueueRef, NewJob]]:
         """The place, the queue and the job of each row for one of these queues that is not bad."""
         rows, flaws = self._rows, self.flaws
         payloads = rows.payloads.of(self.batch, self._column, flaws)
-        tasks = [self._sound(at, rows.task(said), "") for at, said in enumerate(self._option("task"))]
+        tasks = self._tasks()
         policies = rows.policies.of(self.batch.num_rows, self._column, flaws)
         waits, keys, chosen = self._waits(), self._option("key"), self._option("id")
         make_id, make_nonce = rows.ids.make, rows.ids.nonce
         idempotency_keys = self._idempotency_keys()
+        last, info = None, None
         for at, ref in enumerate(self.refs):
-            if at in flaws or ref not in queues:
+            # Most rows are for the queue of the row before.
+            if ref is not last:
+                last, info = ref, queues.get(ref)
+            if at in flaws or info is None:
                 continue
-            info, policy = queues[ref], policies[at]
+            policy = policies[at]
             delay_ms, run_at = waits[at]
             try:
                 if policy.says_priority:
@@ -101,6 +105,18 @@ class RowBatch:
                 flaws[at] = flaw_of(error)
                 continue
             yield at, ref, new
+
+    def _refs(self) -> list[QueueRef]:
+        tenants, queues = self._option("tenant"), self._option("queue")
+        if self._rows.columns.options.keys() & {"tenant", "queue"}:
+            return self._rows.refs.of(tenants, queues, self.flaws)
+        return self._rows.refs.of(tenants[:1], queues[:1], self.flaws) * self.batch.num_rows
+
+    def _tasks(self) -> list[str]:
+        rows = self._rows
+        if "task" not in rows.columns.options:
+            return [self._sound(0, rows.task(None), "")] * self.batch.num_rows
+        return [self._sound(at, rows.task(said), "") for at, said in enumerate(self._option("task"))]
 
     def _waits(self) -> list[tuple[int, int | None]]:
         """Delays and times, of which a row may have one."""
@@ -131,7 +147,7 @@ class RowBatch:
         made: list[str | None] = []
         lists = [self._column(place) for place in rows.columns.keys]
         for at, (key, ref, values) in enumerate(zip(given, self.refs, zip(*lists, strict=True), strict=True)):
-            if key is None and rows.needs_key and all(value is None for value in values):
+            if key is None and rows.needs_key and values.count(None) == len(values):
                 self._note(at, OptionError("keyColumns", None, "a value in one of them"))
             made.append(rows.keys.make(ref, values) if key is None else key)
         return made

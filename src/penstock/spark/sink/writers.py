@@ -95,7 +95,8 @@ def _finish(plan: Plan, messages: Sequence[WriterCommitMessage | None]) -> None:
             folder.drop(name)
     batch = "" if place.batch_id is None else f", batch {place.batch_id}"
     dry = ", dry run" if options.dry_run else ""
-    level = logging.WARNING if tally.bad or tally.refused else logging.INFO
+    # Nobody sets up logging in this process of Spark's: what is less than a warning is not seen.
+    level = logging.WARNING if tally.bad or tally.refused or options.dry_run else logging.INFO
     _LOGGER.log(level, "%s %s%s%s: %s", options.operation, place.write_id, batch, dry, tally)
     if options.report is not None:
         told = {
