@@ -213,6 +213,7 @@ def test_a_value_that_fits_no_column_is_kept_aside(place: SparkPlace) -> None:
 
     assert (first["priority"], first["problem"], first["extra"]) == (5, None, None)
     assert (second["priority"], second["job"]) == (None, "b")
+    assert second["cursor"].startswith("2-")
     assert second["problem"] == "priority is no int32: see extra"
     assert msgspec.json.decode(second["extra"]) == {"priority": 2**40}
 

@@ -1,6 +1,6 @@
 """From the columns of a store to those of the table `events`."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -19,10 +19,11 @@ _MILLISECONDS: Final = pa.timestamp("ms", tz="UTC")
 
 def batch_of(queue: QueueRef, found: EventColumns, schema: pa.Schema) -> pa.RecordBatch:
     """One row per event. What does not fit its column stands in `extra`, and `problem` says so."""
+    cursors = found.cursors(queue) if "cursor" in schema.names else []
     try:
-        return _batch(queue, found, schema)
+        return _batch(queue, found, cursors, schema)
     except _UNFIT:
-        return _batch(queue, _fitting(found, schema), schema)
+        return _batch(queue, _fitting(found, schema), cursors, schema)
 
 
 def gap_of(queue: QueueRef, first: int, last: int, why: str, schema: pa.Schema) -> pa.RecordBatch:
@@ -39,39 +40,33 @@ def gap_of(queue: QueueRef, first: int, last: int, why: str, schema: pa.Schema) 
     return pa.RecordBatch.from_pylist([{name: said.get(name) for name in schema.names}], schema=schema)
 
 
-def _batch(queue: QueueRef, found: EventColumns, schema: pa.Schema) -> pa.RecordBatch:
+def _batch(queue: QueueRef, found: EventColumns, cursors: Sequence[str], schema: pa.Schema) -> pa.RecordBatch:
     made: dict[str, Callable[[], Any]] = {
         "tenant": lambda: pa.repeat(pa.scalar(queue.tenant), found.count),
         "queue": lambda: pa.repeat(pa.scalar(queue.name), found.count),
-        "cursor": lambda: pa.array(found.cursors(queue), pa.string()),
+        "cursor": lambda: pa.array(cursors, pa.string()),
         "extra": lambda: _sparse(found.count, {at: _json(each) for at, each in found.unknown.items()}),
         "problem": lambda: _sparse(found.count, found.broken),
     }
     arrays = [
         made[field.name]()
         if field.name in made
-        else _array(found, _NAMES.get(field.name, field.name), field.type)
+        else _array(found.fields.get(_NAMES.get(field.name, field.name)), found.count, field.type)
         for field in schema
     ]
     return pa.RecordBatch.from_arrays(arrays, schema=schema)
 
 
-def _array(found: EventColumns, name: str, kind: pa.DataType) -> pa.Array:
-    values = found.fields.get(name)
+def _array(values: Sequence[Any] | None, count: int, kind: pa.DataType) -> pa.Array:
     if values is None:
-        return pa.nulls(found.count, kind)
-    # The store's times are milliseconds.
-    return (
-        pa.array(values, _MILLISECONDS).cast(kind) if pa.types.is_timestamp(kind) else pa.array(values, kind)
-    )
+        return pa.nulls(count, kind)
+    if pa.types.is_timestamp(kind):
+        return pa.array(values, _MILLISECONDS).cast(kind)
+    return pa.array(values, kind)
 
 
-def _sparse(count: int, values: Any) -> pa.Array:
-    return (
-        pa.array([values.get(at) for at in range(count)], pa.string())
-        if values
-        else pa.nulls(count, pa.string())
-    )
+def _sparse(count: int, values: Mapping[int, str]) -> pa.Array:
+    return _array([values.get(at) for at in range(count)] if values else None, count, pa.string())
 
 
 def _json(values: Any) -> str:
@@ -87,7 +82,7 @@ def _fitting(found: EventColumns, schema: pa.Schema) -> EventColumns:
         name = _NAMES.get(field.name, field.name)
         kept: list[Any] = []
         for at, value in enumerate(fields.get(name, ())):
-            if _fits(found, name, field.type, value):
+            if _fits(value, field.type):
                 kept.append(value)
                 continue
             kept.append(None)
@@ -100,10 +95,9 @@ def _fitting(found: EventColumns, schema: pa.Schema) -> EventColumns:
     return EventColumns(found.count, fields, found.stamps, unknown, broken)
 
 
-def _fits(found: EventColumns, name: str, kind: pa.DataType, value: Any) -> bool:
-    values: Sequence[Any] = (value,)
+def _fits(value: object, kind: pa.DataType) -> bool:
     try:
-        _array(EventColumns(1, {name: values}), name, kind)
+        _array((value,), 1, kind)
     except _UNFIT:
         return False
     return True
