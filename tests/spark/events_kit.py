@@ -48,7 +48,8 @@ def rows(reader: EventsReader | EventsStreamReader, partitions: Iterable[Any]) -
     batches = [each for partition in partitions for each in reader.read(partition)]
 
     assert all(each.schema.equals(EVENTS) for each in batches)
-    return pa.Table.from_batches(batches, EVENTS).to_pylist()
+    found: Rows = pa.Table.from_batches(batches, EVENTS).to_pylist()
+    return found
 
 
 def batch_rows(place: SparkPlace, **options: Any) -> Rows:

@@ -213,14 +213,14 @@ def test_a_stream_registers_and_its_place_moves_on(place: SparkPlace, start: Sta
 def test_a_stream_has_the_name_that_it_is_given_or_none(place: SparkPlace, start: Start) -> None:
     """A name is checked."""
     fill(place, "a")
-    for name in ("nightly", "none"):
-        reader = start(readerName=name)
-        end = reader.latestOffset(reader.initialOffset(), ALL)
+    named, nameless = start(readerName="nightly"), start(readerName="none")
+    ends = [reader.latestOffset(reader.initialOffset(), ALL) for reader in (named, nameless)]
+    for reader, end in zip((named, nameless), ends, strict=True):
         reader.commit(end)
         reader.stop()
 
     assert [(each.name, each.seq) for each in _readers(place)] == [("nightly", 1)]
-    assert "reader" not in end
+    assert [end.get("reader") for end in ends] == ["nightly", None]
     with pytest.raises(InvalidNameError, match="readerName"):
         start(readerName="a b").initialOffset()
 

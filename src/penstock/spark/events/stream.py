@@ -1,6 +1,7 @@
 """The streaming reader of `events`: offsets that can be read again, and a bound on each batch."""
 
 from collections.abc import Iterator, Mapping
+from concurrent.futures import Future, wait
 from typing import Any
 
 import msgspec
@@ -79,8 +80,12 @@ class EventsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         name = self._name(before.reader)
         # All up to the start is processed. Spark itself says so a batch later, and never of the last one.
         begun = {queue: place.start for queue, place in after.queues.items() if queue not in before.queues}
-        self._keep(name, begun | {queue: place.cursor for queue, place in before.queues.items()})
-        return start if after == before else msgspec.structs.replace(after, reader=name).to_dict()
+        kept = self._keep(name, begun | {queue: place.cursor for queue, place in before.queues.items()})
+        if after == before:
+            # A query that ends when all is read may end this process now.
+            wait([kept])
+            return start
+        return msgspec.structs.replace(after, reader=name).to_dict()
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Stretches of the queues' logs that make up the batch."""
@@ -119,11 +124,13 @@ class EventsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return known or self._made_up
         return None if given == UNREGISTERED else check_name("readerName", given)
 
-    def _keep(self, name: str | None, places: Mapping[QueueRef, str]) -> None:
-        """Tell the store how far all is read, without waiting for it."""
+    def _keep(self, name: str | None, places: Mapping[QueueRef, str]) -> "Future[None]":
+        """Tell the store how far all is read; the future is done when it knows."""
         if name is None:
-            return
+            nothing: Future[None] = Future()
+            nothing.set_result(None)
+            return nothing
         if self._registration is None or self._registration.name != name:
             self._registration = Registration(name)
         registration = self._registration
-        self._link.send(lambda store: registration.keep(store, places))
+        return self._link.send(lambda store: registration.keep(store, places))
