@@ -19,6 +19,7 @@ class SqlitePiece(InputPartition):
     first: int
     last: int
     bound: int
+    batch_rows: int
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
 """Jobs of a Redis store: spans of time of its indexes, in pages."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Iterator
-from functools import lru_cache
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from functools import lru_cache, partial
 from typing import Any, Final
 
 import msgspec
@@ -11,23 +11,23 @@ import pyarrow as pa
 from penstock.core.job import Options, QueueRef
 from penstock.core.states import State
 from penstock.spark.jobs.pieces import RedisPiece, evenly, pieces_for
-from penstock.spark.jobs.sql import LARGE, moments, parents_array
-from penstock.spark.jobs.wanted import COLUMNS_OF_QUEUES, Wanted
+from penstock.spark.jobs.sql import LARGE, moments
+from penstock.spark.jobs.wanted import COLUMNS_IN_MORE, COLUMNS_OF_QUEUES, Condition, Wanted
 from penstock.spark.options import SourceOptions
 from penstock.spark.schemas import JOBS
 from penstock.spark.stores import opened, queues_of, run
 from penstock.stores.protocol import Store
-from penstock.stores.redis.records import Extra
-from penstock.stores.redis.scans import Scanned, Scanner
+from penstock.stores.redis.scans import ScannedPage, Scanner
 from penstock.stores.redis.store import RedisStore
 
 PIECE_JOBS: Final = 100_000
 PAGE_JOBS: Final = 2_000
 LARGE_PAGE_JOBS: Final = 500
 _APART: Final = {"payload": "payloads", "result": "results", "error": "errors", "progress": "progress"}
-_NO_EXTRA: Final = Extra()
-
-_Get = Callable[[Scanned], Any]
+_SOMETIMES: Final = frozenset(
+    {"key", "idempotency_key", "visible_at", "deadline", "ended_at", "worker", "reason", "fingerprint"}
+)
+"""Fields of records that have false for what is not there."""
 
 
 def plan(options: SourceOptions, wanted: Wanted) -> list[RedisPiece]:
@@ -81,37 +81,78 @@ def read(options: SourceOptions, wanted: Wanted, piece: RedisPiece) -> Iterator[
             runner.run(batches.aclose())
 
 
-async def _next(batches: AsyncIterator[pa.RecordBatch]) -> pa.RecordBatch | None:
+async def _next(batches: AsyncGenerator[pa.RecordBatch]) -> pa.RecordBatch | None:
     return await anext(batches, None)
 
 
-async def _batches(options: SourceOptions, wanted: Wanted, piece: RedisPiece) -> Any:
-    conditions = [(each, _GETS[each.column]) for each in wanted.conditions if each.column in _GETS]
+async def _batches(
+    options: SourceOptions, wanted: Wanted, piece: RedisPiece
+) -> AsyncGenerator[pa.RecordBatch]:
     apart = frozenset(_APART[name] for name in wanted.columns if name in _APART)
+    conditions = [each for each in wanted.conditions if each.column not in COLUMNS_OF_QUEUES]
+    sieve = partial(_kept, conditions=conditions)
     size = PAGE_JOBS if LARGE.isdisjoint(wanted.columns) else LARGE_PAGE_JOBS
     async with opened(options) as store:
         pages = _scanner(store).pages(
-            piece.queue, piece.ended, piece.first, piece.last, apart=apart, size=size
+            piece.queue,
+            piece.ended,
+            piece.first,
+            piece.last,
+            apart=apart,
+            sieve=sieve if conditions else None,
+            size=size,
         )
         async for page in pages:
-            rows = [row for row in page if all(each.holds(get(row)) for each, get in conditions)]
-            if rows:
-                yield _batch(rows, wanted, piece.queue)
+            if kept := sieve(page):
+                yield _batch(page, kept, wanted, piece.queue)
 
 
-def _batch(rows: list[Scanned], wanted: Wanted, queue: QueueRef) -> pa.RecordBatch:
-    arrays = [_array(rows, name, queue) for name in wanted.columns]
+def _kept(page: ScannedPage, conditions: Sequence[Condition]) -> Sequence[int]:
+    """The places of the rows for which every condition holds."""
+    kept: Sequence[int] = range(len(page.ids))
+    for each in conditions:
+        values = _values(page, kept, each.column)
+        kept = [at for at, value in zip(kept, values, strict=True) if each.holds(value)]
+    return kept
+
+
+def _batch(page: ScannedPage, kept: Sequence[int], wanted: Wanted, queue: QueueRef) -> pa.RecordBatch:
+    arrays = []
+    for name in wanted.columns:
+        if name in COLUMNS_OF_QUEUES:
+            arrays.append(pa.repeat(queue.tenant if name == "tenant" else queue.name, len(kept)))
+            continue
+        kind, values = JOBS.field(name).type, _values(page, kept, name)
+        is_time = pa.types.is_timestamp(kind)
+        arrays.append(moments(pa.array(values, pa.int64())) if is_time else pa.array(values, kind))
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([JOBS.field(name) for name in wanted.columns]))
 
 
-def _array(rows: list[Scanned], name: str, queue: QueueRef) -> pa.Array:
-    if name in COLUMNS_OF_QUEUES:
-        return pa.repeat(queue.tenant if name == "tenant" else queue.name, len(rows))
-    if name == "parents":
-        return parents_array([_extra(row).parents for row in rows])
-    get, kind = _GETS[name], JOBS.field(name).type
-    values = [get(row) for row in rows]
-    return moments(pa.array(values, pa.int64())) if pa.types.is_timestamp(kind) else pa.array(values, kind)
+def _values(page: ScannedPage, kept: Sequence[int], name: str) -> Sequence[Any]:
+    """The values of a column in these places; times as milliseconds."""
+    if name == "id":
+        found: Sequence[Any] = page.ids
+    elif name in ("payload", "result", "progress"):
+        found = [None if each is None else each.decode() for each in page.apart[_APART[name]]]
+    elif name == "max_attempts":
+        found = [_max_attempts(each) for each in page.fields["options"]]
+    elif name == "error":
+        found = [
+            None if first is False else first if rest is None else first + rest.decode()
+            for first, rest in zip(page.fields["error"], page.apart["errors"], strict=True)
+        ]
+    elif name in COLUMNS_IN_MORE:
+        found = [_extra(each, name) for each in page.fields["extra"]]
+    elif name in _SOMETIMES:
+        found = [None if each is False else each for each in page.fields[name]]
+    else:
+        found = page.fields[name]
+    return found if len(kept) == len(found) else [found[at] for at in kept]
+
+
+def _extra(extra: Any, name: str) -> Any:
+    value = extra.get(name) if extra else None
+    return [f"{queue}/{job}" for queue, job in value] if name == "parents" and value else value or None
 
 
 def _scanner(store: Store) -> Scanner:
@@ -120,54 +161,6 @@ def _scanner(store: Store) -> Scanner:
     return store.scanner
 
 
-def _extra(row: Scanned) -> Extra:
-    return row.record.extra if isinstance(row.record.extra, Extra) else _NO_EXTRA
-
-
 @lru_cache(maxsize=1024)
 def _max_attempts(options: str) -> int:
     return msgspec.json.decode(options, type=Options).max_attempts
-
-
-def _error(row: Scanned) -> str | None:
-    first = row.record.error
-    if first is False or first is True:
-        return None
-    return first if row.error_rest is None else first + row.error_rest.decode()
-
-
-def _of(name: str) -> _Get:
-    # Scripts write false for what is not there.
-    return lambda row: None if (value := getattr(row.record, name)) is False else value
-
-
-def _exactly(name: str) -> _Get:
-    return lambda row: getattr(row.record, name)
-
-
-def _text(name: str) -> _Get:
-    return lambda row: None if (value := getattr(row, name)) is None else value.decode()
-
-
-_GETS: Final[dict[str, _Get]] = {
-    "id": lambda row: row.id,
-    "state": lambda row: str(row.record.state),
-    "cancel_requested": _exactly("cancel_requested"),
-    "max_attempts": lambda row: _max_attempts(row.record.options),
-    "error": _error,
-    "schedule": lambda row: _extra(row).schedule,
-    "instant": lambda row: _extra(row).instant,
-    "payload": _text("payload"),
-    "result": _text("result"),
-    "progress": _text("progress"),
-    **{
-        name: _exactly(name)
-        for name in ("task", "priority", "version", "drive", "delivery", "attempts", "fence")
-    },
-    **{name: _exactly(name) for name in ("enqueued_at", "options")},
-    **{
-        name: _of(name) for name in ("key", "idempotency_key", "visible_at", "deadline", "ended_at", "worker")
-    },
-    **{name: _of(name) for name in ("reason", "fingerprint")},
-}
-"""How a column is got from a record; times as milliseconds."""

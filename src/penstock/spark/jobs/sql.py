@@ -111,16 +111,14 @@ def _more(batch: pa.RecordBatch) -> list[_More]:
 
 
 def _of_more(more: Sequence[_More], name: str) -> pa.Array:
+    if all(each is _NOTHING for each in more):
+        return pa.nulls(len(more), JOBS.field(name).type)
     if name == "parents":
-        return parents_array([each.parents for each in more])
+        found = [list(map(str, each.parents)) or None for each in more]
+        return pa.array(found, JOBS.field(name).type)
     if name == "schedule":
         return pa.array([each.schedule for each in more], pa.string())
     return moments(pa.array([each.instant for each in more], pa.int64()))
-
-
-def parents_array(parents: Sequence[Sequence[JobRef]]) -> pa.Array:
-    """Parents as `queue/id`; null where there are none."""
-    return pa.array([list(map(str, each)) if each else None for each in parents], JOBS.field("parents").type)
 
 
 def _escaped(value: Value) -> Value:

@@ -24,8 +24,7 @@ from penstock.stores.sqlite.migrate import look
 
 PIECE_ROWS: Final = 250_000
 BATCH_ROWS: Final = 16_384
-LARGE_BATCH_ROWS: Final = 512
-"""Where columns are asked for that may hold a lot."""
+BATCH_BYTES: Final = 8 << 20
 _PATIENCE_MS: Final = 30_000
 _INDEXED: Final = frozenset({State.DEAD, State.ACTIVE, State.DELAYED, State.BLOCKED})
 _NO_TEXT: Final = "''"
@@ -64,9 +63,15 @@ def _pieces(connection: sqlite3.Connection, options: SourceOptions, wanted: Want
     if (state := _indexed(wanted)) is not None:
         said = f"SELECT count(*) FROM job INDEXED BY job_{state} WHERE state = '{state}'"  # noqa: S608 (a state)
         (rows,) = connection.execute(said).fetchone()
+    (file_bytes,) = connection.execute(
+        "SELECT page_count * page_size FROM pragma_page_count, pragma_page_size"
+    ).fetchone()
+    batch_rows = BATCH_ROWS
+    if not sql.LARGE.isdisjoint(wanted.columns):
+        batch_rows = max(64, min(BATCH_ROWS, BATCH_BYTES * (last - first + 1) // file_bytes))
     step = -(-(last - first + 1) // pieces_for(rows, PIECE_ROWS, options.min_partitions))
     return [
-        SqlitePiece(queues, start, min(start + step - 1, last), bound)
+        SqlitePiece(queues, start, min(start + step - 1, last), bound, batch_rows)
         for start in range(first, last + 1, step)
     ]
 
@@ -81,10 +86,8 @@ def read(options: SourceOptions, wanted: Wanted, piece: SqlitePiece) -> Iterator
         ):
             cursor.execute(f"PRAGMA busy_timeout = {_PATIENCE_MS}")
             cursor.fetchall()
-            rows = BATCH_ROWS if sql.LARGE.isdisjoint(wanted.columns) else LARGE_BATCH_ROWS
-            cursor.adbc_statement.set_options(
-                **{adbc_driver_sqlite.StatementOptions.BATCH_ROWS.value: str(rows)}
-            )
+            batch_rows = adbc_driver_sqlite.StatementOptions.BATCH_ROWS.value
+            cursor.adbc_statement.set_options(**{batch_rows: str(piece.batch_rows)})
             cursor.execute(_statement(wanted, piece))
             is_first = True
             for batch in cursor.fetch_record_batch():

@@ -1,7 +1,7 @@
 """Reading all of a queue's records in pages, for whoever wants most of them."""
 
-from collections.abc import AsyncIterator, Sequence
-from typing import Final
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Any, Final
 
 import msgspec
 
@@ -9,22 +9,26 @@ from penstock.core.job import QueueRef
 from penstock.core.states import State
 from penstock.stores.redis.keys import keys_of
 from penstock.stores.redis.reads import scored
-from penstock.stores.redis.records import Record, read_record
+from penstock.stores.redis.records import Record
 from penstock.stores.redis.server import Server
 
-APART: Final = ("payloads", "results", "errors", "progress")
-"""What stands apart from records."""
+_FIELDS: Final = Record.__struct_fields__
+_read: Final = msgspec.msgpack.Decoder(list[Any]).decode
 
 
-class Scanned(msgspec.Struct, frozen=True, gc=False):
-    """A record, and what was asked for of what stands apart from it."""
+class ScannedPage(msgspec.Struct, frozen=True):
+    """Records field by field, as scripts write them: false stands for what is not there.
 
-    id: str
-    record: Record
-    payload: bytes | None = None
-    result: bytes | None = None
-    error_rest: bytes | None = None
-    progress: bytes | None = None
+    `apart` has what was asked for of what stands apart from records.
+    """
+
+    ids: list[str]
+    fields: dict[str, Sequence[Any]]
+    apart: dict[str, Sequence[bytes | None]]
+
+
+Sieve = Callable[[ScannedPage], Sequence[int]]
+"""The places of those of a page that are wanted, by their records alone."""
 
 
 class Scanner:
@@ -51,9 +55,14 @@ class Scanner:
         last: int,
         *,
         apart: frozenset[str] = frozenset(),
+        sieve: Sieve | None = None,
         size: int = 1_000,
-    ) -> AsyncIterator[list[Scanned]]:
-        """Records whose time is from `first` to `last`, each at most once."""
+    ) -> AsyncIterator[ScannedPage]:
+        """Records whose time is from `first` to `last`, each at most once.
+
+        `apart` names what is wanted of what stands apart: payloads, results, errors, progress. With a `sieve`
+        it is fetched only for what that keeps.
+        """
         index, after, most = _index(queue, ended), (first, ""), size
         while True:
             said = ("ZRANGE", index, after[0], last, "BYSCORE", "LIMIT", 0, most, "WITHSCORES")
@@ -61,7 +70,12 @@ class Scanner:
             fresh = [entry for entry in entries if entry > after]
             for start in range(0, len(fresh), size):
                 chunk = fresh[start : start + size]
-                yield await self._records(queue, ended, chunk, apart)
+                if apart and sieve is not None:
+                    look = await self._records(queue, ended, chunk, frozenset())
+                    wanted = {look.ids[at] for at in sieve(look)}
+                    chunk = [entry for entry in chunk if entry[1] in wanted]
+                if chunk:
+                    yield await self._records(queue, ended, chunk, apart)
             if len(entries) < most:
                 return
             # More than a page of the same time, all seen, would be asked for for ever.
@@ -70,23 +84,35 @@ class Scanner:
 
     async def _records(
         self, queue: QueueRef, ended: State | None, entries: Sequence[tuple[int, str]], apart: frozenset[str]
-    ) -> list[Scanned]:
-        keys = keys_of(queue)
-        asked = ["records", *(name for name in APART if name in apart)]
+    ) -> ScannedPage:
+        keys, asked = keys_of(queue), sorted(apart)
         ids = [job for _, job in entries]
-        answers = await self._server.commands(
-            [("HMGET", getattr(keys, name), *ids) for name in asked], at_once=len(asked) > 1
+        packed, *beside = await self._server.commands(
+            [("HMGET", getattr(keys, name), *ids) for name in ("records", *asked)], at_once=bool(asked)
         )
-        columns = dict(zip(asked, answers, strict=True))
-        nothing = [None] * len(ids)
-        rest = zip(*(columns.get(name, nothing) for name in APART), strict=True)
-        out = []
-        for (time, job), packed, more in zip(entries, columns["records"], rest, strict=True):
-            record = None if packed is None else read_record(packed)
-            # Gone since the index was read, and perhaps back under the same id.
-            if record is not None and (record.enqueued_at if ended is None else record.ended_at) == time:
-                out.append(Scanned(job, record, *more))
-        return out
+        rows = [None if each is None else _whole(_read(each)) for each in packed]
+        place = _FIELDS.index("enqueued_at" if ended is None else "ended_at")
+        # Others are gone since the index was read, and perhaps back under the same id.
+        kept = [
+            at
+            for at, (row, (time, _)) in enumerate(zip(rows, entries, strict=True))
+            if row is not None and row[place] == time
+        ]
+        if len(kept) < len(rows):
+            ids = [ids[at] for at in kept]
+            rows = [rows[at] for at in kept]
+            beside = [[column[at] for at in kept] for column in beside]
+        columns = zip(*rows, strict=True) if rows else ([] for _ in _FIELDS)
+        return ScannedPage(
+            ids, dict(zip(_FIELDS, columns, strict=True)), dict(zip(asked, beside, strict=True))
+        )
+
+
+def _whole(row: list[Any]) -> list[Any]:
+    """With a value for every field that this version knows, and no others."""
+    if len(row) == len(_FIELDS):
+        return row
+    return row[: len(_FIELDS)] + [False] * (len(_FIELDS) - len(row))
 
 
 def _index(queue: QueueRef, ended: State | None) -> str:
