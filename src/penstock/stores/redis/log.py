@@ -1,6 +1,6 @@
 """The event log: one stream per queue, with its events' numbers as ids, and a hash of its readers."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
 
 from penstock.core.cursors import Cursor, check_cursor, placed, read_cursor
@@ -10,11 +10,11 @@ from penstock.core.names import check_name
 from penstock.stores.protocol import READER_LEASE_MS, EventColumns, Reader
 from penstock.stores.redis.keys import QueueKeys, keys_of
 from penstock.stores.redis.queues import Queues
-from penstock.stores.redis.records import columns_of, event_of
+from penstock.stores.redis.records import Entry, columns_of, event_of
 from penstock.stores.redis.server import Server
 
 _READERS: Final = "queues/readers"
-Entries = Sequence[tuple[bytes, Mapping[bytes, bytes]]]
+Entries = Sequence[Entry]
 
 
 class StreamLog:
@@ -142,10 +142,9 @@ def _reader(name: bytes, fact: bytes) -> Reader:
     return Reader(name.decode(), cursor, read_cursor("cursor", cursor).seq, int(kept_until))
 
 
-def _entries(found: list[tuple[bytes, dict[bytes, bytes]]]) -> Iterator[tuple[bytes, bytes]]:
+def _entries(found: Entries) -> Iterator[tuple[bytes, bytes]]:
     """The ids of a stream's entries, and the one value that each has."""
-    for number, fields in found:
-        (packed,) = fields.values()
+    for number, (_, packed) in found:
         yield number, packed
 
 

@@ -320,7 +320,8 @@ def event_of(queue: QueueRef, seq: int, packed: bytes) -> Event:
     return Event(tenant=queue.tenant, queue=queue.name, seq=seq, **fields)
 
 
-Entry = tuple[bytes, Mapping[bytes, bytes]]
+Entry = tuple[bytes, Sequence[bytes]]
+"""The id of an entry of a stream, and its names and values in turn."""
 
 
 def columns_of(entries: Sequence[Entry]) -> EventColumns:
@@ -333,7 +334,7 @@ def columns_of(entries: Sequence[Entry]) -> EventColumns:
     unknown = {
         at: {str(place): each for place, each in enumerate(later, len(_LOGGED_FIELDS) + 1)}
         for at, (_, fields) in enumerate(entries)
-        if at not in broken and (later := _later(*fields.values()))
+        if at not in broken and (later := _later(fields[1]))
     }
     found = columns(("seq", *_LOGGED_FIELDS), rows)
     said: dict[str, Sequence[Any]] = {}
@@ -344,8 +345,8 @@ def columns_of(entries: Sequence[Entry]) -> EventColumns:
     return EventColumns(len(rows), said, unknown=unknown, broken=broken)
 
 
-def _row(number: bytes, fields: Mapping[bytes, bytes]) -> tuple[Any, ...]:
-    (packed,) = fields.values()
+def _row(number: bytes, fields: Sequence[bytes]) -> tuple[Any, ...]:
+    _, packed = fields
     if not number.endswith(b"-0"):
         raise ValueError("it has a second number")
     return int(number[:-2]), *msgspec.structs.astuple(_read_loose(packed))
