@@ -1,5 +1,7 @@
 """The audit names every fault of spoiled histories that a table can show, as the checker does."""
 
+import re
+
 import pytest
 from pyspark.sql import SparkSession
 
@@ -9,6 +11,7 @@ from tests.core.histories import told_history
 from tests.core.keyed_history import told_keys
 from tests.core.keyed_mutations import KEYED_MUTATIONS
 from tests.core.mutations import MUTATIONS, Draft
+from tests.docs.pages import ROOT
 from tests.spark.audited import Case, Found, audit_all, covered
 
 OUT_OF_ORDER = frozenset({"two_events_of_different_jobs_are_swapped", "two_events_of_one_job_are_swapped"})
@@ -55,3 +58,10 @@ def test_every_rule_of_the_audit_is_broken_by_some_history(found: dict[str, Foun
     broken = {rule for each in found.values() for rule, _, _ in each}
 
     assert broken == COVERED - {Rule.NOTHING_READ}
+
+
+def test_every_rule_of_the_audit_is_on_its_page() -> None:
+    _, _, audit = (ROOT / "docs" / "reference" / "spark.md").read_text("utf-8").partition("\n## Audit\n")
+    table = audit.partition("\n\n`seq-gap`")[0].rpartition("| --- | --- |")[2]
+
+    assert sorted(re.findall(r"`([a-z-]+)`", table)) == sorted(COVERED)

@@ -3,6 +3,7 @@
 import typer
 
 from penstock.cli.desk import Desk, command
+from penstock.cli.spark_audit import audit
 from penstock.cli.spark_lag import lag
 from penstock.cli.spark_run import compact, run
 
@@ -19,6 +20,7 @@ async def java(desk: Desk) -> None:
     desk.out.line(str(found))
 
 
+command(group, "audit")(audit)
 command(group, "lag")(lag)
 command(group, "run")(run)
 command(group, "compact")(compact)

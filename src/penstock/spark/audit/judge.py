@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import Any, Final
 
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame, Observation, SparkSession
 from pyspark.sql.functions import broadcast, col
 
@@ -13,6 +12,7 @@ from penstock.core.job import QueueRef
 from penstock.core.states import State
 from penstock.spark.audit import keys, leases, limits, log, reconcile, states
 from penstock.spark.audit.counts import LIVE_NAMES, sums
+from penstock.spark.audit.keep import kept
 from penstock.spark.audit.lives import lives_of
 from penstock.spark.audit.rows import rows_of
 from penstock.spark.audit.verdict import Verdict
@@ -43,7 +43,7 @@ def audit(
     queues = _queues(spark, starts or {})
     counted = Observation()
     lives = lives_of(rows_of(events)).observe(counted, *sums())
-    found = _kept(_found(lives, is_compared=live is not None, is_limited=bool(declared)))
+    found = kept(_found(lives, is_compared=live is not None, is_limited=bool(declared)))
     figures: dict[str, Any] = counted.get
     parts = [
         _of_jobs(found, queues),
@@ -56,7 +56,7 @@ def audit(
         parts.append(reconcile.breaches(found, live, queues, moved))
     if not figures["events"]:
         parts.append(_nothing(spark))
-    breaches = _kept(reduce(DataFrame.union, parts))
+    breaches = kept(reduce(DataFrame.union, parts))
     by_rule = {Rule(row.rule): row["count"] for row in breaches.groupBy("rule").count().collect()}
     left = {state: figures.pop(state) for state in State}
     return Verdict(
@@ -69,11 +69,6 @@ def audit(
     )
 
 
-def _kept(rows: DataFrame) -> DataFrame:
-    """The rows themselves, without how they came about: what is made of them need not be planned with it."""
-    return rows.localCheckpoint(eager=True, storageLevel=StorageLevel.MEMORY_AND_DISK)
-
-
 def _found(lives: DataFrame, *, is_compared: bool, is_limited: bool) -> DataFrame:
     """The rows that the verdict is made of: what is broken, and what rules across jobs are about.
 
@@ -81,13 +76,13 @@ def _found(lives: DataFrame, *, is_compared: bool, is_limited: bool) -> DataFram
     """
     is_step = f"({limits.IS_CLAIM}) OR ({limits.IS_END})" if is_limited else "false"
     is_keyless = "is_birth AND key IS NULL" if is_limited else "false"
-    kept = [_BROKEN, keys.IS_HELD, keys.IS_FREED, keys.IS_INSTANT, is_step, is_keyless]
-    kept += ["is_newest"] if is_compared else []
+    wanted = [_BROKEN, keys.IS_HELD, keys.IS_FREED, keys.IS_INSTANT, is_step, is_keyless]
+    wanted += ["is_newest"] if is_compared else []
     broken = ", ".join(
         f"CASE WHEN {each.condition} THEN struct('{each.rule}' AS rule, {each.says} AS says) END"
         for each in _CHECKS
     )
-    return lives.where(" OR ".join(f"({condition})" for condition in kept)).selectExpr(
+    return lives.where(" OR ".join(f"({condition})" for condition in wanted)).selectExpr(
         "tenant",
         "queue",
         "job",

@@ -11,7 +11,6 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
-from pyspark import StorageLevel
 from pyspark.sql import DataFrame, SparkSession
 
 from penstock.core.errors import UnknownQueueError
@@ -19,6 +18,7 @@ from penstock.core.history.rules import Declared
 from penstock.core.job import QueueRef
 from penstock.core.limits import KeyRule, Mode
 from penstock.spark.audit.judge import audit
+from penstock.spark.audit.keep import kept
 from penstock.spark.audit.verdict import Verdict
 from penstock.spark.options import SourceOptions, read_options
 from penstock.spark.stores import opened, queues_of, run
@@ -82,24 +82,19 @@ def audit_store(
         return spark.read.format("penstock").options(**asked).load()
 
     say("reading the jobs")
-    jobs = read("jobs", columns="tenant,queue,id,state").persist(StorageLevel.MEMORY_AND_DISK)
+    jobs = kept(read("jobs", columns="tenant,queue,id,state"))
     say(f"reading the log, and comparing it with {jobs.count()} jobs")
     later = run(_look_again(options, look))
     old = read("events", startingOffsets="earliest", endingOffsets=look.offsets)
     new = read("events", startingOffsets=look.offsets, endingOffsets=(later or look).offsets)
-    # The log is read once, and the same way for every rule.
-    events = old.union(new).persist(StorageLevel.MEMORY_AND_DISK)
-    try:
-        return audit(
-            events,
-            live=None if later is None else jobs,
-            moved=spark.sql(_MOVED, events=new),
-            starts=look.starts,
-            declared=None if limits_since is None else look.declared(limits_since),
-        )
-    finally:
-        events.unpersist()
-        jobs.unpersist()
+    new = kept(new, on_disk=True)
+    return audit(
+        kept(old, on_disk=True).union(new),
+        live=None if later is None else jobs,
+        moved=spark.sql(_MOVED, events=new),
+        starts=look.starts,
+        declared=None if limits_since is None else look.declared(limits_since),
+    )
 
 
 async def _look(options: SourceOptions) -> Look:
