@@ -18,6 +18,7 @@ from penstock.stores.protocol import QueueInfo, Store
 T = TypeVar("T")
 Queues = Mapping[QueueRef, QueueInfo]
 _AT_ONCE: Final = 8
+TRIMMED: Final = "were trimmed before they were read"
 
 
 class Backlog(msgspec.Struct, frozen=True):
@@ -139,6 +140,14 @@ async def next_offset(
     return msgspec.structs.replace(start, queues={**start.queues, **news})
 
 
+def lost(queue: QueueRef, first: int, last: int, why: str = TRIMMED) -> CursorLostError:
+    """What to raise for events that are missing."""
+    return CursorLostError(
+        f"events {first} to {last} of queue {queue} {why}: set failOnDataLoss to false to go on without them",
+        (first, last),
+    )
+
+
 async def each_of(queues: Iterable[QueueRef], work: Callable[[QueueRef], Awaitable[T]]) -> dict[QueueRef, T]:
     """The same for all queues, some at a time."""
     room = asyncio.Semaphore(_AT_ONCE)
@@ -156,9 +165,9 @@ async def _backlog(store: Store, options: SourceOptions, queue: QueueRef, place:
         # It is new, and begins with what is left of it.
         kept, head = await _reach(store, queue, "0")
         return Backlog(kept, kept, head)
-    if options.fail_on_data_loss:
-        return Backlog(place.cursor, place.cursor, await store.cursor_after(queue, place.cursor))
     kept, head = await _reach(store, queue, place.cursor)
+    if kept != place.cursor and options.fail_on_data_loss:
+        raise lost(queue, min(place.at.seq + 1, int(kept)), int(kept))
     return Backlog(place.cursor, kept, head)
 
 

@@ -10,6 +10,7 @@ from penstock.core.cursors import read_cursor
 from penstock.core.errors import CursorLostError
 from penstock.core.job import QueueRef
 from penstock.spark.events.columns import batch_of, gap_of
+from penstock.spark.events.planning import TRIMMED, lost
 from penstock.spark.events.stretches import Stretch
 from penstock.spark.options import SourceOptions
 from penstock.spark.schemas import schema_of
@@ -45,7 +46,7 @@ async def _batches(options: SourceOptions, stretch: Stretch) -> AsyncGenerator[p
             if missing is not None:
                 first, last, why = missing
                 if options.fail_on_data_loss:
-                    raise _lost(queue, first, last, why)
+                    raise lost(queue, first, last, why)
                 yield gap_of(queue, first, last, why, schema)
             if found.count:
                 yield batch_of(queue, found, schema)
@@ -69,7 +70,7 @@ async def _pages(
                 raise
             first, last = error.trimmed
             is_whole = False
-            yield _NONE, (first, max(first, min(last, end.seq)), "were trimmed before they were read")
+            yield _NONE, (first, max(first, min(last, end.seq)), TRIMMED)
             here = str(last)
             continue
         if not found.count:
@@ -103,10 +104,3 @@ def _last_cursor(queue: QueueRef, found: EventColumns) -> str:
     fields: dict[str, Sequence[Any]] = {name: values[at:] for name, values in found.fields.items()}
     broken = {0: found.broken[at]} if at in found.broken else {}
     return EventColumns(1, fields, found.stamps[at:], broken=broken).cursors(queue)[0]
-
-
-def _lost(queue: QueueRef, first: int, last: int, why: str) -> CursorLostError:
-    return CursorLostError(
-        f"events {first} to {last} of queue {queue} {why}: set failOnDataLoss to false to go on without them",
-        (first, last),
-    )

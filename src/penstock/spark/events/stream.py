@@ -83,7 +83,7 @@ class EventsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         kept = self._keep(name, begun | {queue: place.cursor for queue, place in before.queues.items()})
         if after == before:
             # A query that ends when all is read may end this process now.
-            wait([kept])
+            wait(kept)
             return start
         return msgspec.structs.replace(after, reader=name).to_dict()
 
@@ -124,13 +124,11 @@ class EventsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             return known or self._made_up
         return None if given == UNREGISTERED else check_name("readerName", given)
 
-    def _keep(self, name: str | None, places: Mapping[QueueRef, str]) -> "Future[None]":
-        """Tell the store how far all is read; the future is done when it knows."""
+    def _keep(self, name: str | None, places: Mapping[QueueRef, str]) -> "list[Future[None]]":
+        """Tell the store how far all is read; it knows when the future is done, if there is one."""
         if name is None:
-            nothing: Future[None] = Future()
-            nothing.set_result(None)
-            return nothing
+            return []
         if self._registration is None or self._registration.name != name:
             self._registration = Registration(name)
         registration = self._registration
-        return self._link.send(lambda store: registration.keep(store, places))
+        return [self._link.send(lambda store: registration.keep(store, places))]

@@ -11,7 +11,7 @@ from penstock.core.cursors import read_cursor
 from penstock.core.errors import CursorLostError
 from penstock.core.job import QueueRef
 from penstock.spark.events.offsets import Offset
-from penstock.spark.events.planning import Backlog, each_of
+from penstock.spark.events.planning import Backlog, each_of, lost
 from penstock.stores.protocol import Store
 
 LONGEST: Final = 100_000
@@ -64,8 +64,10 @@ async def _bounds(
         try:
             here = await store.cursor_after(queue, here, length)
         except CursorLostError as error:
-            if error.trimmed is None or not allow_loss:
+            if error.trimmed is None:
                 raise
+            if not allow_loss:
+                raise lost(queue, *error.trimmed) from error
             # Who reads the first stretch says what is missing.
             here = str(error.trimmed[1])
             continue
