@@ -8,6 +8,7 @@ import io
 import sys
 import urllib.request
 from pathlib import Path
+from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -28,8 +29,8 @@ def main(folder: Path, url: str, wrong_url: str) -> None:
         "spark.log.level": "INFO",
     }
     spark = session("canary", MASTER, **{**SETTINGS, **shown})
-    java = spark._jvm.java.lang.System.getProperty("java.home")
-    (folder / "java").write_text(str(java))
+    machine: Any = spark._jvm
+    (folder / "java").write_text(str(machine.java.lang.System.getProperty("java.home")))
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
         use(spark, folder, url, wrong_url)

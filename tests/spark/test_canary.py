@@ -14,6 +14,7 @@ from tests.kit import valkey
 
 CANARY: Final = "hunter2-canary"
 WRONG: Final = "wrong4-canary"
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")
@@ -31,10 +32,10 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
             "XDG_CACHE_HOME": str(tmp_path_factory.mktemp("cache")),
             "JOBS_URL": url,
         }
-        command = [sys.executable, "-m", "tests.spark.canary_app", folder, url, wrong_url]
+        command = [sys.executable, "-m", "tests.spark.canary_app", str(folder), url, wrong_url]
         with (folder / "printed").open("wb") as printed:
             done = subprocess.run(
-                command, cwd=ROOT, env=environment, stdout=printed, stderr=printed, timeout=110, check=False
+                command, cwd=ROOT, env=environment, stdout=printed, stderr=printed, timeout=280, check=False
             )
         assert done.returncode == 0, (folder / "printed").read_text()[-3000:]
         yield folder

@@ -130,7 +130,7 @@ def test_since_and_until_are_about_the_enqueue(place: SparkPlace) -> None:
 
 FILTERS: list[tuple[list[Filter], set[str]]] = [
     ([EqualTo(("state",), "dead")], {"dead"}),
-    ([In(("id",), ["dead", "other", "nobody's"])], {"dead", "other"}),
+    ([In(("id",), ("dead", "other", "nobody's"))], {"dead", "other"}),
     ([EqualTo(("queue",), "reports")], {"other"}),
     ([EqualTo(("tenant",), "acme")], set()),
     ([EqualTo(("key",), "a\\b"), IsNotNull(("key",))], {"pending"}),

@@ -117,7 +117,7 @@ def test_errors_name_the_option_and_what_is_wanted(spark: SparkSession, place: S
     place.run(fill)
     for said, options in cases.items():
         with pytest.raises(PySparkException) as caught:
-            place.read(spark, **{"table": "jobs", **options}).collect()  # type: ignore[arg-type]
+            place.read(spark, **{"table": "jobs", **options}).collect()
         assert said in str(caught.value), options
 
 

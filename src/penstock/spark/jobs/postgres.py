@@ -83,7 +83,7 @@ def _spans(numbers: Sequence[int], cuts: Sequence[tuple[int, str]]) -> list[tupl
     """The spans between the cuts."""
     starts: list[tuple[int, str | None]] = [(numbers[0], None), *cuts]
     ends: list[tuple[int, str] | None] = [*cuts, None]
-    out = []
+    out: list[tuple[Span, ...]] = []
     for (first, from_id), end in zip(starts, ends, strict=True):
         last, to_id = (numbers[-1], None) if end is None else end
         if first == last:
