@@ -20,7 +20,7 @@ from pyspark.sql.datasource import (
     StringContains,
 )
 
-from penstock.core.moves import Complete
+from penstock.core.moves import Bury, Complete, Fault
 from penstock.spark.jobs.reader import JobsReader
 from penstock.spark.jobs.sql import stored_columns
 from penstock.spark.jobs.wanted import Wanted
@@ -236,6 +236,26 @@ def test_jobs_that_come_after_planning_are_not_read(place: SparkPlace) -> None:
 
     assert ids([row for row in rows if row["queue"] == "mail"]) == {f"mail-{at}" for at in range(59)}
     assert {row["state"] for row in rows if row["queue"] == "mail"} == {"completed"}
+
+
+def test_jobs_that_move_between_the_tasks_are_still_read_once(place: SparkPlace) -> None:
+    """Through every table and index that a store keeps them in: waiting, running, ended, back again."""
+    place.run(many)
+    reader = reader_of(place, queue="mail", minPartitions="6")
+
+    async def move(store: Store) -> None:
+        first, *rest = (await store.claim(QUEUE, worker="w", limit=8, lease_ms=60_000)).jobs
+        fault = Fault("error", "no", "f")
+        await store.settle(QUEUE, [Bury(first.id, first.token, fault)])
+        await store.settle(QUEUE, [Complete(job.id, job.token) for job in rest])
+        await store.redrive(QUEUE, [first.id])
+
+    rows = []
+    for each in reader.partitions():
+        rows += [row for batch in reader.read(each) for row in batch.to_pylist()]
+        place.run(move)
+
+    assert ids(rows) == {f"mail-{at}" for at in range(60)}
 
 
 def test_what_spark_makes_up_for_no_partitions_is_empty(place: SparkPlace) -> None:

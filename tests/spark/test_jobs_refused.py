@@ -5,6 +5,7 @@ import traceback
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
+from urllib.parse import urlsplit
 
 import psycopg
 import pytest
@@ -24,8 +25,8 @@ from penstock.spark.jobs.wanted import wanted_of
 from penstock.spark.options import SourceOptions, read_options
 from tests.conformance.having import on
 from tests.conformance.stores import STORES
+from tests.kit import pgbouncer, valkey
 from tests.kit import postgres as servers
-from tests.kit import valkey
 from tests.spark.conftest import SparkPlace
 from tests.spark.jobs import FOREIGN, fill
 from tests.spark.test_jobs_reader import ids, reader_of, rows_of
@@ -123,6 +124,20 @@ def test_behind_a_wall_a_role_reads_its_own_tenant_and_no_other(walled: SparkPla
         assert {row["tenant"] for row in rows_of(reader_of(theirs, tenants="*"))} == {FOREIGN.tenant}
         assert rows_of(reader_of(theirs)) == []
         assert len(rows_of(reader_of(theirs, tenants="*", minPartitions="3"))) == 1
+
+
+@on_postgres
+@pytest.mark.skipif(pgbouncer.binary() is None, reason="PgBouncer is not installed")
+def test_behind_a_pooler_of_transactions_it_reads_as_well(walled: SparkPlace) -> None:
+    program, port = pgbouncer.binary(), urlsplit(walled.url).port
+    assert program is not None
+    assert port is not None
+    with pgbouncer.running(program, port) as url:
+        pooled = SparkPlace(walled.kind, f"{url}?schema=walled&pooler=transaction")
+        narrow = SparkPlace(walled.kind, f"{pooled.url}&role=acme_app")
+
+        assert len(rows_of(reader_of(pooled, tenants="*"))) == 10
+        assert len(rows_of(reader_of(narrow, tenants="*"))) == 1
 
 
 @on_postgres
