@@ -110,7 +110,8 @@ class RowBatch:
         tenants, queues = self._option("tenant"), self._option("queue")
         if self._rows.columns.options.keys() & {"tenant", "queue"}:
             return self._rows.refs.of(tenants, queues, self.flaws)
-        return self._rows.refs.of(tenants[:1], queues[:1], self.flaws) * self.batch.num_rows
+        # All rows are for the same queue.
+        return self._rows.refs.of(tenants[:1], queues[:1], self.flaws) * len(queues)
 
     def _tasks(self) -> list[str]:
         rows = self._rows
