@@ -92,7 +92,7 @@ def test_a_wrong_password_of_a_postgresql_is_a_matter_of_configuration() -> None
             options = read_options({"url": url})
 
             said = refused(url, ConfigError)
-            with pytest.raises(PenstockError, match="password authentication failed") as caught:
+            with pytest.raises(ConfigError, match="password authentication failed") as caught:
                 list(postgres.read(options, wanted_of(options, "jobs"), PostgresPiece({}, (), 0)))
         finally:
             servers.stop(process)
@@ -221,6 +221,8 @@ def test_what_drivers_say_does_not_get_out() -> None:
 def test_secrets_are_found_however_they_are_written() -> None:
     assert without_secrets("a/b or a%2Fb", "redis://me:a%2Fb@host/0") == "… or …"
     assert without_secrets("p1 p2", "postgresql://host/db?password=p1&sslpassword=p2") == "… …"
+    assert without_secrets("p/1 p2", "redis://me:p/1@host") == "… p2"
+    assert without_secrets("p1", "redis://me:p1@[::1/0?client_name=a@b") == "…"
 
 
 def test_options_of_a_reader_are_shown_without_the_url() -> None:

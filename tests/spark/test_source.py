@@ -50,6 +50,11 @@ def test_a_schema_with_other_types_is_refused() -> None:
         source().reader(wanted)
 
 
+def test_a_schema_without_columns_is_refused() -> None:
+    with pytest.raises(OptionError, match="schema: found 'no columns', wanted some of tenant"):
+        source().reader(StructType([]))
+
+
 def test_a_wrong_name_is_told_before_anything_else() -> None:
     with pytest.raises(OptionError, match="did you mean columns"):
         PenstockSource({"url": URL, "colums": "id"})

@@ -1,9 +1,10 @@
 """What reaches Spark of a failure: it shows errors with all their causes, so no secret may be in any."""
 
+import re
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import unquote
 
 from penstock.core.errors import PenstockError, StoreError
 
@@ -39,9 +40,12 @@ def _holds_secret(text: str, url: str) -> bool:
 
 
 def _secrets_of(url: str) -> list[str]:
-    parts = urlsplit(url)
-    # As it stands and as it is meant; what comes before the last @ may hold one that was not escaped.
-    found = {parts.password or "", parts.netloc.rpartition("@")[0].partition(":")[2]}
-    found |= {value for name, value in parse_qsl(parts.query) if name in _SECRET_PARAMETERS}
+    _, _, rest = url.partition("://")
+    # Up to the last @ of the place, and of all of it: what is not escaped may hold a slash.
+    places = (re.split(r"[/?#]", rest, maxsplit=1)[0], rest)
+    found = {place.rpartition("@")[0].partition(":")[2] for place in places}
+    given = (each.partition("=") for each in rest.partition("?")[2].split("&"))
+    found |= {value for name, _, value in given if name in _SECRET_PARAMETERS}
+    # As it stands, and as it is meant.
     found |= {unquote(each) for each in found}
     return sorted(filter(None, found), key=len, reverse=True)

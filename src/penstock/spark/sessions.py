@@ -16,8 +16,7 @@ def session(app_name: str = "penstock", master: str = "local[*]", **conf: str) -
 
     `conf` is Spark's own, as in `**{"spark.sql.shuffle.partitions": "8"}`, and wins over what is set here:
     times in UTC and to the microsecond, filters handed to the store, and on one machine no address that
-    others reach.
-    To use a session of another making, as under spark-submit, call `register(spark)` instead.
+    others reach. For a session of another making, as under spark-submit, there is `register(spark)`.
     """
     settings = {
         "spark.sql.session.timeZone": "UTC",

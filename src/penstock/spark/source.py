@@ -77,9 +77,11 @@ class PenstockSource(DataSource):
         options = read_options(self.options, role=role)
         wanted = to_arrow_schema(schema, timezone="UTC")
         ours = schema_of(options.table, wanted.names)
-        if not wanted.equals(ours):
-            differs = next(name for name in wanted.names if wanted.field(name) != ours.field(name))
-            raise OptionError("schema", _typed(wanted.field(differs)), _typed(ours.field(differs)))
+        for field in wanted:
+            if field != ours.field(field.name):
+                raise OptionError("schema", _typed(field), _typed(ours.field(field.name)))
+        if not wanted.names:
+            raise OptionError("schema", "no columns", f"some of {', '.join(ours.names)}")
         return msgspec.structs.replace(options, columns=tuple(wanted.names))
 
     def _writing(self, role: Role, overwrite: bool) -> SourceOptions:

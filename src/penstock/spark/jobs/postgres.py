@@ -10,7 +10,14 @@ import adbc_driver_postgresql
 import adbc_driver_postgresql.dbapi
 import pyarrow as pa
 
-from penstock.core.errors import ConfigError, StoreFormatError, StoreUnavailableError, StoreVersionError
+from penstock.core.errors import (
+    ConfigError,
+    PenstockError,
+    StoreError,
+    StoreFormatError,
+    StoreUnavailableError,
+    StoreVersionError,
+)
 from penstock.core.states import State
 from penstock.spark.errors import without_secrets
 from penstock.spark.jobs import sql
@@ -147,8 +154,13 @@ def _cursor(url: str, address: Address) -> Iterator[Any]:
             yield cursor
     except adbc_driver_postgresql.dbapi.Error as error:
         said = " ".join(without_secrets(str(error), url).split())
-        kind = ConfigError if (error.sqlstate or "").startswith(("28", "42501")) else StoreUnavailableError
-        raise kind(f"the server at {address.shown} could not be read: {said}") from None
+        raise _kind(error.sqlstate or "", said)(f"the server at {address.shown}: {said}") from None
+
+
+def _kind(code: str, said: str) -> type[PenstockError]:
+    if code.startswith(("28", "42501")) or "authentication failed" in said:
+        return ConfigError
+    return StoreUnavailableError if not code or code.startswith(("08", "53", "57")) else StoreError
 
 
 def _rows(cursor: Any, statement: str) -> list[Any]:

@@ -62,9 +62,10 @@ async def _pieces(options: SourceOptions, wanted: Wanted) -> list[RedisPiece]:
 async def _cut(
     scanner: Scanner, queue: QueueRef, ended: State | None, size: int, each: int
 ) -> list[RedisPiece]:
-    if not size:
+    times = await scanner.times(queue, ended, [*evenly(size, -(-size // each)), -1])
+    if not times:
         return []
-    *cuts, newest = await scanner.cuts(queue, ended, [*evenly(size, -(-size // each)), -1])
+    *cuts, newest = times
     starts = sorted({0, *cuts})
     ends = [*(start - 1 for start in starts[1:]), newest]
     return [RedisPiece(queue, ended, *span) for span in zip(starts, ends, strict=True)]

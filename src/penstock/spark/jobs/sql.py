@@ -36,7 +36,7 @@ _NOTHING: Final = _More()
 def stored_columns(wanted: Wanted) -> list[str]:
     """The columns of the store that the wanted ones are made of."""
     found = [name for name in wanted.columns if name not in COLUMNS_OF_QUEUES | COLUMNS_IN_MORE]
-    if not COLUMNS_OF_QUEUES.isdisjoint(wanted.columns) or not wanted.columns:
+    if not COLUMNS_OF_QUEUES.isdisjoint(wanted.columns):
         found.append("queue")
     if not COLUMNS_IN_MORE.isdisjoint(wanted.columns):
         found.append("more")

@@ -37,8 +37,8 @@ class Scanner:
     def __init__(self, server: Server) -> None:
         self._server = server
 
-    async def cuts(self, queue: QueueRef, ended: State | None, at: Sequence[int]) -> list[int]:
-        """The times of the entries at these places."""
+    async def times(self, queue: QueueRef, ended: State | None, at: Sequence[int]) -> list[int]:
+        """The times of the entries at these places, where there are any; -1 is the last one's."""
         index = _index(queue, ended)
         answers = await self._server.commands([("ZRANGE", index, each, each, "WITHSCORES") for each in at])
         return [int(time) for answer in answers for _, time in scored(answer)]
