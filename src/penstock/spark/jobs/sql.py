@@ -69,13 +69,15 @@ def _sql(condition: Condition, literal: Callable[[Value], str]) -> str:
 
 def shaped(batch: pa.RecordBatch, wanted: Wanted, queues: Numbers) -> pa.RecordBatch:
     """Rows of the store as rows of the table."""
-    more = _more(batch) if "more" in batch.schema.names else []
+    more = _more(batch) if "more" in batch.schema.names else None
     arrays = []
     for name in wanted.columns:
         if name in COLUMNS_OF_QUEUES:
             arrays.append(_of_queues(batch, name, queues))
         elif name in COLUMNS_IN_MORE:
-            arrays.append(_of_more(more, name))
+            arrays.append(
+                pa.nulls(batch.num_rows, JOBS.field(name).type) if more is None else _of_more(more, name)
+            )
         else:
             arrays.append(_column(batch.column(name), name))
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([JOBS.field(name) for name in wanted.columns]))
@@ -103,16 +105,15 @@ def _of_queues(batch: pa.RecordBatch, name: str, queues: Numbers) -> pa.Array:
     return names.take(pc.index_in(batch.column("queue").cast(pa.int64()), value_set=numbers))
 
 
-def _more(batch: pa.RecordBatch) -> list[_More]:
+def _more(batch: pa.RecordBatch) -> list[_More] | None:
+    """What few jobs have; None where none of these has."""
     column = batch.column("more")
     if column.null_count == len(column):
-        return [_NOTHING] * len(column)
+        return None
     return [_NOTHING if text is None else _MORE.decode(text) for text in column.to_pylist()]
 
 
 def _of_more(more: Sequence[_More], name: str) -> pa.Array:
-    if all(each is _NOTHING for each in more):
-        return pa.nulls(len(more), JOBS.field(name).type)
     if name == "parents":
         found = [list(map(str, each.parents)) or None for each in more]
         return pa.array(found, JOBS.field(name).type)
