@@ -21,7 +21,7 @@ from tests.reliability.grounds import Ground
 
 QUEUES: Final = (QueueRef("default", "mail"), QueueRef("default", "web"))
 PATIENCE: Final = 120.0
-QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xmx700m"
+QUICK: Final = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 ENDINGS: Final[tuple[decide.Ending, ...]] = (
     decide.Returned(b"1"),
     decide.Returned(b"1"),
@@ -105,10 +105,10 @@ class Driver:
     """A process with the pipeline, its Spark and all that this starts; ended as one."""
 
     def __init__(self, url: str, out: Path, *, master: str = "local[2]", log: Path) -> None:
-        self._out = out
+        self._out, self._log = out, log
         command = [sys.executable, "-m", "penstock.spark.run", "--url", url, "--out", str(out)]
         command += ["--every", "0.2", "--max-events", "200", "--master", master]
-        options = f"--driver-java-options '{QUICK}' --conf spark.ui.enabled=false"
+        options = f"--driver-memory 700m --driver-java-options '{QUICK}' --conf spark.ui.enabled=false"
         options += " --conf spark.sql.shuffle.partitions=2 --conf spark.executor.memory=512m"
         environment = {**os.environ, "PYSPARK_SUBMIT_ARGS": f"{options} pyspark-shell"}
         with log.open("ab") as file:
@@ -121,7 +121,7 @@ class Driver:
         before = self._tries()
         give_up = time.monotonic() + PATIENCE
         while self._tries() == before:
-            assert self.process.poll() is None, "the driver ended by itself"
+            assert self.process.poll() is None, f"the driver ended: {self._log.read_text()[-3_000:]}"
             assert time.monotonic() < give_up, "no batch was begun"
             time.sleep(0.02)
 

@@ -82,10 +82,9 @@ def expected_jobs(events: Iterable[Event]) -> list[Row]:
                 drives[-1].setdefault(drive, {"drive": drive, "_of": (event.tenant, event.queue, id_)}), event
             )
     rows = []
-    for drives_of_lives in lives.values():
-        for drives in drives_of_lives:
-            born = drives[min(drives)]
-            rows += [_finish(row, born) for row in drives.values()]
+    for life in (life for of_id in lives.values() for life in of_id):
+        born = life[min(life)]
+        rows += [_finish(row, born) for row in life.values()]
     return rows
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 import msgspec
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.streaming import StreamingQuery
+from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.core.errors import PenstockError, TableError
 from penstock.spark.tables.bronze import Bronze
@@ -76,7 +76,8 @@ class Pipeline:
         """Wait for its end, but not longer than this; True when it has ended. What made it fail is raised."""
         query = self._started()
         try:
-            has_ended = bool(query.awaitTermination(seconds))
+            # Parts of a second are fine, whatever its annotation says.
+            has_ended = bool(query.awaitTermination(seconds))  # type: ignore[arg-type]
         except PySparkException as error:
             raise self._failure or error from None
         return has_ended
@@ -114,12 +115,11 @@ class Pipeline:
         self._follow(query)
         newest = max((count.newest for count in manifest.queues if count.newest is not None), default=None)
         self.done = Done(
-            self.done.batches + 1,
-            self.done.events + manifest.rows,
-            *(
-                getattr(self.done, name) + sum(getattr(count, name) for count in manifest.queues)
-                for name in ("duplicates", "problems", "gaps")
-            ),
+            batches=self.done.batches + 1,
+            events=self.done.events + manifest.rows,
+            duplicates=self.done.duplicates + sum(count.duplicates for count in manifest.queues),
+            problems=self.done.problems + sum(count.problems for count in manifest.queues),
+            gaps=self.done.gaps + sum(count.gaps for count in manifest.queues),
             lag_ms=None if newest is None else max(0, time.time_ns() // 1_000_000 - newest),
         )
 

@@ -16,13 +16,14 @@ from types import FrameType
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
 from penstock.core.errors import OptionError, PenstockError
 from penstock.spark.options import read_options
 from penstock.spark.pipeline import Done, Pipeline
 from penstock.spark.sessions import session
+from penstock.spark.stores import refuse_missing_file
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -103,7 +104,10 @@ def _told_to_stop() -> Iterator[threading.Event]:
 def main(arguments: Sequence[str] | None = None) -> int:
     """The program; its exit code."""
     try:
-        return _main(_parsed(arguments))
+        try:
+            return _main(_parsed(arguments))
+        except PySparkException as error:
+            raise plain(error) from error
     except PenstockError as error:
         sys.stderr.write(f"penstock: error: {' '.join(str(error).split())}\n")
         return 2 if isinstance(error, OptionError) else 1
@@ -121,7 +125,8 @@ def _main(given: argparse.Namespace) -> int:
         every=None if given.once else given.every,
         master=given.master,
     )
-    read_options({**wish.options, "table": "events"}, role="readStream")
+    # Before a Java is started.
+    refuse_missing_file(read_options({**wish.options, "table": "events"}, role="readStream").store_url)
     began = time.monotonic()
     spark = start_session(wish.master)
     try:

@@ -23,7 +23,7 @@ class HadoopFiles:
         if jvm is None:
             raise ConfigError(f"{root}: a session of Spark Connect cannot reach it; run the pipeline's own")
         self._jvm = jvm
-        self._conf: Any = spark._jsparkSession.sessionState().newHadoopConf()  # type: ignore[attr-defined]
+        self._conf: Any = spark._jsparkSession.sessionState().newHadoopConf()
         self._hadoop: Any = jvm.org.apache.hadoop.fs
         try:
             self._fs: Any = self._path("").getFileSystem(self._conf)
