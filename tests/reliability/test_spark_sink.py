@@ -51,13 +51,13 @@ def test_drivers_and_tasks_that_die_write_every_row_once(
 ) -> None:
     """10 SIGKILLs of a driver that writes to all stores, batches and a stream, every task failing once."""
     kills = max(1, round(10 * scale))
-    writes = files = kills * 4
+    writes = files = kills * 3
     given = _prepare(grounds, tmp_path, writes, files)
-    for number in range(kills):
+    for _ in range(kills):
         with running(write_all, tmp_path / "driver.log", **given) as driver:
             driver.wait_for("writing")
             time.sleep(chance.uniform(0, 3))
-            assert driver.process.poll() is None or number > 0, "nothing was left to kill"
+            assert driver.process.poll() is None, "nothing was left to kill"
     done = {name: _done(tmp_path / f"{name}.done") for name in grounds}
     print(f"{kills} drivers killed; of {writes} writes were done: {done}", flush=True)
     with running(write_all, tmp_path / "driver.log", **given) as driver:
