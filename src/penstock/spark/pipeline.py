@@ -1,7 +1,6 @@
 """The pipeline: a streaming query over the event log that fills bronze and silver, batch by batch."""
 
 import json
-import threading
 import time
 from collections.abc import Mapping
 from typing import Any, Final
@@ -18,6 +17,7 @@ from penstock.spark.tables.silver import SHAPES, Silver
 from penstock.spark.tables.table import Batch
 
 CHECKPOINT: Final = "_checkpoint"
+LOOK_SECONDS: Final = 0.05
 BATCH_SECONDS: Final = 300.0
 """How long a running batch is waited for when the pipeline is told to stop. It is exact either way."""
 
@@ -53,7 +53,6 @@ class Pipeline:
         self._bronze = Bronze(spark, files_at(f"{folder}/events", spark))
         self._silver = [Silver(spark, files_at(f"{folder}/{name}", spark), name) for name in SHAPES]
         self._query: StreamingQuery | None = None
-        self._gate = threading.Lock()
         self._is_stopping = False
         self._failure: Exception | None = None
         self.done = Done()
@@ -86,9 +85,10 @@ class Pipeline:
         """Let a batch that runs be finished, begin no other, and end."""
         query = self._started()
         self._is_stopping = True
-        # Let go at once: Spark waits for a batch that has just begun, which waits here.
-        if self._gate.acquire(timeout=BATCH_SECONDS):
-            self._gate.release()
+        give_up = time.monotonic() + BATCH_SECONDS
+        # Neither a start nor a batch is cut short: Spark would leave half-started processes behind.
+        while query.isActive and _is_busy(query.status) and time.monotonic() < give_up:
+            time.sleep(LOOK_SECONDS)
         query.stop()
 
     def _started(self) -> StreamingQuery:
@@ -98,15 +98,14 @@ class Pipeline:
 
     def _take(self, rows: DataFrame, number: int) -> None:
         """One batch, into all tables."""
-        with self._gate:
-            if self._is_stopping:
-                # Not a return: Spark would take the batch for done.
-                raise PenstockError("the pipeline is stopping")
-            try:
-                self._write(rows, number)
-            except Exception as error:
-                self._failure = error
-                raise
+        if self._is_stopping:
+            # Not a return: Spark would take the batch for done.
+            raise PenstockError("the pipeline is stopping")
+        try:
+            self._write(rows, number)
+        except Exception as error:
+            self._failure = error
+            raise
 
     def _write(self, rows: DataFrame, number: int) -> None:
         query = self._query_id()
@@ -142,3 +141,7 @@ class Pipeline:
             return msgspec.json.decode(last)
         except msgspec.DecodeError:
             return None
+
+
+def _is_busy(status: Mapping[str, Any]) -> bool:
+    return bool(status["isTriggerActive"]) or str(status["message"]).startswith("Initializing")
