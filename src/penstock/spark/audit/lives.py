@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame
 
 from penstock.core.events import COUNTED_MOVES, LEASE_MOVES
 from penstock.core.moves import Move
-from penstock.spark.audit.sqltext import ENDINGS, listed
+from penstock.spark.audit.sqltext import ENDINGS, PATHS, listed, path_of
 
 COUNTED: Final = listed(COUNTED_MOVES)
 UNDER_LEASE: Final = listed(LEASE_MOVES - {Move.CLAIM})
@@ -98,9 +98,10 @@ FROM (
 {_WINDOWS}
 """  # noqa: S608 (constants)
 
-_NAMED: Final = """
+_NAMED: Final = f"""
 SELECT
     *,
+    {path_of("move", "source", "target")} IN ({PATHS}) AS is_legal,
     is_known AND move = 'enqueue' AND NOT is_bulk AS is_birth,
     is_known AND move <> 'enqueue' AND NOT is_bulk AS follows,
     is_known AND move <> 'enqueue' AND NOT is_bulk AND NOT is_there AS is_met,
@@ -112,8 +113,8 @@ SELECT
     CASE WHEN is_there THEN
         newest_version.version + CASE WHEN newest.is_blank AND newest.is_uncounted THEN 2 ELSE 1 END
     END AS next_version
-FROM (SELECT *, before IS NOT NULL AND NOT before.removes AS is_there FROM {second})
-"""
+FROM (SELECT *, before IS NOT NULL AND NOT before.removes AS is_there FROM {{second}})
+"""  # noqa: S608 (constants)
 
 
 def lives_of(marked: DataFrame) -> DataFrame:

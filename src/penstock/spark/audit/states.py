@@ -6,7 +6,7 @@ from penstock.core.events import LEASE_MOVES
 from penstock.core.history.life import AFTER_ENDING
 from penstock.core.history.rules import Rule
 from penstock.core.transitions import TABLE
-from penstock.spark.audit.sqltext import CANCELLING, ENDINGS, PATHS, Check, listed, path_of
+from penstock.spark.audit.sqltext import CANCELLING, ENDINGS, Check, listed
 
 _DIFFERS: Final = "follows AND state IS NOT NULL AND NOT state <=> source"
 """The event starts from another state than the job was in; what that means depends on the move."""
@@ -14,8 +14,6 @@ _TWICE: Final = "move = 'unblock' AND coalesce(was_unblocked, false)"
 _PAST_END: Final = f"state IN ({ENDINGS}) AND move NOT IN ({listed(AFTER_ENDING)})"
 _CLAIMED: Final = "state = 'active' AND move = 'claim'"
 _NO_LEASE: Final = f"source <=> 'active' AND move IN ({listed(LEASE_MOVES)})"
-_PATH: Final = path_of("move", "source", "target")
-_IS_LEGAL: Final = f"{_PATH} IN ({PATHS})"
 _IS_CANCEL: Final = f"target <=> 'cancelled' AND move IN ({CANCELLING})"
 _LED: Final = "concat(move, ' led from ', coalesce(source, 'nothing'), ' to ', coalesce(target, 'gone'))"
 
@@ -69,10 +67,10 @@ CHECKS: Final = (
     Check(
         Rule.TABLE, "is_read AND NOT is_again AND job IS NULL AND NOT is_bulk", "concat(move, ' of no job')"
     ),
-    Check(Rule.TABLE, f"is_birth AND NOT {_IS_LEGAL}", _LED),
+    Check(Rule.TABLE, "is_birth AND NOT is_legal", _LED),
     Check(
         Rule.TABLE,
-        f"follows AND NOT {_IS_LEGAL} AND NOT ({_IS_CANCEL} AND NOT is_cancelling <=> false)",
+        f"follows AND NOT is_legal AND NOT ({_IS_CANCEL} AND NOT is_cancelling <=> false)",
         _LED,
     ),
     Check(
@@ -82,7 +80,7 @@ CHECKS: Final = (
     ),
     Check(
         Rule.CANCEL_IGNORED,
-        f"follows AND coalesce(is_cancelling, false) AND move IN ({CANCELLING}) AND {_IS_LEGAL}",
+        f"follows AND coalesce(is_cancelling, false) AND move IN ({CANCELLING}) AND is_legal",
         "concat(move, ' led to ', target, ' although a cancel was asked for')",
     ),
     Check(Rule.UNBLOCKED_TWICE, f"{_DIFFERS} AND {_TWICE}", "concat('unblocked again, when it was ', state)"),
