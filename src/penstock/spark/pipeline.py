@@ -54,6 +54,7 @@ class Pipeline:
         self._silver = [Silver(spark, files_at(f"{folder}/{name}", spark), name) for name in SHAPES]
         self._query: StreamingQuery | None = None
         self._is_stopping = False
+        self._is_last_done = False
         self._failure: Exception | None = None
         self.done = Done()
 
@@ -82,7 +83,7 @@ class Pipeline:
         return has_ended
 
     def stop(self) -> None:
-        """Let a batch that runs be finished, begin no other, and end."""
+        """Let a batch that runs or is being planned be finished, and end."""
         query = self._started()
         self._is_stopping = True
         give_up = time.monotonic() + BATCH_SECONDS
@@ -98,9 +99,10 @@ class Pipeline:
 
     def _take(self, rows: DataFrame, number: int) -> None:
         """One batch, into all tables."""
-        if self._is_stopping:
+        if self._is_last_done:
             # Not a return: Spark would take the batch for done.
             raise PenstockError("the pipeline is stopping")
+        self._is_last_done = self._is_stopping
         try:
             self._write(rows, number)
         except Exception as error:
