@@ -19,7 +19,7 @@ def fill(url: str, jobs: int) -> Figures:
     async def whole() -> None:
         app = Penstock(url)
 
-        @app.task(name="noop", queue=QUEUE)
+        @app.queue(QUEUE).task(name="noop")
         async def noop(n: int) -> None:
             raise NotImplementedError
 
