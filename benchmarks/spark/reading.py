@@ -33,9 +33,15 @@ def reading(plan: Plan) -> Iterator[list[Case]]:
         Case("jobs", "", PSYCOPG, "a server-side cursor", partial(_side, "by_psycopg", plan), _UNITS),
     ]
     if plan.jdbc is not None:
-        more = {"jar": str(plan.jdbc)}
         cases.append(
-            Case("jobs", "", JDBC, "two partitions", partial(_side, "by_jdbc", plan, **more), _UNITS)
+            Case(
+                "jobs",
+                "",
+                JDBC,
+                "two partitions",
+                partial(_side, "by_jdbc", plan, jar=str(plan.jdbc)),
+                _UNITS,
+            )
         )
     yield cases
 
@@ -49,7 +55,7 @@ def filtering(plan: Plan) -> Iterator[list[Case]]:
     ]
 
 
-def _side(role: str, plan: Plan, folder: Path, **more: str) -> Figures:
+def _side(role: str, plan: Plan, folder: Path, **more: Any) -> Figures:
     with servers.running() as server:
         run("benchmarks.spark.filling", "fill", url=server.url, jobs=plan.jobs)
         return run(_MODULE, role, url=server.url, jobs=plan.jobs, **more)

@@ -13,6 +13,7 @@ from penstock.core.history import Verdict as CoreVerdict
 from penstock.core.history.rules import LiveStates
 from penstock.core.job import QueueRef
 from penstock.spark.audit import COVERED, Verdict, audit
+from penstock.spark.audit.covered import BY_NAME
 from penstock.spark.schemas import EVENTS
 
 Found = set[tuple[Rule, str | None, int | None]]
@@ -85,7 +86,7 @@ def audit_all(spark: SparkSession, cases: Sequence[Case]) -> tuple[Verdict, list
     assert verdict.events == len(events)
     found: list[Found] = [set() for _ in cases]
     for each in verdict.breaches.collect():
-        found[int(each.tenant.partition(".")[0])].add((Rule(each.rule), each.job, each.seq))
+        found[int(each.tenant.partition(".")[0])].add((BY_NAME[each.rule], each.job, each.seq))
     return verdict, found
 
 

@@ -53,7 +53,7 @@ def spoiled(seed: int) -> Case:
         _spoil(events, chance)
     live = {
         job: chance.choice(list(State)) if chance.random() < 0.02 else state
-        for job, state in case.live.items()
+        for job, state in (case.live or {}).items()
     }
     return Case(events, {job: state for job, state in live.items() if chance.random() > 0.02}, case.limits)
 

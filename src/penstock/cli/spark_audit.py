@@ -18,6 +18,23 @@ if TYPE_CHECKING:
 
     from penstock.spark.audit import Verdict
 
+FIGURES: Final = (
+    "events",
+    "unknown",
+    "jobs",
+    "enqueued",
+    "completed",
+    "failed",
+    "dead",
+    "cancelled",
+    "deleted",
+    "removed",
+    "claimed",
+    "retried",
+    "recovered",
+    "redriven",
+    "lost",
+)
 SHOWN: Final = 20
 """Breaches that people are shown; programs get all."""
 
@@ -152,9 +169,7 @@ def _show(desk: Desk, verdict: "Verdict") -> None:
 
 
 def _document(verdict: "Verdict") -> dict[str, Any]:
-    names = ("events", "unknown", "jobs", "enqueued", "completed", "failed", "dead", "cancelled", "deleted")
-    names += ("removed", "claimed", "retried", "recovered", "redriven", "lost")
-    figures = {name: getattr(verdict, name) for name in names}
+    figures = {name: getattr(verdict, name) for name in FIGURES}
     return {
         "clean": verdict.is_clean,
         **figures,

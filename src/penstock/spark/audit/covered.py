@@ -10,5 +10,6 @@ OF_OTHERS: Final = frozenset(
     {Rule.LOST, Rule.KEY_OTHER, Rule.NO_CLAIM, Rule.NO_EXECUTION, Rule.EXECUTED_TWICE}
 )
 """Rules on what producers and handlers wrote down themselves."""
+BY_NAME: Final = {str(rule): rule for rule in Rule}
 COVERED: Final = frozenset(Rule) - OF_ORDER - OF_OTHERS
 """What `penstock.spark.audit` looks at; `penstock.core.history` has the others too."""

@@ -12,6 +12,7 @@ from penstock.core.job import QueueRef
 from penstock.core.states import State
 from penstock.spark.audit import keys, leases, limits, log, reconcile, states
 from penstock.spark.audit.counts import LIVE_NAMES, sums
+from penstock.spark.audit.covered import BY_NAME
 from penstock.spark.audit.keep import kept
 from penstock.spark.audit.lives import lives_of
 from penstock.spark.audit.rows import rows_of
@@ -57,7 +58,7 @@ def audit(
     if not figures["events"]:
         parts.append(_nothing(spark))
     breaches = kept(reduce(DataFrame.union, parts))
-    by_rule = {Rule(row.rule): row["count"] for row in breaches.groupBy("rule").count().collect()}
+    by_rule = {BY_NAME[row.rule]: row["count"] for row in breaches.groupBy("rule").count().collect()}
     left = {state: figures.pop(state) for state in State}
     return Verdict(
         **figures,

@@ -26,7 +26,7 @@ def kept(rows: DataFrame, *, on_disk: bool = False) -> DataFrame:
 @contextmanager
 def _small_methods(spark: SparkSession) -> Iterator[None]:
     """Let Spark cut the code of large stages into methods that a Java machine compiles."""
-    before = spark.conf.get(_LIMIT)
+    before = spark.conf.get(_LIMIT) or ""
     spark.conf.set(_LIMIT, _COMPILED)
     try:
         yield

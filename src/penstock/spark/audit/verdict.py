@@ -7,6 +7,7 @@ from pyspark.sql import DataFrame
 from penstock.core.history.rules import Breach, Rule
 from penstock.core.job import QueueRef
 from penstock.core.states import State
+from penstock.spark.audit.covered import BY_NAME
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,7 +53,7 @@ class Verdict:
         rows = self.breaches.orderBy("tenant", "queue", "seq", "job", "rule").limit(limit).collect()
         return [
             Breach(
-                Rule(row.rule),
+                BY_NAME[row.rule],
                 None if row.queue is None else QueueRef(row.tenant, row.queue),
                 row.job,
                 row.seq,
