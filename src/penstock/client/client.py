@@ -426,12 +426,12 @@ def _size(new: NewJob) -> int:
     return len(new.payload) + JOB_OVERHEAD
 
 
-def chunks(jobs: Iterable[NewJob]) -> Iterator[list[NewJob]]:
-    """The jobs in as many calls to a store as they take."""
+def chunks(jobs: Iterable[NewJob], most: int = CHUNK_JOBS) -> Iterator[list[NewJob]]:
+    """The jobs in as many calls to a store as they take, of so many jobs at most."""
     chunk: list[NewJob] = []
     size = 0
     for new in jobs:
-        if chunk and (len(chunk) == CHUNK_JOBS or size + _size(new) > CHUNK_BYTES):
+        if chunk and (len(chunk) == most or size + _size(new) > CHUNK_BYTES):
             yield chunk
             chunk, size = [], 0
         chunk.append(new)

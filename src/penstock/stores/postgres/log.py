@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from penstock.core.cursors import Cursor, check_cursor, read_cursor
+from penstock.core.cursors import Cursor, check_cursor, read_cursor, trimmed_error
 from penstock.core.errors import CursorLostError
 from penstock.core.events import Event
 from penstock.core.job import QueueRef
@@ -166,8 +166,7 @@ class PostgresLog(PostgresClaims):
         rows = await self._ask(_AFTER_CURSOR, number, many + 1, cursor.stamp, cursor.seq)
         cut_stamp, cut_seq, trimmed, *_ = rows[0]
         if (cursor.stamp, cursor.seq) < (cut_stamp, cut_seq):
-            first = min(cursor.seq + 1, trimmed)
-            raise CursorLostError(f"events {first} to {trimmed} of queue {queue} were trimmed")
+            raise trimmed_error(queue, min(cursor.seq + 1, trimmed), trimmed)
         found = _look(queue, rows)
         if found.events and found.events[0].cursor == str(cursor):
             return Look(found.events[1:], found.awaits)
@@ -178,9 +177,10 @@ class PostgresLog(PostgresClaims):
 
     async def _placed(self, queue: QueueRef, number: int, cursor: Cursor) -> Cursor:
         """The cursor of the event with a number; the number alone if there is no such event (any longer)."""
-        rows = await self._ask(_NUMBERED, number, cursor.seq)
-        there = _event(queue, rows[0]) if rows else None
         first, last = await self.event_range(queue)
+        # The number where the log begins is asked for often, and no index has it.
+        rows = await self._ask(_NUMBERED, number, cursor.seq) if cursor.seq >= first else []
+        there = event_of(queue, rows[0]) if rows else None
         check_cursor(queue, cursor, first, last, there)
         return Cursor(cursor.seq) if there is None else read_cursor("cursor", there.cursor)
 
@@ -201,11 +201,12 @@ class PostgresLog(PostgresClaims):
 def _look(queue: QueueRef, rows: list[Row]) -> Look:
     """A page; it has one row without an event where there is none."""
     xmin, xmax = rows[0][3:_HEAD]
-    events = [_event(queue, row[_HEAD:]) for row in rows if row[_HEAD] is not None]
+    events = [event_of(queue, row[_HEAD:]) for row in rows if row[_HEAD] is not None]
     return Look(events, None if xmin == xmax else xmax)
 
 
-def _event(queue: QueueRef, row: Row) -> Event:
+def event_of(queue: QueueRef, row: Row) -> Event:
+    """An event from its stamp and EVENT_COLUMNS, with its cursor."""
     event = event_from(queue, row[1:])
     return msgspec.structs.replace(event, cursor=str(Cursor(event.seq, event.mark, row[0])))
 

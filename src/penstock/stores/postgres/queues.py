@@ -52,6 +52,10 @@ class PostgresQueues(Room):
         # The database may sort by the rules of a language.
         return sorted(found, key=lambda info: info.queue.name)
 
+    async def tenants(self) -> list[str]:
+        """The tenants that have queues, by name; those alone that the role may see."""
+        return sorted(tenant for (tenant,) in await self._ask("SELECT DISTINCT tenant FROM penstock.queue"))
+
     async def pause(self, queue: QueueRef, pause: Pause | None, for_ms: int | None = None) -> None:
         """Stop claims, or let them go on."""
         said = (None, None) if pause is None else (stored(pause.reason), stored(pause.by))
