@@ -371,7 +371,7 @@ class _Lane:
         return call
 
     async def send_many(self, jobs: Iterable[NewJob]) -> AsyncIterator[Sequence[_Answer]]:
-        """The answers in the order of the jobs; these are made, and those dealt with, while the store works."""
+        """The answers in the order of the jobs; both are dealt with while the store works."""
         if self._middleware:
             yield await asyncio.gather(*(self._sent(new) for new in jobs))
             return
