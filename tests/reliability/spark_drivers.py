@@ -70,7 +70,7 @@ class Traffic:
                 for queue in QUEUES:
                     await self._step(store, queue)
                 # Spark needs the processor more.
-                await asyncio.sleep(0.05)
+                await asyncio.sleep(0.2)
 
     async def _step(self, store: Store, queue: QueueRef) -> None:
         chance = self._chance
@@ -116,11 +116,18 @@ class Driver:
                 command, env=environment, stdout=file, stderr=file, start_new_session=True
             )
 
+    def wait_for_try(self) -> None:
+        """Until it has begun to write a batch."""
+        self._wait_for("*/batch_id=*/*")
+
     def wait_for_batch(self) -> None:
-        """Until it has begun to write one."""
-        before = self._tries()
+        """Until another batch is in the tables."""
+        self._wait_for("jobs/_manifests/*.json")
+
+    def _wait_for(self, pattern: str) -> None:
+        before = set(self._out.glob(pattern))
         give_up = time.monotonic() + PATIENCE
-        while self._tries() == before:
+        while set(self._out.glob(pattern)) == before:
             assert self.process.poll() is None, f"the driver ended: {self._log.read_text()[-3_000:]}"
             assert time.monotonic() < give_up, "no batch was begun"
             time.sleep(0.02)
@@ -145,6 +152,3 @@ class Driver:
                 if is_ours and b"CoarseGrainedExecutorBackend" in (each / "cmdline").read_bytes():
                     found.append(int(each.name))
         return found
-
-    def _tries(self) -> set[str]:
-        return {str(path) for path in self._out.glob("*/batch_id=*/*")}

@@ -24,6 +24,8 @@ SETTINGS: Final = {
     "spark.sql.shuffle.partitions": "2",
     "spark.ui.enabled": "false",
     "spark.log.level": "ERROR",
+    # A lost executor counts as a failure of the tasks it had, which also fail by themselves.
+    "spark.task.maxFailures": "10",
 }
 
 
@@ -76,15 +78,17 @@ class Program:
 
     def _read(self) -> None:
         assert self.process.stdout is not None
-        for line in self.process.stdout:
-            with self._has_news:
-                self.told.append(line.strip())
-                self._has_news.notify_all()
+        with self.process.stdout as lines:
+            for line in lines:
+                with self._has_news:
+                    self.told.append(line.strip())
+                    self._has_news.notify_all()
         with self._has_news:
             self._has_news.notify_all()
 
     def _said(self) -> str:
-        return self._log.read_text(errors="replace")[-3_000:]
+        lines = self._log.read_text(errors="replace").splitlines()
+        return "\n".join(line for line in lines if not line.startswith("\tat "))[-5_000:]
 
 
 @contextmanager

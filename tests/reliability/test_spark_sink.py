@@ -4,7 +4,6 @@ import asyncio
 import os
 import random
 import signal
-import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -17,6 +16,7 @@ import pyarrow as pa
 import pytest
 from pyspark import TaskContext
 from pyspark.sql import SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
 from penstock.core.events import Event
 from penstock.core.history import Checker
@@ -51,11 +51,11 @@ def test_drivers_and_tasks_that_die_write_every_row_once(
 ) -> None:
     """10 SIGKILLs of a driver that writes to all stores, batches and a stream, every task failing once."""
     kills = max(1, round(10 * scale))
-    writes = files = kills * 3
+    writes = files = kills * 2
     given = _prepare(grounds, tmp_path, writes, files)
     for _ in range(kills):
         with running(write_all, tmp_path / "driver.log", **given) as driver:
-            driver.wait_for("writing")
+            driver.wait_for(chance.choice(["writing", "wrote"]))
             time.sleep(chance.uniform(0, 3))
             assert driver.process.poll() is None, "nothing was left to kill"
     done = {name: _done(tmp_path / f"{name}.done") for name in grounds}
@@ -88,48 +88,36 @@ def test_an_executor_that_is_killed_takes_no_row_with_it(
 def write_all(
     spark: SparkSession, tell: Callable[[str], None], urls: dict[str, str], folder: str, writes: int
 ) -> None:
-    """To each store at once: writes that were not done, one after the other, and what the stream has left."""
-    failures: list[BaseException] = []
-
-    def guarded(work: Callable[..., None], *given: object) -> None:
-        try:
-            work(spark, *given)
-        except BaseException as error:  # noqa: BLE001 (the program fails with it)
-            failures.append(error)
-
-    threads = [
-        threading.Thread(target=guarded, args=(work, name, url, Path(folder), writes))
-        for name, url in urls.items()
-        for work in (write_batches, write_stream)
-    ]
-    for thread in threads:
-        thread.start()
+    """To each store: what the stream has left, and meanwhile the writes that were not done."""
+    place = Path(folder)
+    streams = [write_stream(spark, name, url, place) for name, url in urls.items()]
     tell("writing")
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise failures[0]
+    for number in range(writes):
+        for name, url in urls.items():
+            if number >= _done(place / f"{name}.done"):
+                write_batch(spark, number, url)
+                with (place / f"{name}.done").open("a") as file:
+                    file.write(f"{number}\n")
+                tell("wrote")
+    for stream in streams:
+        stream.awaitTermination()
 
 
-def write_batches(spark: SparkSession, name: str, url: str, folder: Path, writes: int) -> None:
-    """Writes under ids of their own; one that may not have been done is done again."""
-    done = folder / f"{name}.done"
-    for number in range(_done(done), writes):
-        rows = spark.range(0, ROWS, 1, PARTITIONS).selectExpr(f"{number} AS write", "id AS n")
-        sink = rows.mapInArrow(stumbling, rows.schema).write.format("penstock").mode("append")
-        sink.options(url=url, queue=BATCH.name, task="send", keyColumns="n", writeId=f"w{number}").save()
-        with done.open("a") as file:
-            file.write(f"{number}\n")
+def write_batch(spark: SparkSession, number: int, url: str) -> None:
+    """A write under an id of its own; one that may not have been done is done again."""
+    rows = spark.range(0, ROWS, 1, PARTITIONS).selectExpr(f"{number} AS write", "id AS n")
+    sink = rows.mapInArrow(stumbling, rows.schema).write.format("penstock").mode("append")
+    sink.options(url=url, queue=BATCH.name, task="send", keyColumns="n", writeId=f"w{number}").save()
 
 
-def write_stream(spark: SparkSession, name: str, url: str, folder: Path, writes: int) -> None:
+def write_stream(spark: SparkSession, name: str, url: str, folder: Path) -> StreamingQuery:
     """All files that the stream has not seen, one per micro-batch."""
     source = spark.readStream.schema("write INT, n INT").option("maxFilesPerTrigger", 1)
     rows = source.json(str(folder / "files")).repartition(2)
     sink = rows.mapInArrow(stumbling, rows.schema).writeStream.format("penstock")
     sink = sink.options(url=url, queue=STREAM.name, task="send", keyColumns="write,n")
-    query = sink.option("checkpointLocation", str(folder / f"{name}.checkpoint")).trigger(availableNow=True)
-    query.start().awaitTermination()
+    stream = sink.option("checkpointLocation", str(folder / f"{name}.checkpoint"))
+    return stream.trigger(availableNow=True).start()
 
 
 def stumbling(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:

@@ -41,12 +41,16 @@ def test_a_driver_killed_at_random_loses_and_doubles_nothing(
 ) -> None:
     out, kills = tmp_path / "tables", max(1, round(10 * scale))
     with Traffic(ground, chance.randrange(2**32)).flowing():
-        for _ in range(kills):
+        for number in range(kills):
             with _driver(ground, out, tmp_path) as driver:
-                driver.wait_for_batch()
+                # In turn: killed in its first batch, and after it.
+                driver.wait_for_try()
+                if number % 2 == 0:
+                    driver.wait_for_batch()
                 time.sleep(chance.uniform(0, 2))
     batches = len(tables.open_table(spark, str(out), "events").live())
     print(f"{kills} drivers killed, {batches} batches between", flush=True)
+    assert batches, "no driver lived long enough: nothing was shown"
 
     _finish(spark, ground, out)
 

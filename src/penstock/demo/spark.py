@@ -62,8 +62,9 @@ async def perform_on_spark(show: Show, spark: "SparkSession") -> SparkReport:
 
     report = await perform(msgspec.structs.replace(show, say=say))
     await asyncio.gather(*starting)
+    streamed = beside.done.events
+    show.say(f"{streamed} events are in the tables already; now the rest")
     await asyncio.to_thread(beside.stop)
-    show.say(f"{beside.done.events} events came into the tables while the jobs ran; now the rest")
     rest = Pipeline(spark, out, options)
     await asyncio.to_thread(rest.start)
     while not await asyncio.to_thread(rest.wait, 1.0):
@@ -72,9 +73,7 @@ async def perform_on_spark(show: Show, spark: "SparkSession") -> SparkReport:
     show.say("auditing the table of events")
     verdict = await asyncio.to_thread(audit, tables.read(spark, out, "events"))
     exhibits = await asyncio.to_thread(_exhibits, spark, out)
-    return SparkReport(
-        report=report, streamed=beside.done.events, done=done, exhibits=exhibits, verdict=verdict
-    )
+    return SparkReport(report=report, streamed=streamed, done=done, exhibits=exhibits, verdict=verdict)
 
 
 def _exhibits(spark: "SparkSession", out: str) -> list[Exhibit]:

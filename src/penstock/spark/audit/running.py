@@ -40,11 +40,14 @@ class Look(msgspec.Struct, frozen=True):
     rules: Mapping[QueueRef, Mapping[str, KeyRule]]
 
     @property
-    def offsets(self) -> str:
+    def ends(self) -> str:
         """The heads as the data source takes them."""
-        return msgspec.json.encode(
-            {f"{each.tenant}/{each.name}": at for each, at in self.heads.items()}
-        ).decode()
+        return _offsets(self.heads)
+
+    @property
+    def beginnings(self) -> str:
+        """Where the logs began: what is trimmed since then is missed by the reader, and said."""
+        return _offsets({queue: first - 1 for queue, first in self.starts.items()})
 
     def declared(self, since: int) -> dict[QueueRef, list[Declared]]:
         """What is declared now, as if it had been at that time."""
@@ -85,8 +88,8 @@ def audit_store(
     jobs = kept(read("jobs", columns="tenant,queue,id,state"))
     say(f"reading the log, and comparing it with {jobs.count()} jobs")
     later = run(_look_again(options, look))
-    old = read("events", startingOffsets="earliest", endingOffsets=look.offsets)
-    new = read("events", startingOffsets=look.offsets, endingOffsets=(later or look).offsets)
+    old = read("events", startingOffsets=look.beginnings, endingOffsets=look.ends)
+    new = read("events", startingOffsets=look.ends, endingOffsets=(later or look).ends)
     new = kept(new, on_disk=True)
     return audit(
         kept(old, on_disk=True).union(new),
@@ -97,10 +100,14 @@ def audit_store(
     )
 
 
+def _offsets(places: Mapping[QueueRef, str | int]) -> str:
+    named = {f"{queue.tenant}/{queue.name}": place for queue, place in places.items()}
+    return msgspec.json.encode(named).decode()
+
+
 async def _look(options: SourceOptions) -> Look:
     async with opened(options) as store:
         found = await queues_of(store, options)
-        # The beginning before the end: what is trimmed meanwhile is missed by the reader, and said.
         starts = {info.queue: (await store.event_range(info.queue))[0] for info in found}
         heads = {info.queue: await store.cursor_after(info.queue, starts[info.queue] - 1) for info in found}
         rules = {info.queue: await _rules(store, info) for info in found}
