@@ -140,17 +140,22 @@ def test_behind_a_pooler_of_transactions_it_reads_as_well(walled: SparkPlace) ->
         assert len(rows_of(reader_of(narrow, tenants="*"))) == 1
 
 
+_VERSION = "SELECT value FROM penstock.meta WHERE name = 'schema_version'"
+_SET_VERSION = "UPDATE penstock.meta SET value = %s WHERE name = 'schema_version'"
+
+
 @on_postgres
 def test_an_older_schema_of_a_server_is_not_migrated_by_reading(place: SparkPlace) -> None:
     place.run(fill)
     with psycopg.connect(place.url, autocommit=True) as connection:
-        connection.execute("UPDATE penstock.meta SET value = 1 WHERE name = 'schema_version'")
+        [newest] = connection.execute(_VERSION).fetchone() or [0]
+        connection.execute(_SET_VERSION, [1])
         try:
             said = refused(place.url, StoreVersionError)
         finally:
-            connection.execute("UPDATE penstock.meta SET value = 2 WHERE name = 'schema_version'")
+            connection.execute(_SET_VERSION, [newest])
 
-    assert "has schema version 1, and this Penstock reads 2: `penstock migrate up`" in said
+    assert f"has schema version 1, and this Penstock reads {newest}: `penstock migrate up`" in said
     assert "has no Penstock tables" in refused(f"{place.url}?schema=empty", StoreFormatError)
 
 

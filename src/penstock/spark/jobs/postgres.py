@@ -33,6 +33,7 @@ BATCH_BYTES: Final = 4 << 20
 _PAGE: Final = 8192
 _PAGES_LOOKED_AT: Final = 32
 """Of each piece, where its ends are looked for."""
+_IDS_LOOKED_AT: Final = 10_000
 _DEAD: Final = frozenset({State.DEAD})
 _ENDED: Final = frozenset(state for state in State if state.is_ended)
 
@@ -77,13 +78,17 @@ def _cuts(
     """Where to cut the jobs, in the order of their queues and ids."""
     pages = max(sum(sizes) // _PAGE, 1)
     percent = min(100.0, 100.0 * _PAGES_LOOKED_AT * pieces / pages)
-    looks = " UNION ALL ".join(
-        f"SELECT queue, id FROM {table} TABLESAMPLE SYSTEM ({percent})"  # noqa: S608 (constants)
-        for table in tables
-    )
-    said = f"SELECT queue, id FROM ({looks}) AS look WHERE {_in('queue', numbers)} ORDER BY queue, id"  # noqa: S608 (constants)
-    found = _rows(cursor, said)
+    ours = _in("queue", numbers)
+    found = _looked(cursor, tables, f"TABLESAMPLE SYSTEM ({percent}) WHERE {ours}")
+    if len(found) < pieces:
+        # Few among the jobs of others: those are found by the index.
+        found = _looked(cursor, tables, f"WHERE {ours} LIMIT {_IDS_LOOKED_AT}")
     return [found[at] for at in evenly(len(found), pieces)]
+
+
+def _looked(cursor: Any, tables: Sequence[str], how: str) -> list[tuple[int, str]]:
+    looks = " UNION ALL ".join(f"(SELECT queue, id FROM {table} {how})" for table in tables)  # noqa: S608 (constants)
+    return _rows(cursor, f"SELECT queue, id FROM ({looks}) AS look ORDER BY queue, id")  # noqa: S608 (constants)
 
 
 def _spans(numbers: Sequence[int], cuts: Sequence[tuple[int, str]]) -> list[tuple[Span, ...]]:
