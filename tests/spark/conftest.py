@@ -22,6 +22,9 @@ SETTINGS: Final = {
     "spark.sql.shuffle.partitions": "2",
     "spark.ui.enabled": "false",
     "spark.log.level": "ERROR",
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+    "spark.sql.adaptive.enabled": "false",
 }
 """What makes small queries fast."""
 MASTER: Final = "local[2,4]"
