@@ -1,6 +1,7 @@
 """Connections: how many, how long anybody waits for one, and what becomes of those that were lost."""
 
 import asyncio
+import secrets
 import signal
 
 import psycopg
@@ -11,6 +12,7 @@ from penstock.core.errors import ConfigError, OptionError, PoolTimeoutError, Sto
 from penstock.core.job import QueueRef
 from penstock.stores.postgres import PostgresStore
 from penstock.stores.postgres.address import Numbers, address_of
+from penstock.stores.postgres.pool import connect
 from penstock.stores.protocol import Topic
 from tests.conformance.arrange import claim, enqueue, new_job
 from tests.conformance.stores import Kind, opened
@@ -131,6 +133,24 @@ async def test_a_lock_that_is_not_given_ends_the_call_before_the_answer_is_due(u
                 await store.cancel(QUEUE, ["a"])
 
         assert [job.id for job in await claim(store, QUEUE)] == ["a"]
+
+
+async def test_moves_wait_for_each_other_also_where_a_role_asks_for_serializable_transactions(
+    url: str,
+) -> None:
+    """They are written for READ COMMITTED: under anything stricter they would fail instead."""
+    role = f"strict_{secrets.token_hex(4)}"
+    with psycopg.connect(url, autocommit=True) as operator:
+        operator.execute(f"CREATE ROLE {role} SUPERUSER LOGIN")
+        operator.execute(f"ALTER ROLE {role} SET default_transaction_isolation = 'serializable'")
+        try:
+            connection = await connect(address_of(url.replace("postgres@", f"{role}@", 1)))
+            async with connection:
+                found = await (await connection.execute("SHOW transaction_isolation")).fetchone()
+        finally:
+            operator.execute(f"DROP ROLE {role}")
+
+    assert found == ("read committed",)
 
 
 async def test_a_server_that_says_nothing_is_not_waited_for(kind: Kind) -> None:
