@@ -5,6 +5,7 @@ import secrets
 import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 
@@ -38,6 +39,28 @@ def pytest_configure(config: pytest.Config) -> None:
 def pytest_report_header() -> str:
     """The stores and their versions."""
     return "stores: " + ", ".join(_title(kind) for kind in STORES)
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Where several processes share the tests: a file stays whole, and there is one Spark session."""
+    for item in items:
+        file = item.nodeid.partition("::")[0]
+        item.add_marker(pytest.mark.xdist_group("spark" if "spark" in file else file))
+
+
+def pytest_sessionfinish(session: pytest.Session) -> None:
+    """Tell the process that reports what took part in this one."""
+    output = getattr(session.config, "workeroutput", None)
+    if output is not None:
+        output["took_part"] = session.config.stash[TOOK_PART]
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_testnodedown(node: Any) -> None:
+    """Add up what took part in a process that ends."""
+    counts = node.config.stash[TOOK_PART]
+    for name, count in getattr(node, "workeroutput", {}).get("took_part", {}).items():
+        counts[name] = counts.get(name, 0) + count
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: pytest.Config) -> None:

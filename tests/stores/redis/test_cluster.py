@@ -138,8 +138,11 @@ async def _fields(url: str, key: str | bytes) -> int:
 
 
 async def _is_whole(operator: Redis) -> bool:
+    """Every node serves, and hears every other: what is published goes over the links between them."""
     info = (await tell(operator, "CLUSTER", "INFO")).decode()
-    return "cluster_state:ok" in info and "cluster_known_nodes:3" in info
+    known = (await tell(operator, "CLUSTER", "NODES")).decode().splitlines()
+    are_linked = all(" connected" in line and "handshake" not in line for line in known)
+    return "cluster_state:ok" in info and len(known) == 3 and are_linked
 
 
 def _slot(queue: QueueRef) -> int:
