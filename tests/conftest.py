@@ -12,7 +12,7 @@ import pytest
 from penstock.core.job import QueueRef
 from penstock.stores.protocol import Store
 from tests.conformance.having import TOOK_PART, kind_having
-from tests.conformance.stores import STORES, Kind, Place, place
+from tests.conformance.stores import SECOND_SERVERS, STORES, Kind, Place, place
 from tests.kit import aio
 
 kind = kind_having()
@@ -41,11 +41,15 @@ def pytest_report_header() -> str:
     return "stores: " + ", ".join(_title(kind) for kind in STORES)
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Where several processes share the tests: a file stays whole, and there is one Spark session."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out what a second version of a server would only show again; keep Spark in one process."""
+    again = [item for item in items if _is_shown_elsewhere(item)]
+    if again:
+        config.hook.pytest_deselected(items=again)
+        items[:] = [item for item in items if not _is_shown_elsewhere(item)]
     for item in items:
-        file = item.nodeid.partition("::")[0]
-        item.add_marker(pytest.mark.xdist_group("spark" if "spark" in file else file))
+        if "spark" in item.nodeid:
+            item.add_marker(pytest.mark.xdist_group("spark"))
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -98,6 +102,17 @@ async def _sound(kind: Kind, where: Place, tenant: str) -> AsyncIterator[Store]:
             findings = await store.check(info.queue)
 
             assert findings == [], f"after the test, {info.queue} is not sound"
+
+
+def _is_shown_elsewhere(item: pytest.Item) -> bool:
+    """The contract and the stores themselves are tried on every version, what stands on them on one."""
+    params = item.callspec.params if isinstance(item, pytest.Function) and hasattr(item, "callspec") else {}
+    kind = params.get("kind")
+    return (
+        isinstance(kind, Kind)
+        and kind.name in SECOND_SERVERS
+        and not item.nodeid.startswith(("tests/conformance/", "tests/stores/", "tests/reliability/"))
+    )
 
 
 def _title(kind: Kind) -> str:

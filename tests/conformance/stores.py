@@ -195,6 +195,9 @@ def _valkey_version() -> str:
     return valkey.version(_present(valkey.valkey_binary()))
 
 
+SECOND_SERVERS: Final = ("redis7", "postgres-debian")
+"""Other versions of servers that are among the stores already, where they are installed."""
+
 STORES: Final = [
     Kind("memory", lambda _: "", _memory, lambda: "-"),
     Kind(
