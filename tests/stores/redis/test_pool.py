@@ -28,8 +28,9 @@ async def test_connections_are_bounded_however_many_calls_there_are(url: str, op
     async with opened(RedisStore(f"{url}?client_name={NAME}&connections=3&calls_per_connection=2")) as store:
         await asyncio.gather(*(store.now() for _ in range(200)))
 
-        # One that was given up stands in the server's list for a moment longer.
-        await _until(lambda: _has(operator, 3))
+        # One that was given up stands in the server's list for a moment longer; how many were needed is a
+        # matter of how fast they were made.
+        await _until(lambda: _has_at_most(operator, 3))
 
 
 async def test_a_few_connections_are_kept_open(url: str, operator: Redis) -> None:
@@ -171,6 +172,10 @@ async def test_closing_ends_the_calls_under_way(url: str, operator: Redis) -> No
 
 async def _connections(operator: Redis) -> int:
     return sum(client["name"] == NAME for client in await operator.client_list())
+
+
+async def _has_at_most(operator: Redis, count: int) -> bool:
+    return 1 <= await _connections(operator) <= count
 
 
 async def _has(operator: Redis, count: int) -> bool:
