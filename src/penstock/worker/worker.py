@@ -12,12 +12,15 @@ from penstock.scheduler.pruner import EVENTS_AGE, EVENTS_KEPT
 from penstock.scheduler.reclaimer import keeping
 from penstock.scheduler.scheduler import Scheduler
 from penstock.stores.protocol import Store
+from penstock.tasks.execution import executor_tier
 from penstock.tasks.middleware import ExecutionMiddleware
 from penstock.tasks.registry import Registry
 from penstock.telemetry.logs import about_worker
 from penstock.worker.claim import ClaimLoop
 from penstock.worker.delivery import Delivery
 from penstock.worker.execute import Executions
+from penstock.worker.executors.process.host import Host
+from penstock.worker.executors.tiers import Tiers
 from penstock.worker.lease import LeaseKeeper
 from penstock.worker.options import (
     MAX_CONCURRENCY,
@@ -46,7 +49,8 @@ class Worker:
 
     Times in seconds. `name` has to differ between workers that live at the same time; the default does.
     `tick` is how often the queue's other duties are looked after, half a lease unless given. A `burst` ends
-    when nothing is claimable; delayed jobs are not waited for.
+    when nothing is claimable; delayed jobs are not waited for. `executor` is where handlers run whose task
+    and queue do not say; `host` makes the processes for those that do not run in the worker.
     """
 
     def __init__(
@@ -65,6 +69,8 @@ class Worker:
         tick: float | None = None,
         events_kept: int = EVENTS_KEPT,
         events_age: float = EVENTS_AGE,
+        executor: str | None = None,
+        host: Host | None = None,
     ) -> None:
         self.queue = queue
         self.name = worker_name(name)
@@ -79,6 +85,8 @@ class Worker:
         self._tick = self.lease / 2 if tick is None else check_seconds("tick", tick, 0.01, MAX_TIME)
         self._events_kept = check_count("events_kept", events_kept, 0, 10**12)
         self._events_age = check_seconds("events_age", events_age, 0, 10 * 365 * MAX_TIME)
+        self._executor = None if executor is None else executor_tier("executor", executor)
+        self._host = host
         self._loop: asyncio.AbstractEventLoop | None = None
         self._run: _Run | None = None
         self._stop_asked = False
@@ -131,6 +139,13 @@ class _Run:
             events_age=worker._events_age,
         )
         self._reporter = Reporter(store, queue, self._asked)
+        self._tiers = Tiers(
+            queue,
+            worker._registry,
+            default=worker._executor,
+            host=worker._host,
+            concurrency=worker.concurrency,
+        )
         self._settler = Settler(
             store,
             queue,
@@ -152,6 +167,7 @@ class _Run:
             middleware=worker._middleware,
             lease=worker.lease,
             store=store,
+            tiers=self._tiers,
             about=about,
         )
         self._keeper = LeaseKeeper(
@@ -192,6 +208,7 @@ class _Run:
 
     async def work(self) -> None:
         """Everything from the first claim to the last settlement; raises what made it impossible to go on."""
+        await self._tiers.open()
         _LOGGER.info("worker started", extra=self._about)
         self._keeper.start()
         claiming = asyncio.create_task(self._claims.run())
@@ -207,6 +224,7 @@ class _Run:
             ticking.cancel()
             claiming.cancel()
             self._executions.close()
+            await self._tiers.close()
             await self._reporter.close()
             await self._keeper.stop()
             await asyncio.wait([claiming, ticking], timeout=STOP_GRACE)

@@ -1,0 +1,234 @@
+"""The fork server: imports the app once, then forks a child for each that the worker asks for.
+
+Started by exec, so that it has neither threads nor sockets of the worker: `python -m … server <descriptor>`.
+It ends, with all its children, when the worker closes the other end of that socket or is no more.
+"""
+
+import gc
+import os
+import select
+import signal
+import socket
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any, Final
+
+import msgspec
+
+from penstock.core.errors import PenstockError
+from penstock.sandbox.confine import Plan, prepare
+from penstock.tasks.task import Task
+from penstock.telemetry import logs
+from penstock.worker.executors.process import tree
+from penstock.worker.executors.process.child import serve
+from penstock.worker.executors.process.load import App, load
+from penstock.worker.executors.process.wire import (
+    CONTROL_LIMIT,
+    Broken,
+    Exited,
+    Frames,
+    Message,
+    Ready,
+    Signal,
+    Spawn,
+    Start,
+    ToServer,
+    Unspawned,
+    frame,
+)
+from penstock.worker.executors.subprocess.program import become
+
+MAX_FDS: Final = 4
+_DECODER: Final = msgspec.json.Decoder(ToServer)
+
+
+class Server:
+    """One thread, one loop: what the worker wants, and who has ended."""
+
+    def __init__(self, control: socket.socket) -> None:
+        self._control = control
+        self._frames = Frames(CONTROL_LIMIT)
+        self._fds: list[int] = []
+        self._pids: dict[int, int] = {}
+        """Of each number the pid; a pid is not used again before its process was reaped here."""
+        self._numbers: dict[int, int] = {}
+        self._plans: dict[str, Plan] = {}
+        self._app: App | None = None
+
+    def serve(self) -> None:
+        """Work until the worker is gone."""
+        bell, ringer = os.pipe()
+        os.set_blocking(bell, False)
+        os.set_blocking(ringer, False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.set_wakeup_fd(ringer, warn_on_full_buffer=False)
+        # A process manager may signal the whole group: the worker says when this one ends.
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGINT, signal.SIG_IGN)
+        tree.adopt_orphans()
+        while True:
+            ready, _, _ = select.select([self._control.fileno(), bell], [], [])
+            if bell in ready:
+                with suppress(BlockingIOError):
+                    os.read(bell, 4096)
+                self._reap()
+            if self._control.fileno() in ready and not self._take_in():
+                break
+        signal.set_wakeup_fd(-1)
+        self._end_all()
+
+    def _take_in(self) -> bool:
+        """Do what the worker wants; False when it is gone."""
+        try:
+            data, fds, _, _ = socket.recv_fds(self._control, 1 << 16, MAX_FDS)
+        except ConnectionError:
+            return False
+        self._fds += fds
+        for body in self._frames.feed(data):
+            self._obey(_DECODER.decode(body))
+        return bool(data)
+
+    def _obey(self, message: ToServer) -> None:
+        match message:
+            case Start():
+                self._start(message)
+            case Spawn():
+                fds, self._fds = self._fds, []
+                try:
+                    self._spawn(message, fds)
+                except Exception as error:  # noqa: BLE001 (the app's and the kernel's: told, and life goes on)
+                    self._tell(Unspawned(message.number, _headline(error)))
+                finally:
+                    for fd in fds:
+                        os.close(fd)
+            case Signal(number, sent):
+                if number in self._pids:
+                    with suppress(ProcessLookupError):
+                        os.kill(self._pids[number], sent)
+
+    def _start(self, message: Start) -> None:
+        if message.log_level is not None:
+            logs.configure(json=message.log_json, level=message.log_level)
+        try:
+            self._app = load(message)
+        except BaseException as error:  # noqa: BLE001 (importing runs the user's code: also an exit is told)
+            self._tell(Broken(_import_error(error)))
+            return
+        gc.collect()
+        # What is there now is shared with the children as long as nobody touches it.
+        gc.freeze()
+        self._tell(Ready(tree.threads()))
+
+    def _spawn(self, message: Spawn, fds: Sequence[int]) -> None:
+        if self._app is None:
+            raise PenstockError("no app was imported")
+        task = self._app.registry.get(message.task)
+        if task is None:
+            raise PenstockError(f"no task is named {message.task!r} in the app that the fork server imported")
+        plan = self._plan(task)
+        parent = os.getpid()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        pid = os.fork()
+        if not pid:
+            self._in_child(parent, fds, _work(self._app, task, plan))
+        self._pids[message.number] = pid
+        self._numbers[pid] = message.number
+
+    def _plan(self, task: Task[..., ..., Any]) -> Plan | None:
+        """What confines the task's children; ConfigError where this machine cannot."""
+        asked = task.execution
+        if asked.permissions is None:
+            return None
+        if task.name not in self._plans:
+            self._plans[task.name] = prepare(asked.permissions, asked.sandbox or "strict")
+        return self._plans[task.name]
+
+    def _in_child(self, parent: int, fds: Sequence[int], work: Callable[[Sequence[int]], None]) -> None:
+        """Never returns: the stack below is the server's."""
+        status = 1
+        try:
+            signal.set_wakeup_fd(-1)
+            for each in (signal.SIGCHLD, signal.SIGTERM, signal.SIGINT):
+                signal.signal(each, signal.SIG_DFL)
+            self._control.close()
+            os.setsid()
+            tree.die_with(parent)
+            tree.adopt_orphans()
+            work(fds)
+            status = 0
+        except SystemExit as error:
+            status = error.code if isinstance(error.code, int) else 1
+        except BaseException:  # noqa: BLE001 (a forked process must not come back)
+            traceback.print_exc()
+        finally:
+            with suppress(BaseException):
+                sys.stdout.flush()
+                sys.stderr.flush()
+            os._exit(status)
+
+    def _reap(self) -> None:
+        ended: list[tuple[int, int]] = []
+        with suppress(ChildProcessError):
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if not pid:
+                    break
+                number = self._numbers.pop(pid, None)
+                if number is not None:
+                    del self._pids[number]
+                    ended.append((number, status))
+                    _kill_group(pid)
+        if ended:
+            # Children take in their own orphans; what comes to this process has lost its child.
+            left = tree.kill_strays(self._numbers)
+            for number, status in ended:
+                self._tell(Exited(number, status, left))
+
+    def _end_all(self) -> None:
+        for pid in self._numbers:
+            with suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGKILL)
+            _kill_group(pid)
+        tree.kill_strays(())
+
+    def _tell(self, message: Message) -> None:
+        # A worker that is gone has nobody left to tell; the next read says so.
+        with suppress(OSError):
+            self._control.sendall(frame(message))
+
+
+def _work(app: App, task: Task[..., ..., Any], plan: Plan | None) -> Callable[[Sequence[int]], None]:
+    def work(fds: Sequence[int]) -> None:
+        if task.execution.program is None:
+            serve(app, task, fds, plan)
+        else:
+            become(task.execution.program, fds, plan)
+
+    return work
+
+
+def _kill_group(pid: int) -> None:
+    """Where there is no adopting of orphans, what stayed in the child's session goes with it."""
+    with suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+
+
+def _import_error(error: BaseException) -> str:
+    lines = traceback.format_exception(error)
+    return f"{_headline(error)}\n{''.join(lines[-6:]).rstrip()}"
+
+
+def _headline(error: BaseException) -> str:
+    return str(error) if isinstance(error, PenstockError) else f"{type(error).__qualname__}: {error}"
+
+
+def main() -> None:
+    """Serve on the descriptor named on the command line."""
+    Server(socket.socket(fileno=int(sys.argv[1]))).serve()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,69 @@
+"""Which executor runs which task of a worker."""
+
+from typing import Any
+
+from penstock.core.errors import ConfigError
+from penstock.core.job import QueueRef
+from penstock.sandbox.confine import Plan, prepare
+from penstock.tasks.execution import Tier
+from penstock.tasks.registry import Registry
+from penstock.tasks.task import Task
+from penstock.worker.executors.inline import Inline
+from penstock.worker.executors.process.executor import Processes
+from penstock.worker.executors.process.host import Host
+from penstock.worker.executors.protocol import Executor
+from penstock.worker.executors.subprocess.executor import Programs
+
+
+class Tiers:
+    """The executors of one worker. ConfigError where a task wants what this worker or machine has not."""
+
+    def __init__(
+        self,
+        queue: QueueRef,
+        registry: Registry,
+        *,
+        default: Tier | None,
+        host: Host | None,
+        concurrency: int,
+    ) -> None:
+        self._default = default
+        tasks = [registry.require(name) for name in registry.names()]
+        wanted = {task.execution.tier(default) for task in tasks}
+        inline = Inline(f"penstock-{queue.name}")
+        self._executors: dict[Tier, Executor] = {Tier.INLINE: inline}
+        if wanted <= {Tier.INLINE}:
+            return
+        if host is None:
+            raise ConfigError("handlers in processes need the worker of an app: app.worker()")
+        plans = {task.name: plan for task in tasks if (plan := _plan(task)) is not None}
+        self._executors[Tier.PROCESS] = Processes(host, queue, concurrency, plans)
+        self._executors[Tier.SUBPROCESS] = Programs(host, queue)
+
+    async def open(self) -> None:
+        """Open those that are there."""
+        for executor in self._executors.values():
+            await executor.open()
+
+    async def close(self) -> None:
+        """Close those that are there."""
+        for executor in self._executors.values():
+            await executor.close()
+
+    def of(self, task: Task[..., ..., Any]) -> Executor:
+        """The executor of the task."""
+        return self._executors[task.execution.tier(self._default)]
+
+    def uses_thread(self, task: Task[..., ..., Any]) -> bool:
+        """True when the handler runs where it cannot be interrupted."""
+        return not task.is_async and task.execution.tier(self._default) is Tier.INLINE
+
+
+def _plan(task: Task[..., ..., Any]) -> Plan | None:
+    asked = task.execution
+    if asked.permissions is None:
+        return None
+    try:
+        return prepare(asked.permissions, asked.sandbox or "strict")
+    except ConfigError as error:
+        raise ConfigError(f"task {task.name!r}: {error}") from None
