@@ -17,6 +17,7 @@ _NUMBER, _ARCH, _ARGS = 0, 4, 16
 _AUDIT: Final = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _X32: Final = 0x40000000
 _SET_MODE_FILTER: Final = 1
+_GET_ACTION: Final = 2
 
 
 class Test(NamedTuple):
@@ -91,3 +92,12 @@ def install(steps: Sequence[Instruction]) -> None:
 def is_known() -> bool:
     """True on machines that the filter can be written for."""
     return MACHINE in _AUDIT
+
+
+def is_supported() -> bool:
+    """True when the kernel filters system calls."""
+    try:
+        syscall("seccomp", _GET_ACTION, 0, ctypes.byref(ctypes.c_uint32(KILL)))
+    except OSError:
+        return False
+    return True

@@ -76,10 +76,11 @@ class Permissions(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True)
 
 
 def _strings(field: str, found: object, wanted: str) -> tuple[str, ...]:
-    is_list = isinstance(found, Sequence) and not isinstance(found, str | bytes)
-    if not is_list or not all(isinstance(each, str) for each in found):
-        raise OptionError(f"permissions.{field}", found, wanted)
-    return tuple(found)
+    if isinstance(found, Sequence) and not isinstance(found, str | bytes):
+        strings = tuple(each for each in found if isinstance(each, str))
+        if len(strings) == len(found):
+            return strings
+    raise OptionError(f"permissions.{field}", found, wanted)
 
 
 def _paths(field: str, found: object) -> tuple[str, ...]:

@@ -31,7 +31,7 @@ REFUSED: Final = {
         " msgctl mq_open mq_unlink"
     ),
     "programs without a path": "execveat",
-    "the network; what is allowed comes from the broker, connected": "socket connect bind listen accept accept4",
+    "the network; the broker hands in what is allowed": "socket connect bind listen accept accept4",
 }
 METADATA: Final = (
     "chmod fchmod fchmodat fchmodat2 chown fchown lchown fchownat setxattr lsetxattr fsetxattr removexattr"
@@ -60,7 +60,7 @@ def refusals(*, can_run: bool, has_pids: bool, has_root: bool) -> dict[str, list
     never = [Refusal(errno.EPERM)]
     found = {name: never for names in REFUSED.values() for name in names.split()}
     # The C library then takes the older call, whose arguments can be seen.
-    found |= dict.fromkeys(("clone3", "openat2"), [Refusal(errno.ENOSYS)])
+    found |= {name: [Refusal(errno.ENOSYS)] for name in ("clone3", "openat2")}
     found["clone"] = [_when(_any(0, _NEW_NAMESPACES))]
     found["personality"] = [_when(Test(0, 0xFFFFFFFF, is_not=True))]
     found["prlimit64"] = [_when(Test(0, 0, is_not=True))]
@@ -71,7 +71,7 @@ def refusals(*, can_run: bool, has_pids: bool, has_root: bool) -> dict[str, list
     if not has_root:
         found |= dict.fromkeys(METADATA.split(), never)
     if not has_pids:
-        found |= dict.fromkeys(OTHERS.split(), [_when(Test(0, 0, is_not=True))])
+        found |= {name: [_when(Test(0, 0, is_not=True))] for name in OTHERS.split()}
         for name, this_process in (("setpriority", 0), ("ioprio_set", 1)):
             found[name] = [_when(Test(0, this_process, is_not=True)), _when(Test(1, 0, is_not=True))]
     return found

@@ -1,0 +1,161 @@
+"""The process that stays outside: it passes signals on, serves, and ends the way the one inside ended."""
+
+import os
+import resource
+import select
+import signal
+from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
+from pathlib import Path
+from types import FrameType
+from typing import Final, NoReturn
+
+from penstock.sandbox.linux import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, prctl
+
+PASSED_ON: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
+END: Final = signal.SIGQUIT
+"""Tells a keeper to kill its whole tree; also sent by the kernel when the keeper's parent dies."""
+
+
+def _noted(_number: int, _frame: FrameType | None) -> None:
+    """The number arrives through the wake-up descriptor."""
+
+
+class Keeper:
+    """Makes the calling process a keeper; the child it forks afterwards gives the signals back."""
+
+    def __init__(self) -> None:
+        self._noticed, self._wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._before = {each: signal.signal(each, _noted) for each in (*PASSED_ON, END, signal.SIGCHLD)}
+        self._woken_before = signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
+        prctl(PR_SET_CHILD_SUBREAPER, 1)
+        prctl(PR_SET_PDEATHSIG, END)
+
+    def give_back(self) -> None:
+        """In the child, or when there will be none: signals as they were before."""
+        signal.set_wakeup_fd(self._woken_before)
+        for each, handler in self._before.items():
+            signal.signal(each, signal.SIG_DFL if handler is None else handler)
+        os.close(self._noticed)
+        os.close(self._wake)
+
+    def keep(
+        self,
+        child: int,
+        told: Callable[[int], int] | None = None,
+        serve: Mapping[int, Callable[[], bool]] | None = None,
+        *,
+        keep: Collection[int] = (),
+        has_output: bool = False,
+    ) -> NoReturn:
+        """Stay until the child and all its descendants have ended, then end like the child.
+
+        `told` turns the child's wait status into the one to end with. `serve` has descriptors that are
+        watched, and what to do when one is ready: a False answer ends its watching. Of the others only those
+        in `keep` stay open.
+        """
+        serving = dict(serve or {})
+        close_others({self._noticed, self._wake, *serving, *keep}, also_standard=not has_output)
+        poll = select.poll()
+        for descriptor in (self._noticed, *serving):
+            poll.register(descriptor, select.POLLIN)
+        status = None
+        while status is None:
+            for descriptor, _ in poll.poll():
+                if descriptor == self._noticed:
+                    status = self._signalled(child)
+                elif not serving[descriptor]():
+                    poll.unregister(descriptor)
+        for answer in serving.values():
+            answer()
+        end_all()
+        end_like(told(status) if told else status)
+
+    def _signalled(self, child: int) -> int | None:
+        with suppress(BlockingIOError):
+            for number in os.read(self._noticed, 512):
+                if number != signal.SIGCHLD:
+                    os.kill(child, signal.SIGKILL if number == END else number)
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+            except ChildProcessError:
+                return None
+            if pid == child:
+                return status
+            if pid == 0:
+                return None
+
+
+def end_all() -> None:
+    """Kill every descendant of this process, which has to be their reaper, and wait for the last one.
+
+    They are stopped first, until no new one is found: what is stopped cannot fork ahead of the killing.
+    """
+    stopped: set[int] = set()
+    while found := _descendants() - stopped:
+        for pid in found:
+            _send(pid, signal.SIGSTOP)
+        stopped |= found
+    for pid in stopped:
+        _send(pid, signal.SIGKILL)
+    with suppress(ChildProcessError):
+        while True:
+            pid, _ = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                for left in _descendants():
+                    _send(left, signal.SIGKILL)
+                os.waitpid(-1, 0)
+
+
+def end_like(status: int) -> NoReturn:
+    """End this process with a wait status of another one."""
+    if os.WIFSIGNALED(status):
+        number = os.WTERMSIG(status)
+        resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+        with suppress(OSError):
+            # SIGKILL has no handler to take back.
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+        os.kill(os.getpid(), number)
+    os._exit(os.waitstatus_to_exitcode(status))
+
+
+def close_others(keep: Collection[int], *, also_standard: bool = False) -> None:
+    """Close every descriptor but 0, 1, 2 and these; `also_standard`: those lead nowhere from now on."""
+    if also_standard:
+        nowhere = os.open(os.devnull, os.O_RDWR)
+        for number in (0, 1, 2):
+            os.dup2(nowhere, number)
+    start = 3
+    for number in (*sorted(each for each in keep if each >= 3), _most_descriptors()):
+        os.closerange(start, number)
+        start = number + 1
+
+
+def _most_descriptors() -> int:
+    # A limit that was lowered leaves descriptors above it open.
+    with suppress(OSError):
+        return max(int(each.name) for each in Path("/proc/self/fd").iterdir()) + 1
+    return 1 << 20
+
+
+def _descendants() -> set[int]:
+    parents: dict[int, list[int]] = {}
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            with suppress(OSError):
+                parent = int((entry / "stat").read_bytes().rpartition(b")")[2].split()[1])
+                parents.setdefault(parent, []).append(int(entry.name))
+    found: set[int] = set()
+    ahead = [os.getpid()]
+    while ahead:
+        children = parents.get(ahead.pop(), [])
+        found.update(children)
+        ahead += children
+    return found
+
+
+def _send(pid: int, number: int) -> None:
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
