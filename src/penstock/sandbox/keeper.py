@@ -1,5 +1,6 @@
 """The process that stays outside: it passes signals on, serves, and ends the way the one inside ended."""
 
+import ctypes
 import os
 import resource
 import select
@@ -10,11 +11,24 @@ from pathlib import Path
 from types import FrameType
 from typing import Final, NoReturn
 
-from penstock.sandbox.linux import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, prctl
+from penstock.sandbox.linux import (
+    PR_GET_CHILD_SUBREAPER,
+    PR_SET_CHILD_SUBREAPER,
+    PR_SET_PDEATHSIG,
+    prctl,
+)
 
-PASSED_ON: Final = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGUSR1, signal.SIGUSR2)
-END: Final = signal.SIGQUIT
+PASSED_ON: Final = (
+    signal.SIGTERM,
+    signal.SIGINT,
+    signal.SIGHUP,
+    signal.SIGQUIT,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+)
+END: Final = signal.SIGRTMIN
 """Tells a keeper to kill its whole tree; also sent by the kernel when the keeper's parent dies."""
+_HEARD: Final = frozenset({*PASSED_ON, END, signal.SIGCHLD})
 
 
 def _noted(_number: int, _frame: FrameType | None) -> None:
@@ -22,22 +36,21 @@ def _noted(_number: int, _frame: FrameType | None) -> None:
 
 
 class Keeper:
-    """Makes the calling process a keeper; the child it forks afterwards gives the signals back."""
+    """Made before the fork; then `keep` in the caller and `begin` in the child.
+
+    Signals wait from here on, until either is called: none is lost, and the child's handlers stay untouched.
+    """
 
     def __init__(self) -> None:
-        self._noticed, self._wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
-        self._before = {each: signal.signal(each, _noted) for each in (*PASSED_ON, END, signal.SIGCHLD)}
-        self._woken_before = signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
+        self._blocked_before = signal.pthread_sigmask(signal.SIG_BLOCK, _HEARD)
+        self._was_reaper = is_reaper()
         prctl(PR_SET_CHILD_SUBREAPER, 1)
         prctl(PR_SET_PDEATHSIG, END)
 
-    def give_back(self) -> None:
-        """In the child, or when there will be none: signals as they were before."""
-        signal.set_wakeup_fd(self._woken_before)
-        for each, handler in self._before.items():
-            signal.signal(each, signal.SIG_DFL if handler is None else handler)
-        os.close(self._noticed)
-        os.close(self._wake)
+    def begin(self) -> None:
+        """In the child, or when there will be none: as it was before."""
+        prctl(PR_SET_CHILD_SUBREAPER, int(self._was_reaper))
+        signal.pthread_sigmask(signal.SIG_SETMASK, self._blocked_before)
 
     def keep(
         self,
@@ -55,15 +68,21 @@ class Keeper:
         in `keep` stay open.
         """
         serving = dict(serve or {})
-        close_others({self._noticed, self._wake, *serving, *keep}, also_standard=not has_output)
+        close_others({*serving, *keep}, also_standard=not has_output)
+        noticed, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
+        signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
+        for each in _HEARD:
+            signal.signal(each, _noted)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _HEARD)
         poll = select.poll()
-        for descriptor in (self._noticed, *serving):
+        for descriptor in (noticed, *serving):
             poll.register(descriptor, select.POLLIN)
-        status = None
+        # It may have ended before anyone listened.
+        status = _reaped(child)
         while status is None:
             for descriptor, _ in poll.poll():
-                if descriptor == self._noticed:
-                    status = self._signalled(child)
+                if descriptor == noticed:
+                    status = _signalled(child, noticed)
                 elif not serving[descriptor]():
                     poll.unregister(descriptor)
         for answer in serving.values():
@@ -71,20 +90,30 @@ class Keeper:
         end_all()
         end_like(told(status) if told else status)
 
-    def _signalled(self, child: int) -> int | None:
-        with suppress(BlockingIOError):
-            for number in os.read(self._noticed, 512):
-                if number != signal.SIGCHLD:
-                    os.kill(child, signal.SIGKILL if number == END else number)
-        while True:
-            try:
-                pid, status = os.waitpid(-1, os.WNOHANG)
-            except ChildProcessError:
-                return None
-            if pid == child:
-                return status
-            if pid == 0:
-                return None
+
+def is_reaper() -> bool:
+    """Does this process become the parent of its descendants' orphans?"""
+    answer = ctypes.c_int()
+    prctl(PR_GET_CHILD_SUBREAPER, ctypes.addressof(answer))
+    return bool(answer.value)
+
+
+def _signalled(child: int, noticed: int) -> int | None:
+    with suppress(BlockingIOError):
+        for number in os.read(noticed, 512):
+            if number != signal.SIGCHLD:
+                os.kill(child, signal.SIGKILL if number == END else number)
+    return _reaped(child)
+
+
+def _reaped(child: int) -> int | None:
+    """The child's wait status, once it has ended; orphans that have are reaped on the way."""
+    while True:
+        pid, status = os.waitpid(-1, os.WNOHANG)
+        if pid == child:
+            return status
+        if pid == 0:
+            return None
 
 
 def end_all() -> None:

@@ -114,6 +114,8 @@ def _leave(identity: Identity, root: Root, line: socket.socket) -> None:
 
 def _mind(handler: int, line: socket.socket) -> NoReturn:
     """Pass signals on and reap orphans until the handler's process ends."""
+    signal.set_wakeup_fd(-1)
+    signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     # Nobody inside may look into this one: it was the parent's and knows what the parent knew.
     linux.prctl(linux.PR_SET_DUMPABLE, 0)
 

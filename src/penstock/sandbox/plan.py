@@ -57,14 +57,14 @@ class Plan(msgspec.Struct, frozen=True):
         inside: Inside | None = None
         try:
             if self.has_namespaces:
-                inside = namespaces.fork(self.identity, self.root, keeper.give_back)
+                inside = namespaces.fork(self.identity, self.root, keeper.begin)
                 child = inside.init if inside else 0
             else:
                 child = os.fork()
                 if not child:
-                    keeper.give_back()
+                    keeper.begin()
         except BaseException:
-            keeper.give_back()
+            keeper.begin()
             raise
         if child:
             serve = streams.serve() | ({broker.fileno(): broker.serve} if broker else {})

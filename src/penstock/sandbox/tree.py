@@ -18,7 +18,7 @@ def enter() -> None:
     child = os.fork()
     if child:
         keeper.keep(child)
-    keeper.give_back()
+    keeper.begin()
 
 
 def kill(pid: int) -> None:

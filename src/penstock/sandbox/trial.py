@@ -66,7 +66,7 @@ def _only_namespaces() -> None:
     from penstock.sandbox.available import identity
 
     keeper = Keeper()
-    inside = namespaces.fork(identity(), Root((Mount("/dev/null", is_device=True),)), keeper.give_back)
+    inside = namespaces.fork(identity(), Root((Mount("/dev/null", is_device=True),)), keeper.begin)
     if inside:
         keeper.keep(inside.init, inside.told, keep=[inside.line.fileno()], has_output=True)
 
