@@ -108,6 +108,11 @@ class Host:
         if self._server is not None:
             self._server.tell(Signal(number, sent))
 
+    @property
+    def pid(self) -> int:
+        """Of the fork server."""
+        return -1 if self._server is None else self._server.pid
+
     def dump_stacks(self) -> None:
         """Let every handler's process write its stacks, with what else it writes."""
         if self._server is not None:
@@ -140,6 +145,11 @@ class _Server:
             )
         ours.setblocking(False)
         self._loop.add_reader(ours.fileno(), self._readable)
+
+    @property
+    def pid(self) -> int:
+        """Of its process."""
+        return self._popen.pid
 
     async def start(self, message: Start) -> None:
         """Have the app imported, or ConfigError."""
