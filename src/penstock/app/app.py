@@ -26,7 +26,7 @@ from penstock.stores.outgoing import OUTBOX_SCHEMA
 from penstock.stores.protocol import Store
 from penstock.tasks.batch import BatchHandle, batch_ref, send_batch
 from penstock.tasks.call import Call
-from penstock.tasks.execution import Execution, Tier, executor_tier, job_options
+from penstock.tasks.execution import Execution, Tier, default_tier, job_options
 from penstock.tasks.flow import Flow
 from penstock.tasks.handle import JobHandle
 from penstock.tasks.middleware import EnqueueMiddleware, ExecutionMiddleware
@@ -400,11 +400,12 @@ class Penstock:
             )
             for name, number in slots.items()
         ]
-        return AppWorkers(self, workers, partial(self._prepare, list(slots)), self._restorer(list(slots)))
+        first = partial(self._prepare, list(slots))
+        return AppWorkers(self, workers, first, self._restorer(list(slots)), host)
 
     def _host(self, executor: object) -> "Host | None":
         """What makes processes for handlers, where any of them wants one."""
-        default = None if executor is None else executor_tier("executor", executor)
+        default = None if executor is None else default_tier("executor", executor)
         tasks = [self.registry.require(name) for name in self.registry.names()]
         if all(task.execution.tier(default) is Tier.INLINE for task in tasks):
             return None

@@ -116,6 +116,14 @@ def executor_tier(field: str, value: object) -> Tier:
         raise OptionError(field, value, f"one of {', '.join(Tier)}") from None
 
 
+def default_tier(field: str, value: object) -> Tier:
+    """The tier for tasks that do not say, or OptionError."""
+    tier = executor_tier(field, value)
+    if tier is Tier.SUBPROCESS:
+        raise OptionError(field, value, "inline or process: each program is named by its task")
+    return tier
+
+
 def _permissions(field: str, value: object) -> Permissions:
     if not isinstance(value, Permissions):
         raise OptionError(field, value, "Permissions, such as Permissions(read=['/srv/in'])")

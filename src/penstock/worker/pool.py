@@ -10,6 +10,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Final, Protocol
 
+from penstock.worker.executors.process.host import Host
+
 _LOGGER: Final = logging.getLogger("penstock.worker")
 ECHO: Final = 0.5
 """Seconds in which a signal again is the same one: the terminal's, passed on by a wrapper as well."""
@@ -30,8 +32,9 @@ class Runner(Protocol):
 class WorkerPool:
     """Workers of several queues, or several of one."""
 
-    def __init__(self, workers: Sequence[Runner]) -> None:
+    def __init__(self, workers: Sequence[Runner], host: Host | None = None) -> None:
         self._workers = tuple(workers)
+        self._host = host
         self._signals = 0
         self._heard: dict[str, float] = {}
 
@@ -44,8 +47,8 @@ class WorkerPool:
         """Work until every worker has returned. When one fails, all are stopped and its error is raised.
 
         With `handle_signals`, SIGTERM and SIGINT stop after running jobs have ended, a second one at once,
-        and SIGQUIT writes the stacks of all threads to standard error. For the main thread only. The same
-        signal again within half a second is not a second one.
+        and SIGQUIT writes the stacks of all threads to standard error, and those of handlers in processes.
+        For the main thread only. The same signal again within half a second is not a second one.
         """
         with self._handling() if handle_signals else _nothing():
             runs = [asyncio.create_task(worker.run()) for worker in self._workers]
@@ -76,6 +79,10 @@ class WorkerPool:
             _LOGGER.warning("%s again: stopping at once", name)
         self.stop(now=self._signals > 1)
 
+    def _quit(self) -> None:
+        if self._host is not None:
+            self._host.dump_stacks()
+
     @contextmanager
     def _handling(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
@@ -83,12 +90,14 @@ class WorkerPool:
         before = {each: signal.getsignal(each) for each in handled}
         for each in handled:
             loop.add_signal_handler(each, self._signalled, each.name)
-        # In C, so that the stacks come also when a handler holds the event loop.
-        faulthandler.register(signal.SIGQUIT, file=sys.__stderr__ or sys.stderr, all_threads=True)
+        loop.add_signal_handler(signal.SIGQUIT, self._quit)
+        # In C, so that the stacks come also when a handler holds the event loop; then as set above.
+        faulthandler.register(signal.SIGQUIT, file=sys.__stderr__ or sys.stderr, all_threads=True, chain=True)
         try:
             yield
         finally:
             faulthandler.unregister(signal.SIGQUIT)
+            loop.remove_signal_handler(signal.SIGQUIT)
             for each in handled:
                 loop.remove_signal_handler(each)
                 signal.signal(each, before[each])

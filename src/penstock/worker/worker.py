@@ -12,7 +12,7 @@ from penstock.scheduler.pruner import EVENTS_AGE, EVENTS_KEPT
 from penstock.scheduler.reclaimer import keeping
 from penstock.scheduler.scheduler import Scheduler
 from penstock.stores.protocol import Store
-from penstock.tasks.execution import executor_tier
+from penstock.tasks.execution import default_tier
 from penstock.tasks.middleware import ExecutionMiddleware
 from penstock.tasks.registry import Registry
 from penstock.telemetry.logs import about_worker
@@ -85,7 +85,7 @@ class Worker:
         self._tick = self.lease / 2 if tick is None else check_seconds("tick", tick, 0.01, MAX_TIME)
         self._events_kept = check_count("events_kept", events_kept, 0, 10**12)
         self._events_age = check_seconds("events_age", events_age, 0, 10 * 365 * MAX_TIME)
-        self._executor = None if executor is None else executor_tier("executor", executor)
+        self._executor = None if executor is None else default_tier("executor", executor)
         self._host = host
         self._loop: asyncio.AbstractEventLoop | None = None
         self._run: _Run | None = None

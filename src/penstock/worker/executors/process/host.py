@@ -51,9 +51,10 @@ class Exit(msgspec.Struct, frozen=True):
 class Process:
     """A process that the fork server made, or will. `exited` is done once its whole tree is gone."""
 
-    def __init__(self, host: "Host", number: int) -> None:
+    def __init__(self, host: "Host", number: int, can_dump: bool) -> None:
         self._host = host
         self._number = number
+        self.can_dump = can_dump
         self.exited: asyncio.Future[Exit] = asyncio.get_running_loop().create_future()
 
     def send_signal(self, sent: int) -> None:
@@ -97,11 +98,11 @@ class Host:
                 server = self._server = _Server()
                 await server.start(self._start)
 
-    def spawn(self, task: str, tenant: str, fds: Sequence[int]) -> Process:
+    def spawn(self, task: str, tenant: str, fds: Sequence[int], can_dump: bool = False) -> Process:
         """A process for the task, with these descriptors, which stay the caller's; `ready` came before."""
         if self._server is None:
             raise ConfigError("the worker's processes are closed")
-        return self._server.spawn(self, task, tenant, fds)
+        return self._server.spawn(self, task, tenant, fds, can_dump)
 
     def signal(self, number: int, sent: int) -> None:
         """Signal a process of the present fork server."""
@@ -116,8 +117,9 @@ class Host:
     def dump_stacks(self) -> None:
         """Let every handler's process write its stacks, with what else it writes."""
         if self._server is not None:
-            for number in self._server.living:
-                self.signal(number, signal.SIGQUIT)
+            for process in self._server.living.values():
+                if process.can_dump:
+                    process.send_signal(signal.SIGQUIT)
 
 
 class _Server:
@@ -164,10 +166,10 @@ class _Server:
             await self.end()
             raise
 
-    def spawn(self, host: Host, task: str, tenant: str, fds: Sequence[int]) -> Process:
+    def spawn(self, host: Host, task: str, tenant: str, fds: Sequence[int], can_dump: bool) -> Process:
         """A new process."""
         self._spawned += 1
-        process = Process(host, self._spawned)
+        process = Process(host, self._spawned, can_dump)
         self.living[self._spawned] = process
         self.tell(Spawn(self._spawned, task, tenant), fds)
         return process

@@ -57,7 +57,7 @@ class Kept:
         self._sock, theirs = socket.socketpair()
         self._sock.setblocking(False)
         with theirs:
-            self.process = host.spawn(task, tenant, [theirs.fileno(), self.output.theirs])
+            self.process = host.spawn(task, tenant, [theirs.fileno(), self.output.theirs], can_dump=True)
         os.close(self.output.theirs)
         self._loop.add_reader(self._sock.fileno(), self._readable)
         self.process.exited.add_done_callback(self._exited)

@@ -1,0 +1,101 @@
+"""Timeouts, cancels and lost leases of handlers in processes, and time that their worker has for leases."""
+
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from penstock.core.moves import Move
+from penstock.core.states import State
+from penstock.stores.memory import MemoryStore
+from penstock.worker.clock import boottime
+from tests.worker.executors.kit import Crew, appears, result_of
+
+
+async def test_a_process_is_killed_at_the_timeout_of_its_job(crew: Crew) -> None:
+    (found,) = await crew.run(await crew.add("too_long"))
+
+    assert (found.state, found.reason) == (State.DEAD, "TIMEOUT")
+    assert (found.error or "").startswith("TimeoutError: the execution took longer than 0.3 s")
+    assert "still at it" in (found.error or "")
+
+
+@pytest.mark.parametrize("task", ["softens", "softens_async"])
+async def test_a_soft_limit_is_an_exception_that_a_handler_can_make_something_of(
+    crew: Crew, task: str
+) -> None:
+    (found,) = await crew.run(await crew.add(task))
+
+    assert result_of(found) == "what was there"
+
+
+@pytest.mark.parametrize("task", ["too_soft", "too_soft_async"])
+async def test_a_soft_limit_that_a_handler_makes_nothing_of_is_a_timeout(crew: Crew, task: str) -> None:
+    (found,) = await crew.run(await crew.add(task))
+
+    assert (found.state, found.reason) == (State.DEAD, "TIMEOUT")
+    assert (found.error or "").startswith(
+        "SoftTimeoutError: the execution took longer than 0.1 s, its soft limit"
+    )
+
+
+@pytest.mark.parametrize("task", ["looks", "waits", "sleeps", "deaf"])
+async def test_a_cancel_from_anywhere_ends_a_handler_in_a_process_once(
+    crew: Crew, tmp_path: Path, task: str
+) -> None:
+    async with crew.at_work(lease=1.0):
+        job = await crew.add(task, path=str(tmp_path / "begun"))
+        await appears(tmp_path / "begun")
+        await crew.store.cancel(crew.queue, [job])
+        found = await crew.ended(job)
+        assert result_of(await crew.ended(await crew.add("add", a=1, b=2))) == 3
+
+    assert (found.state, found.reason, found.attempts) == (
+        (State.COMPLETED, None, 0) if task == "looks" else (State.CANCELLED, "CANCELLED", 0)
+    )
+    if task in {"waits", "sleeps"}:
+        assert (tmp_path / "begun").read_text() == "cleaned up"
+
+
+async def test_a_lost_lease_ends_the_process_of_its_handler(crew: Crew, tmp_path: Path) -> None:
+    job = await crew.add("deaf", path=str(tmp_path / "begun"))
+    async with crew.at_work(lease=1.0):
+        await appears(tmp_path / "begun")
+        (tmp_path / "begun").unlink()
+        await crew.store.turn(3_600_000)
+        await crew.reaches(job, State.DEAD)
+        assert result_of(await crew.ended(await crew.add("add", a=1, b=2))) == 3
+
+    assert (await crew.job(job)).reason == "LEASE_EXPIRED"
+
+
+class Beats(MemoryStore):
+    """Notes when leases were renewed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.at: list[float] = []
+
+    def twin(self) -> "Beats":
+        return self
+
+    async def heartbeat(self, *args: Any, **kwargs: Any) -> Any:
+        self.at.append(boottime())
+        return await super().heartbeat(*args, **kwargs)
+
+
+async def test_a_handler_that_holds_the_interpreter_for_three_leases_runs_once() -> None:
+    store = Beats()
+    crew = Crew(store=store)
+    job = await crew.add("hold_gil", seconds=9)
+    begun = boottime()
+    (found,) = await crew.run(job, lease=3.0)
+    times = [begun, *(at for at in store.at if at > begun)]
+    late = [after - before - 1.0 for before, after in pairwise(times)]
+
+    assert result_of(found) == "done"
+    assert (found.delivery, found.attempts) == (1, 0)
+    assert await crew.moves(job) == [Move.ENQUEUE, Move.CLAIM, Move.COMPLETE]
+    assert len(times) > 8
+    assert max(late) <= 1.0
