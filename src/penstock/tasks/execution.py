@@ -63,14 +63,15 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True):
 
     @classmethod
     def of(cls, given: Mapping[str, Any]) -> "Execution":
-        """Checked; OptionError names the option that cannot be."""
-        return cls(
-            **{
-                _FIELDS.get(name, name): _READERS[name](name, value)
-                for name, value in given.items()
-                if name in ExecutionOptions.__annotations__ and value is not None
-            }
-        )
+        """Checked; OptionError names the option that cannot be. A program says which executor is meant."""
+        said = {
+            _FIELDS.get(name, name): _READERS[name](name, value)
+            for name, value in given.items()
+            if name in ExecutionOptions.__annotations__ and value is not None
+        }
+        if "program" in said:
+            said.setdefault("executor", Tier.SUBPROCESS)
+        return cls(**said)
 
     def over(self, lower: "Execution") -> "Execution":
         """These options, and where they say nothing those of the layer below."""
@@ -79,7 +80,7 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True):
 
     def checked(self) -> "Execution":
         """The options themselves, once all layers are in; OptionError where they exclude each other."""
-        if self.program is not None and self.tier(None) is not Tier.SUBPROCESS:
+        if self.program is not None and self.executor is not Tier.SUBPROCESS:
             raise OptionError("program", list(self.program), "executor='subprocess' beside it")
         if self.program is None and self.executor is Tier.SUBPROCESS:
             raise OptionError("program", None, "what executor='subprocess' starts, as in program=['resize']")
@@ -92,14 +93,7 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True):
         """Where the handler runs; `default` where the options do not say."""
         if self.executor is not None:
             return self.executor
-        if self.program is not None:
-            return Tier.SUBPROCESS
         return Tier.PROCESS if self.permissions is not None else default or Tier.INLINE
-
-    @property
-    def is_strict(self) -> bool:
-        """True unless what cannot be enforced may be left out."""
-        return self.sandbox != "best-effort"
 
 
 def job_options(given: Mapping[str, Any]) -> Defaults:

@@ -1,36 +1,40 @@
 """A queue whose handlers run in processes, in few words."""
 
-import asyncio
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from penstock import Penstock
 from penstock.app.place import place_of
 from penstock.core.job import Job, QueueRef
 from penstock.core.payload import decode_json
 from penstock.stores.protocol import Store
 from penstock.worker.executors.process.host import Host
 from penstock.worker.worker import Worker
-from tests.worker.executors.handlers import app
+from tests.worker.executors import handlers
 from tests.worker.kit import Desk, eventually, running
 
 WORK = QueueRef("default", "work")
+BOX = QueueRef("default", "box")
 PROGRAMS = QueueRef("default", "programs")
 
 
 class Crew(Desk):
-    """A queue of the handlers' app."""
+    """A queue of an app of handlers."""
 
-    def __init__(self, queue: QueueRef = WORK, store: Store | None = None) -> None:
+    def __init__(
+        self, queue: QueueRef = WORK, store: Store | None = None, app: Penstock = handlers.app
+    ) -> None:
         super().__init__(queue, store)
         self.host: Host | None = None
+        self.app = app
 
     async def add(self, task: str, /, timeout_ms: int | None = None, **arguments: Any) -> str:
         """A job with one attempt, unless its task says otherwise."""
-        known = app.task_named(task)
+        known = self.app.task_named(task)
         policy = known.defaults.policy
         return await self.enqueue(
             task,
@@ -41,8 +45,8 @@ class Crew(Desk):
 
     def worker(self, *functions: Callable[..., Any], **options: Any) -> Worker:
         settings = {"lease": 30.0, "shutdown_timeout": 5.0, "tick": 60.0} | options
-        self.host = Host(place_of(app))
-        return Worker(self.store, self.queue, app.registry, host=self.host, **settings)
+        self.host = Host(place_of(self.app))
+        return Worker(self.store, self.queue, self.app.registry, host=self.host, **settings)
 
     async def run(self, *jobs: str, **options: Any) -> list[Job]:
         """Execute what is there; the records of these jobs."""
@@ -89,8 +93,3 @@ def is_alive(pid: int) -> bool:
     except OSError:
         return False
     return stat.rpartition(")")[2].split()[0] != "Z"
-
-
-async def within(seconds: float, wait: Awaitable[Any]) -> None:
-    async with asyncio.timeout(seconds):
-        await wait

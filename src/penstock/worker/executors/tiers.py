@@ -4,7 +4,6 @@ from typing import Any
 
 from penstock.core.errors import ConfigError
 from penstock.core.job import QueueRef
-from penstock.sandbox.confine import Plan, prepare
 from penstock.tasks.execution import Tier
 from penstock.tasks.registry import Registry
 from penstock.tasks.task import Task
@@ -16,7 +15,7 @@ from penstock.worker.executors.subprocess.executor import Programs
 
 
 class Tiers:
-    """The executors of one worker. ConfigError where a task wants what this worker or machine has not."""
+    """The executors of one worker; ConfigError where a task wants one that it does not have."""
 
     def __init__(
         self,
@@ -36,8 +35,7 @@ class Tiers:
             return
         if host is None:
             raise ConfigError("handlers in processes need the worker of an app: app.worker()")
-        plans = {task.name: plan for task in tasks if (plan := _plan(task)) is not None}
-        self._executors[Tier.PROCESS] = Processes(host, queue, concurrency, plans)
+        self._executors[Tier.PROCESS] = Processes(host, queue, concurrency)
         self._executors[Tier.SUBPROCESS] = Programs(host, queue)
 
     async def open(self) -> None:
@@ -57,13 +55,3 @@ class Tiers:
     def uses_thread(self, task: Task[..., ..., Any]) -> bool:
         """True when the handler runs where it cannot be interrupted."""
         return not task.is_async and task.execution.tier(self._default) is Tier.INLINE
-
-
-def _plan(task: Task[..., ..., Any]) -> Plan | None:
-    asked = task.execution
-    if asked.permissions is None:
-        return None
-    try:
-        return prepare(asked.permissions, asked.sandbox or "strict")
-    except ConfigError as error:
-        raise ConfigError(f"task {task.name!r}: {error}") from None

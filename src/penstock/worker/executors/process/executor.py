@@ -2,7 +2,6 @@
 
 import asyncio
 import math
-from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -11,7 +10,6 @@ from penstock.core.errors import HandlerError, PenstockError
 from penstock.core.job import QueueRef
 from penstock.core.names import check_name
 from penstock.core.payload import decode_json
-from penstock.sandbox.confine import Plan
 from penstock.tasks.call import Call as TaskCall
 from penstock.tasks.context import JobContext
 from penstock.tasks.signals import Cancel, Fail, Signal, Snooze
@@ -33,10 +31,9 @@ MAX_ASKS: Final = 16
 class Processes:
     """The executor for `process`."""
 
-    def __init__(self, host: Host, queue: QueueRef, capacity: int, plans: Mapping[str, Plan]) -> None:
+    def __init__(self, host: Host, queue: QueueRef, capacity: int) -> None:
         self._host = host
         self._pool = Pool(host, queue.tenant, capacity)
-        self._plans = plans
         self._numbers = 0
 
     async def open(self) -> None:
@@ -76,7 +73,7 @@ class Processes:
             return _value(task, outcome)
         finally:
             talk.close()
-            self._pool.give_back(child, task, self._plans.get(task.name), outcome)
+            self._pool.give_back(child, task, outcome)
 
 
 class _Talk:

@@ -114,6 +114,10 @@ class Host:
         """Of the fork server."""
         return -1 if self._server is None else self._server.pid
 
+    def keeps(self, task: str) -> bool:
+        """True when a process of the task may execute another job."""
+        return self._server is not None and task not in self._server.for_one_job
+
     def dump_stacks(self) -> None:
         """Let every handler's process write its stacks, with what else it writes."""
         if self._server is not None:
@@ -133,6 +137,7 @@ class _Server:
         self._spawned = 0
         self.living: dict[int, Process] = {}
         self.is_gone = False
+        self.for_one_job: frozenset[str] = frozenset()
         ours, theirs = socket.socketpair()
         self._sock = ours
         with theirs:
@@ -209,7 +214,8 @@ class _Server:
 
     def _hear(self, message: FromServer) -> None:
         match message:
-            case Ready(threads):
+            case Ready(threads, for_one_job):
+                self.for_one_job = frozenset(for_one_job)
                 if threads > 1:
                     _LOGGER.warning(
                         "importing the app started %d threads: processes forked beside them may hang",
@@ -219,7 +225,7 @@ class _Server:
                     self._ready.set_result(None)
             case Broken(error):
                 if not self._ready.done():
-                    self._ready.set_exception(ConfigError(f"the app cannot be imported: {error}"))
+                    self._ready.set_exception(ConfigError(error))
             case Unspawned(number, error):
                 self._ended(number, Exit(-1, error))
             case Exited(number, status, left):

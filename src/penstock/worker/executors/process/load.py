@@ -6,7 +6,9 @@ import sys
 from functools import reduce
 from typing import Any, Protocol
 
-from penstock.core.errors import ConfigError
+from penstock.core.errors import ConfigError, PenstockError
+from penstock.sandbox.confine import Mode, Plan, prepare
+from penstock.sandbox.permissions import Permissions
 from penstock.tasks.registry import Registry
 from penstock.worker.executors.process.wire import Start
 
@@ -35,6 +37,22 @@ def load(start: Start) -> App:
     app.registry.freeze()
     loaded: App = app
     return loaded
+
+
+def plans(registry: Registry) -> dict[str, Plan]:
+    """How each task with permissions is confined; ConfigError where this machine cannot."""
+    found: dict[str, Plan] = {}
+    # Each is tried out, which takes a moment.
+    made: dict[tuple[Permissions, Mode], Plan] = {}
+    for name in registry.names():
+        asked = registry.require(name).execution
+        if asked.permissions is not None:
+            wanted = (asked.permissions, asked.sandbox or "strict")
+            try:
+                found[name] = made[wanted] = made.get(wanted) or prepare(*wanted)
+            except PenstockError as error:
+                raise ConfigError(f"task {name!r}: {error}") from None
+    return found
 
 
 def _script(path: str) -> Any:

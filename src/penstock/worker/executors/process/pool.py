@@ -4,7 +4,6 @@ import asyncio
 from collections import deque
 from typing import Any, Final
 
-from penstock.sandbox.confine import Plan
 from penstock.tasks.execution import RECYCLE_BYTES, RECYCLE_JOBS
 from penstock.tasks.task import Task
 from penstock.worker.executors.process.host import Host
@@ -39,9 +38,7 @@ class Pool:
         child.process.exited.add_done_callback(lambda _: self._forget(child))
         return child
 
-    def give_back(
-        self, child: Kept, task: Task[..., ..., Any], plan: Plan | None, outcome: Done | None
-    ) -> None:
+    def give_back(self, child: Kept, task: Task[..., ..., Any], outcome: Done | None) -> None:
         """Keep the child for the next job, or end it: it is old, large, spoiled or not alone."""
         if outcome is None or outcome.has_left or not child.is_usable:
             child.kill()
@@ -49,7 +46,7 @@ class Pool:
         elif (
             child.jobs >= (task.execution.recycle_jobs or RECYCLE_JOBS)
             or outcome.memory >= (task.execution.recycle_bytes or RECYCLE_BYTES)
-            or (plan is not None and plan.is_for_one_job)
+            or not self._host.keeps(task.name)
         ):
             self._drop(child)
         else:

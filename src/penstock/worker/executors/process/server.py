@@ -18,12 +18,12 @@ from typing import Any, Final
 import msgspec
 
 from penstock.core.errors import PenstockError
-from penstock.sandbox.confine import Plan, prepare
+from penstock.sandbox.confine import Plan
 from penstock.tasks.task import Task
 from penstock.telemetry import logs
 from penstock.worker.executors.process import tree
 from penstock.worker.executors.process.child import serve
-from penstock.worker.executors.process.load import App, load
+from penstock.worker.executors.process.load import App, load, plans
 from penstock.worker.executors.process.wire import (
     CONTROL_LIMIT,
     Broken,
@@ -112,14 +112,21 @@ class Server:
         if message.log_level is not None:
             logs.configure(json=message.log_json, level=message.log_level)
         try:
-            self._app = load(message)
+            app = load(message)
         except BaseException as error:  # noqa: BLE001 (importing runs the user's code: also an exit is told)
-            self._tell(Broken(_import_error(error)))
+            self._tell(Broken(f"the app cannot be imported: {_import_error(error)}"))
             return
+        try:
+            self._plans = plans(app.registry)
+        except PenstockError as error:
+            self._tell(Broken(str(error)))
+            return
+        self._app = app
         gc.collect()
         # What is there now is shared with the children as long as nobody touches it.
         gc.freeze()
-        self._tell(Ready(tree.threads()))
+        for_one_job = [name for name, plan in self._plans.items() if plan.is_for_one_job]
+        self._tell(Ready(tree.threads(), for_one_job))
 
     def _spawn(self, message: Spawn, fds: Sequence[int]) -> None:
         if self._app is None:
@@ -127,7 +134,7 @@ class Server:
         task = self._app.registry.get(message.task)
         if task is None:
             raise PenstockError(f"no task is named {message.task!r} in the app that the fork server imported")
-        plan = self._plan(task)
+        plan = self._plans.get(task.name)
         parent = os.getpid()
         sys.stdout.flush()
         sys.stderr.flush()
@@ -136,15 +143,6 @@ class Server:
             self._in_child(parent, fds, _work(self._app, task, plan))
         self._pids[message.number] = pid
         self._numbers[pid] = message.number
-
-    def _plan(self, task: Task[..., ..., Any]) -> Plan | None:
-        """What confines the task's children; ConfigError where this machine cannot."""
-        asked = task.execution
-        if asked.permissions is None:
-            return None
-        if task.name not in self._plans:
-            self._plans[task.name] = prepare(asked.permissions, asked.sandbox or "strict")
-        return self._plans[task.name]
 
     def _in_child(self, parent: int, fds: Sequence[int], work: Callable[[Sequence[int]], None]) -> None:
         """Never returns: the stack below is the server's."""

@@ -56,13 +56,17 @@ class Signal(Message, frozen=True):
 
 
 class Ready(Message, frozen=True):
-    """The app is imported; with more than one thread, what is forked may hang."""
+    """The app is imported, and its permissions can be enforced.
+
+    With more than one thread, what is forked may hang. A process of a task in `for_one_job` is not kept.
+    """
 
     threads: int
+    for_one_job: list[str] = []
 
 
 class Broken(Message, frozen=True):
-    """The app cannot be imported."""
+    """The app cannot be imported, or a task of it not be confined as it should."""
 
     error: str
 
