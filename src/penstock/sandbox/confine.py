@@ -1,8 +1,10 @@
 """What has to be done for some permissions, on this machine and by this user."""
 
 import os
+import re
 import shutil
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Final, Literal
 
@@ -16,6 +18,7 @@ from penstock.sandbox.trial import attempt
 
 Mode = Literal["strict", "best-effort"]
 
+_OF_A_PROCESS: Final = re.compile(r"/proc/(self|thread-self|[0-9]+)(/|$)")
 _ELF: Final = b"\x7fELF"
 _INTERPRETER: Final = 3
 """The kind of program header that names the loader."""
@@ -43,8 +46,8 @@ def prepare(permissions: Permissions, mode: Mode = "strict") -> Plan:
 
 def _plan(permissions: Permissions, gaps: tuple[str, ...]) -> Plan:
     walk = paths.Walk()
-    write = paths.covered(_real(walk, "write", each) for each in permissions.write)
-    reading = [_real(walk, "read", each) for each in permissions.read]
+    write = paths.covered(_real(walk, "write", permissions.write))
+    reading = _real(walk, "read", permissions.read)
     own = [walk.real(each) for each in (*paths.interpreter(), *paths.app_code())]
     read = paths.covered([*reading, *(each for each in own if each)])
     run = [each for program in permissions.run for each in _program(walk, program)]
@@ -58,7 +61,9 @@ def _plan(permissions: Permissions, gaps: tuple[str, ...]) -> Plan:
     rules += [Rule(each, landlock.WRITE) for each in write]
     rules += [Rule(each, landlock.EXECUTE | landlock.READ_FILE) for each in run]
     rules += [Rule(each, landlock.READ_FILE | landlock.WRITE_FILE) for each in devices]
-    rules += [Rule(each, landlock.READ_DIR) for each in listed]
+    # A folder that nothing was taken from, such as the one of a script, is not there inside.
+    there = [each for each in listed if any(f"{path}/".startswith(f"{each}/") for path in mounts)]
+    rules += [Rule(each, landlock.READ_DIR) for each in there]
     has_namespaces = available.namespaces_fail() is None
     return Plan(
         permissions=permissions,
@@ -77,11 +82,17 @@ def _plan(permissions: Permissions, gaps: tuple[str, ...]) -> Plan:
     )
 
 
-def _real(walk: paths.Walk, field: str, path: str) -> str:
-    real = walk.real(path)
-    if real is None:
-        raise OptionError(f"permissions.{field}", path, "a path that exists and can be followed")
-    return real
+def _real(walk: paths.Walk, field: str, given: Sequence[str]) -> list[str]:
+    """Where the paths lead. The root stands for all that is in it."""
+    found = []
+    for path in given:
+        if _OF_A_PROCESS.match(path):
+            raise OptionError(f"permissions.{field}", path, "/proc, or what is there of no process")
+        real = walk.real(path)
+        if real is None:
+            raise OptionError(f"permissions.{field}", path, "a path that exists and can be followed")
+        found += [str(each) for each in sorted(Path("/").iterdir())] if real == "/" else [real]
+    return [each for each in map(walk.real, found) if each]
 
 
 def _program(walk: paths.Walk, program: str) -> list[str]:

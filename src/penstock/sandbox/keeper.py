@@ -55,20 +55,20 @@ class Keeper:
     def keep(
         self,
         child: int,
-        told: Callable[[int], int] | None = None,
-        serve: Mapping[int, Callable[[], bool]] | None = None,
         *,
+        told: Callable[[int], int] = int,
+        serve: Mapping[int, Callable[[], bool]] | None = None,
         keep: Collection[int] = (),
-        has_output: bool = False,
+        finish: Callable[[], None] | None = None,
     ) -> NoReturn:
         """Stay until the child and all its descendants have ended, then end like the child.
 
         `told` turns the child's wait status into the one to end with. `serve` has descriptors that are
         watched, and what to do when one is ready: a False answer ends its watching. Of the others only those
-        in `keep` stay open.
+        in `keep` stay open. `finish` is called last.
         """
-        serving = dict(serve or {})
-        close_others({*serving, *keep}, also_standard=not has_output)
+        serving = serve or {}
+        close_others({*serving, *keep}, has_standard=False)
         noticed, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
         for each in _HEARD:
@@ -85,10 +85,10 @@ class Keeper:
                     status = _signalled(child, noticed)
                 elif not serving[descriptor]():
                     poll.unregister(descriptor)
-        for answer in serving.values():
-            answer()
         end_all()
-        end_like(told(status) if told else status)
+        if finish:
+            finish()
+        end_like(told(status))
 
 
 def is_reaper() -> bool:
@@ -150,11 +150,11 @@ def end_like(status: int) -> NoReturn:
     os._exit(os.waitstatus_to_exitcode(status))
 
 
-def close_others(keep: Collection[int], *, also_standard: bool = False) -> None:
-    """Close every descriptor but 0, 1, 2 and these; `also_standard`: those lead nowhere from now on."""
-    if also_standard:
+def close_others(keep: Collection[int], *, has_standard: bool = True) -> None:
+    """Close every descriptor but these and the first three; those lead nowhere unless `has_standard`."""
+    if not has_standard:
         nowhere = os.open(os.devnull, os.O_RDWR)
-        for number in (0, 1, 2):
+        for number in {0, 1, 2}.difference(keep):
             os.dup2(nowhere, number)
     start = 3
     for number in (*sorted(each for each in keep if each >= 3), _most_descriptors()):

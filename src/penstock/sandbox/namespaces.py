@@ -125,7 +125,7 @@ def _mind(handler: int, line: socket.socket) -> NoReturn:
 
     for each in PASSED_ON:
         signal.signal(each, pass_on)
-    close_others({line.fileno()}, also_standard=False)
+    close_others({line.fileno()}, has_standard=False)
     pid, status = 0, 0
     while pid != handler:
         pid, status = os.waitpid(-1, 0)

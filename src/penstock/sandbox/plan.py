@@ -45,7 +45,8 @@ class Plan(msgspec.Struct, frozen=True):
 
         Returns in a new process, the confined one: the caller stays behind as its keeper, outside, and ends
         the way it ended. So the caller's pid is the one to wait for, to signal (SIGTERM and the like are
-        passed on) and to kill, by `tree.kill`. Of the file descriptors 1, 2 and those in `keep` stay open.
+        passed on) and to kill, by `tree.kill`. Of the file descriptors 1, 2 and those in `keep` stay open; 0
+        leads nowhere unless it is among them.
         """
         environment.clear(self.permissions.env)
         mapped = limits.address_space()
@@ -67,10 +68,15 @@ class Plan(msgspec.Struct, frozen=True):
             keeper.begin()
             raise
         if child:
-            serve = streams.serve() | ({broker.fileno(): broker.serve} if broker else {})
-            told, lines = (inside.told, {inside.line.fileno()}) if inside else (None, set[int]())
-            keeper.keep(child, told, serve, keep=lines, has_output=streams.are_used)
-        streams.use()
+            kept = streams.serve() | ({inside.line.fileno()} if inside else set())
+            keeper.keep(
+                child,
+                told=inside.told if inside else int,
+                serve={broker.fileno(): broker.serve} if broker else {},
+                keep=kept,
+                finish=streams.finish,
+            )
+        streams.use(has_input=0 in keep)
         self._confine({*keep, broker.inside.fileno()} if broker else set(keep), mapped, tasks)
         if broker:
             Shim(broker.inside).install()

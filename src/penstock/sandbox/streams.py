@@ -2,16 +2,17 @@
 
 import os
 import stat
-from collections.abc import Callable
+import threading
 from contextlib import suppress
-from functools import partial
 from typing import Final
 
 _CHUNK: Final = 1 << 16
+_LAST_WORDS: Final = 1.0
+"""Seconds that a keeper waits for its output to be taken, once its tree is gone."""
 
 
 class Streams:
-    """Made before the fork; `serve` is for the keeper, `use` for the new process.
+    """Made before the fork; `serve` and `finish` are for the keeper, `use` for the new process.
 
     Whoever holds a terminal can read what is typed there, and whoever holds a file can cut it short: so the
     confined process gets the end of a pipe. Pipes and sockets that it was given stay as they are.
@@ -19,37 +20,41 @@ class Streams:
 
     def __init__(self) -> None:
         self._pipes = {number: os.pipe() for number in (1, 2) if not _is_harmless(number)}
+        self._threads: list[threading.Thread] = []
 
-    @property
-    def are_used(self) -> bool:
-        """True when the keeper writes for the process inside."""
-        return bool(self._pipes)
-
-    def serve(self) -> dict[int, Callable[[], bool]]:
-        """By descriptor, what to do when there is output."""
-        for _, inside in self._pipes.values():
+    def serve(self) -> set[int]:
+        """Pass on what comes, in threads; the descriptors that they need."""
+        needed = set()
+        for number, (outside, inside) in self._pipes.items():
             os.close(inside)
-        return {outside: partial(_pass_on, outside, number) for number, (outside, _) in self._pipes.items()}
+            needed |= {outside, number}
+            thread = threading.Thread(target=_pass_on, args=(outside, number), daemon=True)
+            self._threads.append(thread)
+            thread.start()
+        return needed
 
-    def use(self) -> None:
+    def finish(self) -> None:
+        """Wait a moment for the last output."""
+        for thread in self._threads:
+            thread.join(_LAST_WORDS)
+
+    def use(self, *, has_input: bool) -> None:
         """In the new process: the pipes instead of what was there."""
-        nowhere = os.open(os.devnull, os.O_RDONLY)
-        os.dup2(nowhere, 0)
-        os.close(nowhere)
+        if not has_input:
+            nowhere = os.open(os.devnull, os.O_RDONLY)
+            os.dup2(nowhere, 0)
+            os.close(nowhere)
         for number, (outside, inside) in self._pipes.items():
             os.dup2(inside, number)
             os.close(outside)
             os.close(inside)
 
 
-def _pass_on(source: int, target: int) -> bool:
-    os.set_blocking(source, False)
+def _pass_on(source: int, target: int) -> None:
     with suppress(OSError):
         while chunk := os.read(source, _CHUNK):
             while chunk:
                 chunk = chunk[os.write(target, chunk) :]
-        return False
-    return True
 
 
 def _is_harmless(number: int) -> bool:

@@ -68,7 +68,7 @@ def _only_namespaces() -> None:
     keeper = Keeper()
     inside = namespaces.fork(identity(), Root((Mount("/dev/null", is_device=True),)), keeper.begin)
     if inside:
-        keeper.keep(inside.init, inside.told, keep=[inside.line.fileno()], has_output=True)
+        keeper.keep(inside.init, told=inside.told, keep=[1, 2, inside.line.fileno()])
 
 
 def _look_around(plan: "Plan") -> None:
