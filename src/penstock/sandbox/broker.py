@@ -46,6 +46,11 @@ class Broker:
         """The end that is watched for requests."""
         return self._line.fileno()
 
+    def close(self) -> None:
+        """Serve no longer."""
+        self._line.close()
+        self.inside.close()
+
     def serve(self) -> bool:
         """Take one request; False when nobody is left who could ask. The answer comes from a thread."""
         try:
@@ -69,7 +74,7 @@ class Broker:
     def _serve(self, data: bytes, descriptor: int) -> None:
         # What came from inside may be anything: the request is checked, and the descriptor may be no socket.
         try:
-            with suppress(OSError, ValueError), socket.socket(fileno=descriptor) as reply:
+            with suppress(OSError, ValueError, msgspec.DecodeError), socket.socket(fileno=descriptor) as reply:
                 descriptor = -1
                 reply.settimeout(1.0)
                 self._answer(data, reply)
