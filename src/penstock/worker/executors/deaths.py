@@ -1,28 +1,25 @@
 """What to say of a process that ended before its handler did."""
 
 import signal
-from typing import Final
 
+from penstock.core import decide
 from penstock.core.errors import ProcessDiedError
 from penstock.worker.executors.process.host import Exit
-
-PROTOCOL: Final = "PROTOCOL"
-NO_PROCESS: Final = "NO_PROCESS"
 
 
 def died(how: Exit, tail: str, broken: str | None = None) -> ProcessDiedError:
     """With a reason such as `KILLED: SIGSEGV`, and the last that the process wrote."""
     if broken is not None:
-        return _error(f"the process {broken}", PROTOCOL, tail)
+        return _error(f"the process {broken}", decide.PROTOCOL, tail)
     if how.error is not None and how.code == -1:
-        return _error(how.error, NO_PROCESS, tail)
+        return _error(how.error, decide.NO_PROCESS, tail)
     if how.code >= 0:
-        return _error(f"the process ended with exit code {how.code}", f"EXITED: {how.code}", tail)
+        return _error(f"the process ended with exit code {how.code}", f"{decide.EXITED}: {how.code}", tail)
     name = signal_name(-how.code)
     why = f" ({how.error})" if how.error else ""
     if how.code == -signal.SIGKILL and not why:
         why = ", which also the kernel does when memory is short"
-    return _error(f"the process was killed by {name}{why}", f"KILLED: {name}", tail)
+    return _error(f"the process was killed by {name}{why}", f"{decide.KILLED}: {name}", tail)
 
 
 def signal_name(number: int) -> str:

@@ -16,7 +16,7 @@ from penstock.tasks.signals import Cancel, Fail, Signal, Snooze
 from penstock.tasks.task import Task
 from penstock.worker.delivery import Delivery
 from penstock.worker.endings import TracedRetry
-from penstock.worker.executors.deaths import PROTOCOL, died
+from penstock.worker.executors.deaths import died
 from penstock.worker.executors.process.host import Host
 from penstock.worker.executors.process.kept import Gone, Kept
 from penstock.worker.executors.process.pool import Pool
@@ -147,7 +147,9 @@ def _value(task: Task[..., ..., Any], done: Done) -> Any:
         case "cancel":
             raise Cancel(done.reason)
         case _:
-            raise HandlerError("HandlerError", "the process told an unknown ending", done.kind, PROTOCOL)
+            raise HandlerError(
+                "HandlerError", "the process told an unknown ending", done.kind, decide.PROTOCOL
+            )
 
 
 def _run(number: int, delivery: Delivery, task: Task[..., ..., Any], ctx: JobContext) -> Run:
