@@ -13,7 +13,10 @@ from penstock.sandbox.linux import AT_FDCWD, syscall
 
 NOBODY: Final = 65534
 CREWS: Final = ("root", "ordinary", "root-contained", "ordinary-contained")
-"""Contained: as under the default profile of container engines, which refuses new namespaces."""
+"""Contained: as under the default profile of container engines, which refuses new namespaces.
+
+Beside them there is `old`: contained on a kernel without Landlock, where nothing can be enforced.
+"""
 _UNSHARE: Final = {"x86_64": 272, "aarch64": 97}
 _CLONE: Final = {"x86_64": 56, "aarch64": 220}
 _CLONE3: Final = 435
@@ -28,16 +31,16 @@ def become(crew: str, *command: str) -> None:
     """Run a module with its arguments, as the crew, instead of this program."""
     if os.geteuid() == 0 and crew != "root":
         _open_the_way()
-    if crew.endswith("-contained"):
-        _contain()
-    if os.geteuid() == 0 and crew.startswith("ordinary"):
+    if crew != "root" and crew != "ordinary":
+        _contain(has_landlock=crew != "old")
+    if os.geteuid() == 0 and not crew.startswith("root"):
         os.setgroups([])
         os.setresgid(NOBODY, NOBODY, NOBODY)
         os.setresuid(NOBODY, NOBODY, NOBODY)
     os.execv(sys.executable, [sys.executable, "-m", *command])
 
 
-def _contain() -> None:
+def _contain(*, has_landlock: bool) -> None:
     if os.geteuid():
         linux.prctl(linux.PR_SET_NO_NEW_PRIVS, 1)
     refusals = {
@@ -45,6 +48,8 @@ def _contain() -> None:
         _CLONE[linux.MACHINE]: [Refusal(errno.EPERM, [Test(0, 0, 0x7E020000, is_not=True)])],
         _CLONE3: [Refusal(errno.ENOSYS)],
     }
+    if not has_landlock:
+        refusals[linux.COMMON["landlock_create_ruleset"]] = [Refusal(errno.ENOSYS)]
     bpf.install(bpf.assemble(linux.MACHINE, refusals, 0x3FFFFFFF, errno.ENOSYS))
 
 

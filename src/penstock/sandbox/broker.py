@@ -74,7 +74,10 @@ class Broker:
     def _serve(self, data: bytes, descriptor: int) -> None:
         # What came from inside may be anything: the request is checked, and the descriptor may be no socket.
         try:
-            with suppress(OSError, ValueError, msgspec.DecodeError), socket.socket(fileno=descriptor) as reply:
+            with (
+                suppress(OSError, ValueError, msgspec.DecodeError),
+                socket.socket(fileno=descriptor) as reply,
+            ):
                 descriptor = -1
                 reply.settimeout(1.0)
                 self._answer(data, reply)

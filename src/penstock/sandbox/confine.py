@@ -53,6 +53,7 @@ def _plan(permissions: Permissions, gaps: tuple[str, ...]) -> Plan:
     run = [each for program in permissions.run for each in _program(walk, program)]
     devices = [each for each in paths.DEVICES if Path(each).exists()]
     listed = [each for each in map(walk.real, paths.search_path()) if each]
+    listed += {"/"}.intersection([*permissions.read, *permissions.write])
     proc = [each for each in read if each.split("/")[1] == "proc"]
     mounts = {each: Mount(each) for each in (*paths.covered([*read, *run]),) if each not in proc}
     mounts |= {each: Mount(each, is_writable=True) for each in write}
@@ -62,7 +63,7 @@ def _plan(permissions: Permissions, gaps: tuple[str, ...]) -> Plan:
     rules += [Rule(each, landlock.EXECUTE | landlock.READ_FILE) for each in run]
     rules += [Rule(each, landlock.READ_FILE | landlock.WRITE_FILE) for each in devices]
     # A folder that nothing was taken from, such as the one of a script, is not there inside.
-    there = [each for each in listed if any(f"{path}/".startswith(f"{each}/") for path in mounts)]
+    there = [each for each in listed if any(f"{path}/".startswith(f"{each.rstrip('/')}/") for path in mounts)]
     rules += [Rule(each, landlock.READ_DIR) for each in there]
     has_namespaces = available.namespaces_fail() is None
     return Plan(
@@ -83,16 +84,24 @@ def _plan(permissions: Permissions, gaps: tuple[str, ...]) -> Plan:
 
 
 def _real(walk: paths.Walk, field: str, given: Sequence[str]) -> list[str]:
-    """Where the paths lead. The root stands for all that is in it."""
-    found = []
+    """Where the paths lead. The root stands for all that is in it and open to the user."""
+    found: list[str] = []
     for path in given:
         if _OF_A_PROCESS.match(path):
             raise OptionError(f"permissions.{field}", path, "/proc, or what is there of no process")
         real = walk.real(path)
         if real is None:
             raise OptionError(f"permissions.{field}", path, "a path that exists and can be followed")
-        found += [str(each) for each in sorted(Path("/").iterdir())] if real == "/" else [real]
+        found += filter(_is_open, map(str, Path("/").iterdir())) if real == "/" else [real]
     return [each for each in map(walk.real, found) if each]
+
+
+def _is_open(path: str) -> bool:
+    if not Path(path).exists():
+        return False
+    who, seen = available.identity(), Path(path).stat()
+    shift = 6 if seen.st_uid == who.uid else 3 if seen.st_gid == who.gid else 0
+    return seen.st_mode >> shift & 0o5 == 0o5
 
 
 def _program(walk: paths.Walk, program: str) -> list[str]:
