@@ -42,7 +42,7 @@ class ExecutionOptions(TypedDict, total=False):
     recycle_jobs: int
     """A process ends after so many jobs."""
     recycle_bytes: int
-    """A process ends after a job that left it with more memory than that."""
+    """A process ends once it takes so much more memory than it began with."""
 
 
 class TaskOptions(Defaults, ExecutionOptions, total=False):

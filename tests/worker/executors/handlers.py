@@ -14,6 +14,7 @@ from penstock import Cancel, Fail, JobContext, Penstock, Retry, Snooze, SoftTime
 
 app = Penstock("memory://")
 work = app.queue("work", executor="process", max_attempts=1)
+_kept: list[bytes] = []
 SLEEPER = [sys.executable, "-c", "import time; time.sleep(300)"]
 
 
@@ -66,8 +67,9 @@ def pid_of_two() -> int:
     return os.getpid()
 
 
-@work.task(recycle_bytes=1)
-def pid_of_large() -> int:
+@work.task(recycle_bytes=16 << 20)
+def pid_of_growing() -> int:
+    _kept.append(b"x" * (24 << 20))
     return os.getpid()
 
 
@@ -271,6 +273,16 @@ def _wire() -> int:
     raise LookupError("no wire")
 
 
+# Where neither task nor queue says
+
+plain = app.queue("plain")
+
+
+@plain.task
+def where() -> int:
+    return os.getpid()
+
+
 # Programs
 
 programs = app.queue("programs", max_attempts=1)
@@ -289,11 +301,11 @@ _TELL = "import json, sys, time, os, signal\njob = json.loads(sys.stdin.readline
         "print(json.dumps({'result': [args['value'], job['attempt'], job['task']]}))"
     )
 )
-def echo(value: Any) -> list[Any]: ...
+def echo(value: Any) -> Any: ...
 
 
 @programs.task(program=python("import json, sys; print(json.dumps({'result': json.load(sys.stdin)['id']}))"))
-def read_all() -> str: ...
+def read_all() -> Any: ...
 
 
 @programs.task(program=python(_TELL + "print('it went wrong', file=sys.stderr); sys.exit(args['code'])"))

@@ -1,5 +1,8 @@
 """Handlers in kept processes: what they get, what comes back, how long their processes are kept."""
 
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -7,12 +10,15 @@ import msgspec
 import pytest
 
 from penstock.app.place import place_of
-from penstock.core.errors import ConfigError, HandlerError
+from penstock.core.errors import ConfigError, HandlerError, OptionError
+from penstock.core.job import QueueRef
 from penstock.core.states import State
+from penstock.stores.memory import MemoryStore
 from penstock.tasks.context import JobContext
 from penstock.worker.executors.process.host import Host
 from penstock.worker.executors.process.wire import FrameError, Frames
 from penstock.worker.worker import Worker
+from tests.worker.executors import handlers
 from tests.worker.executors.handlers import app
 from tests.worker.executors.kit import WORK, Crew, is_alive, pid_in, result_of
 
@@ -117,7 +123,7 @@ async def test_a_process_ends_after_its_number_of_jobs(crew: Crew) -> None:
 
 
 async def test_a_process_that_has_grown_ends_after_its_job(crew: Crew) -> None:
-    jobs = [await crew.add("pid_of_large") for _ in range(2)]
+    jobs = [await crew.add("pid_of_growing") for _ in range(2)]
     first, second = [result_of(job) for job in await crew.run(*jobs, concurrency=1)]
 
     assert first != second
@@ -187,6 +193,64 @@ async def test_a_task_that_the_fork_servers_app_does_not_have_is_told(crew: Crew
     assert "no task is named 'add' in the app that the fork server imported" in (found.error or "")
 
 
+async def test_the_children_of_a_flow_are_known_and_made_through_the_wire() -> None:
+    with app.using(MemoryStore()):
+        async with app:
+            flow = app.flow()
+            before = [flow.add(handlers.add.call(1, 2)), flow.add(handlers.add_async.call(3, 4))]
+            seen = [flow.add(task.call(), after=before) for task in (handlers.family, handlers.family_async)]
+            handle = await flow.enqueue()
+            spawner = await handlers.spawn.enqueue()
+            await app.worker(["work"], burst=True).run()
+            spawned = await spawner.result(5)
+
+            assert [await handle[each].result(5) for each in seen] == [[3, 7], [3, 7]]
+            assert [await app.job("work", each).result(5) for each in spawned] == [3, 7]
+
+
+async def test_a_worker_can_have_processes_for_what_does_not_say() -> None:
+    pids = []
+    for executor in ("inline", "process"):
+        crew = Crew(QueueRef("default", "plain"))
+        (found,) = await crew.run(await crew.add("where"), executor=executor)
+        pids.append(result_of(found))
+
+    assert pids[0] == os.getpid() != pids[1]
+    with pytest.raises(OptionError, match="executor: found 'subprocess', wanted inline or process"):
+        crew.worker(executor="subprocess")
+
+
+def test_an_app_in_a_script_has_processes_too(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT)
+    done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60)
+
+    assert (done.stdout, done.returncode) == ("True\n", 0), done.stderr
+
+
+SCRIPT = """
+import asyncio
+import os
+
+from penstock import Penstock
+
+app = Penstock("memory://")
+
+@app.task(executor="process")
+def where() -> int:
+    return os.getppid()
+
+async def main() -> None:
+    async with app:
+        handle = await where.enqueue()
+        await app.worker(burst=True).run()
+        print(await handle.result(5) != os.getpid())
+
+if __name__ == "__main__":
+    asyncio.run(main())
+"""
+
+
 async def test_an_app_inside_a_function_cannot_have_processes() -> None:
     with pytest.raises(ConfigError, match="make it at the top level of a module"):
         place_of(object())
@@ -202,5 +266,5 @@ def test_a_frame_that_is_too_long_is_refused_before_it_is_read() -> None:
 
 
 async def _all(crew: Crew) -> list[Any]:
-    ids = {event.job for event in await crew.store.events(crew.queue)}
+    ids = {event.job for event in await crew.store.events(crew.queue) if event.job is not None}
     return [await crew.job(job) for job in ids]

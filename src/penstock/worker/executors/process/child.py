@@ -72,6 +72,7 @@ class Child:
         self._task = task
         self._channel = channel
         self._interrupts = Interrupts(channel)
+        self._memory = _memory()
         self._runner: asyncio.Runner | None = None
 
     def run(self) -> None:
@@ -104,7 +105,7 @@ class Child:
             done,
             saw_stop=looked or (self._task.is_async and self._channel.is_stopped(run.number)),
             has_left=tree.has_children(),
-            memory=_memory(),
+            grown=_memory() - self._memory,
         )
 
     def _outcome(self, run: Run, ctx: JobContext) -> Done:

@@ -45,7 +45,7 @@ class Pool:
             self._drop(child)
         elif (
             child.jobs >= (task.execution.recycle_jobs or RECYCLE_JOBS)
-            or outcome.memory >= (task.execution.recycle_bytes or RECYCLE_BYTES)
+            or outcome.grown >= (task.execution.recycle_bytes or RECYCLE_BYTES)
             or not self._host.keeps(task.name)
         ):
             self._drop(child)

@@ -165,7 +165,8 @@ class Done(Message, frozen=True, kw_only=True):
     saw_stop: bool = False
     has_left: bool = False
     """Processes that the handler started are still there."""
-    memory: int = 0
+    grown: int = 0
+    """Bytes in memory, beyond what the child began with."""
 
 
 class Unfit(Message, frozen=True):
