@@ -26,7 +26,7 @@ PASSED_ON: Final = (
     signal.SIGUSR1,
     signal.SIGUSR2,
 )
-END: Final = signal.SIGRTMIN
+END: Final[int] = getattr(signal, "SIGRTMIN", signal.SIGUSR2)
 """Tells a keeper to kill its whole tree; also sent by the kernel when the keeper's parent dies."""
 _HEARD: Final = frozenset({*PASSED_ON, END, signal.SIGCHLD})
 
