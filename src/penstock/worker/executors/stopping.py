@@ -18,8 +18,12 @@ KILLED: Final = 3.0
 
 async def stop(
     delivery: Delivery, process: Process, done: asyncio.Future[Any], tell: Callable[[], None]
-) -> None:
-    """Until `done`, or until nothing can be done; at once where others may run the job already."""
+) -> bool:
+    """Until `done`, or until nothing can be done; at once where others may run the job already.
+
+    True when the caller, whose cancel led here, may go on with what the handler made of it; false when it
+    was cancelled by someone else.
+    """
     try:
         if delivery.stop in {Stop.CANCEL, Stop.SHUTDOWN} and not delivery.lost:
             tell()
@@ -32,3 +36,9 @@ async def stop(
         if not done.done():
             process.send_signal(signal.SIGKILL)
     await asyncio.wait([done], timeout=KILLED)
+    if not done.done() or (delivery.stop is None and not delivery.lost):
+        return False
+    task = asyncio.current_task()
+    while task is not None and task.uncancel():
+        pass
+    return True

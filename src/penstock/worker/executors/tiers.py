@@ -35,8 +35,8 @@ class Tiers:
             return
         if host is None:
             raise ConfigError("handlers in processes need the worker of an app: app.worker()")
-        self._executors[Tier.PROCESS] = Processes(host, queue, concurrency)
-        self._executors[Tier.SUBPROCESS] = Programs(host, queue)
+        self._executors[Tier.PROCESS] = Processes(host, concurrency)
+        self._executors[Tier.SUBPROCESS] = Programs(host)
 
     async def open(self) -> None:
         """Open those that are there."""

@@ -3,7 +3,7 @@
 import asyncio
 import socket
 import threading
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Final, TypeVar, cast
 
@@ -44,7 +44,8 @@ class Channel:
         self.is_gone = False
         self.is_busy = False
         """A frame is on its way: whoever interrupts the thread now would cut it in two."""
-        self.when_read: Callable[[], None] | None = None
+        self.waiting: set[asyncio.Future[None]] = set()
+        """Who is to be told when something was read."""
 
     def fileno(self) -> int:
         """For event loops."""
@@ -97,8 +98,9 @@ class Channel:
                     self._take(_DECODER.decode(body))
             finally:
                 self.is_busy = False
-        if self.when_read is not None:
-            self.when_read()
+        for waiter in self.waiting:
+            if not waiter.done():
+                waiter.set_result(None)
 
     def _take(self, message: ToChild) -> None:
         match message:
@@ -162,20 +164,12 @@ class WireKin:
 
     async def _more(self) -> None:
         """Until the loop has read something."""
-        read = asyncio.get_running_loop().create_future()
-        before = self._channel.when_read
-
-        def tell() -> None:
-            if before is not None:
-                before()
-            if not read.done():
-                read.set_result(None)
-
-        self._channel.when_read = tell
+        read: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._channel.waiting.add(read)
         try:
             await read
         finally:
-            self._channel.when_read = before
+            self._channel.waiting.discard(read)
 
 
 def _error(answer: Answer) -> Exception:

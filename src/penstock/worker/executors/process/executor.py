@@ -7,7 +7,6 @@ from typing import Any, Final
 
 from penstock.core import decide
 from penstock.core.errors import HandlerError, PenstockError
-from penstock.core.job import QueueRef
 from penstock.core.names import check_name
 from penstock.core.payload import decode_json
 from penstock.tasks.call import Call as TaskCall
@@ -31,9 +30,9 @@ MAX_ASKS: Final = 16
 class Processes:
     """The executor for `process`."""
 
-    def __init__(self, host: Host, queue: QueueRef, capacity: int) -> None:
+    def __init__(self, host: Host, capacity: int) -> None:
         self._host = host
-        self._pool = Pool(host, queue.tenant, capacity)
+        self._pool = Pool(host, capacity)
         self._numbers = 0
 
     async def open(self) -> None:
@@ -61,10 +60,8 @@ class Processes:
             try:
                 await asyncio.wait([done])
             except asyncio.CancelledError:
-                await stop(delivery, child.process, done, partial(child.send, Stop(number)))
-                if not done.done() or (delivery.stop is None and not delivery.lost):
+                if not await stop(delivery, child.process, done, partial(child.send, Stop(number))):
                     raise
-                _uncancel()
             found = done.result()
             if isinstance(found, Gone):
                 raise died(found.how, child.output.tail, found.broken)
@@ -172,13 +169,6 @@ def _run(number: int, delivery: Delivery, task: Task[..., ..., Any], ctx: JobCon
         soft=None if soft is None else soft / 1000,
         payload=delivery.job.payload,
     )
-
-
-def _uncancel() -> None:
-    """The handler made of its cancel what it made: whoever called goes on with that."""
-    task = asyncio.current_task()
-    while task is not None and task.uncancel():
-        pass
 
 
 def _nothing(encoded: bytes | None) -> None:

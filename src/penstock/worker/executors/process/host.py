@@ -98,11 +98,11 @@ class Host:
                 server = self._server = _Server()
                 await server.start(self._start)
 
-    def spawn(self, task: str, tenant: str, fds: Sequence[int], can_dump: bool = False) -> Process:
+    def spawn(self, task: str, fds: Sequence[int], can_dump: bool = False) -> Process:
         """A process for the task, with these descriptors, which stay the caller's; `ready` came before."""
         if self._server is None:
             raise ConfigError("the worker's processes are closed")
-        return self._server.spawn(self, task, tenant, fds, can_dump)
+        return self._server.spawn(self, task, fds, can_dump)
 
     def signal(self, number: int, sent: int) -> None:
         """Signal a process of the present fork server."""
@@ -171,12 +171,12 @@ class _Server:
             await self.end()
             raise
 
-    def spawn(self, host: Host, task: str, tenant: str, fds: Sequence[int], can_dump: bool) -> Process:
+    def spawn(self, host: Host, task: str, fds: Sequence[int], can_dump: bool) -> Process:
         """A new process."""
         self._spawned += 1
         process = Process(host, self._spawned, can_dump)
         self.living[self._spawned] = process
-        self.tell(Spawn(self._spawned, task, tenant), fds)
+        self.tell(Spawn(self._spawned, task), fds)
         return process
 
     def tell(self, message: Message, fds: Sequence[int] = ()) -> None:

@@ -41,7 +41,7 @@ class Gone(msgspec.Struct, frozen=True):
 class Kept:
     """One child. Whatever it sends, the worker survives it."""
 
-    def __init__(self, host: Host, task: str, tenant: str, limit: int) -> None:
+    def __init__(self, host: Host, task: str, limit: int) -> None:
         self._loop = asyncio.get_running_loop()
         self._frames = Frames(limit)
         self._out = bytearray()
@@ -57,7 +57,7 @@ class Kept:
         self._sock, theirs = socket.socketpair()
         self._sock.setblocking(False)
         with theirs:
-            self.process = host.spawn(task, tenant, [theirs.fileno(), self.output.theirs], can_dump=True)
+            self.process = host.spawn(task, [theirs.fileno(), self.output.theirs], can_dump=True)
         os.close(self.output.theirs)
         self._loop.add_reader(self._sock.fileno(), self._readable)
         self.process.exited.add_done_callback(self._exited)

@@ -1,4 +1,4 @@
-"""The children of one worker: kept warm per tenant and task, and with that per permission set."""
+"""The children of one worker, and with that of one tenant: kept warm per task, and so per permission set."""
 
 import asyncio
 from collections import deque
@@ -17,9 +17,8 @@ CLOSE_WAIT: Final = 1.5
 class Pool:
     """At most `capacity` children; the longest idle one makes room for another task's."""
 
-    def __init__(self, host: Host, tenant: str, capacity: int) -> None:
+    def __init__(self, host: Host, capacity: int) -> None:
         self._host = host
-        self._tenant = tenant
         self._capacity = capacity
         self._idle: deque[Kept] = deque()
         self._all: set[Kept] = set()
@@ -33,7 +32,7 @@ class Pool:
         if len(self._all) >= self._capacity and self._idle:
             self._drop(self._idle.popleft())
         limit = round(2 * task.payload_limit * _BASE64) + OVERHEAD
-        child = Kept(self._host, task.name, self._tenant, limit)
+        child = Kept(self._host, task.name, limit)
         self._all.add(child)
         child.process.exited.add_done_callback(lambda _: self._forget(child))
         return child

@@ -85,6 +85,8 @@ class Server:
             data, fds, _, _ = socket.recv_fds(self._control, 1 << 16, MAX_FDS)
         except ConnectionError:
             return False
+        for fd in fds:
+            os.set_inheritable(fd, False)
         self._fds += fds
         for body in self._frames.feed(data):
             self._obey(_DECODER.decode(body))

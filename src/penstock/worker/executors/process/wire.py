@@ -42,7 +42,6 @@ class Spawn(Message, frozen=True):
 
     number: int
     task: str
-    tenant: str
 
 
 class Signal(Message, frozen=True):

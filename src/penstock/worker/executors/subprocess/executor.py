@@ -9,7 +9,6 @@ import msgspec
 
 from penstock.core import decide
 from penstock.core.errors import HandlerError
-from penstock.core.job import QueueRef
 from penstock.core.payload import decode_json
 from penstock.tasks.context import JobContext
 from penstock.tasks.signals import Signal
@@ -27,9 +26,8 @@ from penstock.worker.executors.subprocess.pipes import Pipes
 class Programs:
     """The executor for `subprocess`."""
 
-    def __init__(self, host: Host, queue: QueueRef) -> None:
+    def __init__(self, host: Host) -> None:
         self._host = host
-        self._tenant = queue.tenant
         self._running: set[Pipes] = set()
 
     async def open(self) -> None:
@@ -50,9 +48,7 @@ class Programs:
     async def _call(self, delivery: Delivery, task: Task[..., ..., Any], ctx: JobContext) -> Any:
         await self._host.ready()
         talk = _Talk(ctx)
-        pipes = Pipes(
-            self._host, task.name, self._tenant, limit=task.payload_limit + OVERHEAD, hear=talk.hear
-        )
+        pipes = Pipes(self._host, task.name, limit=task.payload_limit + OVERHEAD, hear=talk.hear)
         self._running.add(pipes)
         pipes.ended.add_done_callback(lambda _: self._running.discard(pipes))
         listens = bool(task.execution.listens)
@@ -72,8 +68,7 @@ class Programs:
         try:
             await asyncio.wait([pipes.ended])
         except asyncio.CancelledError:
-            await stop(delivery, pipes.process, pipes.ended, tell)
-            if not pipes.ended.done() or (delivery.stop is None and not delivery.lost):
+            if not await stop(delivery, pipes.process, pipes.ended, tell):
                 raise
         finally:
             if timer is not None:

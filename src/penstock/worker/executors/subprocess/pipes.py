@@ -17,9 +17,7 @@ SHOWN: Final = 200
 class Pipes:
     """One program, from its start to its end. `hear` gets each line; ValueError from it ends the program."""
 
-    def __init__(
-        self, host: Host, task: str, tenant: str, *, limit: int, hear: Callable[[bytes], None]
-    ) -> None:
+    def __init__(self, host: Host, task: str, *, limit: int, hear: Callable[[bytes], None]) -> None:
         self._loop = asyncio.get_running_loop()
         self._limit = limit
         self._hear = hear
@@ -36,7 +34,7 @@ class Pipes:
         os.set_blocking(self._stdout, False)
         theirs = [theirs_in, theirs_out, self.output.theirs]
         try:
-            self.process = host.spawn(task, tenant, theirs)
+            self.process = host.spawn(task, theirs)
         finally:
             _close(theirs)
         self._loop.add_reader(self._stdout, self._readable)

@@ -1,6 +1,7 @@
 """From a forked process to the program of a job."""
 
 import os
+import signal
 import sys
 from collections.abc import Sequence
 from typing import Final
@@ -14,6 +15,9 @@ def become(program: Sequence[str], fds: Sequence[int], plan: Plan | None) -> Non
     """Run the program instead of this process, with `fds` as its input, output and errors."""
     for number, fd in enumerate(fds):
         os.dup2(fd, number)
+    # Python ignores these, and what is ignored stays so in a program.
+    for each in (signal.SIGPIPE, signal.SIGXFSZ):
+        signal.signal(each, signal.SIG_DFL)
     try:
         if plan is not None:
             plan.apply([0])
