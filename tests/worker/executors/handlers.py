@@ -215,6 +215,14 @@ def sleeps(path: str) -> None:
 
 
 @work.task
+def until(path: str, end: str) -> str:
+    Path(path).write_text(str(os.getpid()))
+    while not Path(end).exists():
+        time.sleep(0.005)
+    return "finished"
+
+
+@work.task
 def deaf(path: str) -> None:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     Path(path).touch()

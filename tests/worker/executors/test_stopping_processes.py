@@ -1,5 +1,7 @@
 """Timeouts, cancels and lost leases of handlers in processes, and time that their worker has for leases."""
 
+import os
+import signal
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -10,7 +12,7 @@ from penstock.core.moves import Move
 from penstock.core.states import State
 from penstock.stores.memory import MemoryStore
 from penstock.worker.clock import boottime
-from tests.worker.executors.kit import Crew, appears, result_of
+from tests.worker.executors.kit import Crew, appears, pid_in, result_of
 
 
 async def test_a_process_is_killed_at_the_timeout_of_its_job(crew: Crew) -> None:
@@ -56,6 +58,20 @@ async def test_a_cancel_from_anywhere_ends_a_handler_in_a_process_once(
     )
     if task in {"waits", "sleeps"}:
         assert (tmp_path / "begun").read_text() == "cleaned up"
+
+
+async def test_a_signal_to_everyone_does_not_end_what_the_worker_waits_for(
+    crew: Crew, tmp_path: Path
+) -> None:
+    async with crew.at_work():
+        job = await crew.add("until", path=str(tmp_path / "pid"), end=str(tmp_path / "end"))
+        pid = await pid_in(tmp_path / "pid")
+        assert crew.host is not None
+        for each in (pid, crew.host.pid):
+            os.kill(each, signal.SIGTERM)
+        (tmp_path / "end").touch()
+
+        assert result_of(await crew.ended(job)) == "finished"
 
 
 async def test_a_lost_lease_ends_the_process_of_its_handler(crew: Crew, tmp_path: Path) -> None:

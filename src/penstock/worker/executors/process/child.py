@@ -82,8 +82,10 @@ class Child:
                 done = self._execute(run)
             except Stopped:
                 _die()
-            sys.stdout.flush()
-            sys.stderr.flush()
+            # The handler may have closed them, or put something else there.
+            with suppress(Exception):
+                sys.stdout.flush()
+                sys.stderr.flush()
             self._channel.send(done)
 
     def _execute(self, run: Run) -> Done:

@@ -13,6 +13,7 @@ import sys
 import traceback
 from collections.abc import Callable, Sequence
 from contextlib import suppress
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -41,6 +42,7 @@ from penstock.worker.executors.process.wire import (
 from penstock.worker.executors.subprocess.program import become
 
 MAX_FDS: Final = 4
+_HERE: Final = str(Path(__file__).parent)
 _DECODER: Final = msgspec.json.Decoder(ToServer)
 
 
@@ -217,8 +219,10 @@ def _kill_group(pid: int) -> None:
 
 
 def _import_error(error: BaseException) -> str:
-    lines = traceback.format_exception(error)
-    return f"{_headline(error)}\n{''.join(lines[-6:]).rstrip()}"
+    """In one line, with the place in the app's own code."""
+    frames = traceback.extract_tb(error.__traceback__)
+    own = [each for each in frames if not each.filename.startswith(("<frozen", _HERE))]
+    return f"{_headline(error)} ({own[-1].filename}, line {own[-1].lineno})" if own else _headline(error)
 
 
 def _headline(error: BaseException) -> str:
