@@ -62,6 +62,9 @@ def pid() -> int:
     return os.getpid()
 
 
+work.task(name="pid_too")(os.getpid)
+
+
 @work.task(recycle_jobs=2)
 def pid_of_two() -> int:
     return os.getpid()

@@ -115,6 +115,20 @@ async def test_tasks_do_not_share_processes(crew: Crew) -> None:
     assert len({result_of(job) for job in found}) == 2
 
 
+async def test_tasks_that_take_turns_keep_their_processes(crew: Crew) -> None:
+    jobs = [await crew.add(name) for name in ("pid", "pid_too") * 2]
+    first, second, third, fourth = [result_of(job) for job in await crew.run(*jobs, concurrency=1)]
+
+    assert (first, second) == (third, fourth)
+
+
+async def test_an_idle_process_makes_room_for_another_task(crew: Crew) -> None:
+    jobs = [await crew.add(name) for name in ("pid", "pid_too", "pid_of_two", "pid")]
+    first, _, _, last = [result_of(job) for job in await crew.run(*jobs, concurrency=1)]
+
+    assert first != last
+
+
 async def test_a_process_ends_after_its_number_of_jobs(crew: Crew) -> None:
     jobs = [await crew.add("pid_of_two") for _ in range(4)]
     first, second, third, fourth = [result_of(job) for job in await crew.run(*jobs, concurrency=1)]

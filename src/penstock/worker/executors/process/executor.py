@@ -30,9 +30,9 @@ MAX_ASKS: Final = 16
 class Processes:
     """The executor for `process`."""
 
-    def __init__(self, host: Host, capacity: int) -> None:
+    def __init__(self, host: Host, slots: int) -> None:
         self._host = host
-        self._pool = Pool(host, capacity)
+        self._pool = Pool(host, slots)
         self._numbers = 0
 
     async def open(self) -> None:

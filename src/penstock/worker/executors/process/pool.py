@@ -15,11 +15,14 @@ CLOSE_WAIT: Final = 1.5
 
 
 class Pool:
-    """At most `capacity` children; the longest idle one makes room for another task's."""
+    """Up to twice as many children as slots, so that tasks that take turns keep theirs.
 
-    def __init__(self, host: Host, capacity: int) -> None:
+    Beyond that, the one that was idle longest makes room for another task's.
+    """
+
+    def __init__(self, host: Host, slots: int) -> None:
         self._host = host
-        self._capacity = capacity
+        self._capacity = 2 * slots
         self._idle: deque[Kept] = deque()
         self._all: set[Kept] = set()
 
