@@ -56,6 +56,8 @@ class Server:
         self._pids: dict[int, int] = {}
         """Of each number the pid; a pid is not used again before its process was reaped here."""
         self._numbers: dict[int, int] = {}
+        self._helpers: set[int] = set()
+        """Processes that importing the app started."""
         self._plans: dict[str, Plan] = {}
         self._app: App | None = None
 
@@ -126,6 +128,7 @@ class Server:
             self._tell(Broken(str(error)))
             return
         self._app = app
+        self._helpers = set(tree.children())
         gc.collect()
         # What is there now is shared with the children as long as nobody touches it.
         gc.freeze()
@@ -178,14 +181,15 @@ class Server:
                 pid, status = os.waitpid(-1, os.WNOHANG)
                 if not pid:
                     break
+                self._helpers.discard(pid)
                 number = self._numbers.pop(pid, None)
                 if number is not None:
                     del self._pids[number]
                     ended.append((number, status))
-                    _kill_group(pid)
+                    tree.kill_group(pid)
         if ended:
             # Children take in their own orphans; what comes to this process has lost its child.
-            left = tree.kill_strays(self._numbers)
+            left = tree.kill_strays(self._numbers.keys() | self._helpers)
             for number, status in ended:
                 self._tell(Exited(number, status, left))
 
@@ -193,7 +197,7 @@ class Server:
         for pid in self._numbers:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
-            _kill_group(pid)
+            tree.kill_group(pid)
         tree.kill_strays(())
 
     def _tell(self, message: Message) -> None:
@@ -210,12 +214,6 @@ def _work(app: App, task: Task[..., ..., Any], plan: Plan | None) -> Callable[[S
             become(task.execution.program, fds, plan)
 
     return work
-
-
-def _kill_group(pid: int) -> None:
-    """Where there is no adopting of orphans, what stayed in the child's session goes with it."""
-    with suppress(ProcessLookupError, PermissionError):
-        os.killpg(pid, signal.SIGKILL)
 
 
 def _import_error(error: BaseException) -> str:

@@ -46,7 +46,7 @@ def has_children() -> bool:
 def kill_strays(known: Container[int]) -> int:
     """Kill the children of this process that are not known, and theirs; how many would not go."""
     end = time.monotonic() + SWEEP
-    while strays := [pid for pid in _children() if pid not in known]:
+    while strays := [pid for pid in children() if pid not in known]:
         for pid in strays:
             with suppress(ProcessLookupError, PermissionError):
                 os.kill(pid, signal.SIGKILL)
@@ -58,6 +58,13 @@ def kill_strays(known: Container[int]) -> int:
         # What they started comes to this process as each of them is gone.
         time.sleep(0.001)
     return 0
+
+
+def kill_group(pid: int) -> None:
+    """Kill what stayed in a child's session, where its orphans come to nobody who knows them."""
+    if not _IS_LINUX:
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, signal.SIGKILL)
 
 
 def kill_marked(mark: str) -> None:
@@ -78,18 +85,19 @@ def threads() -> int:
     return 1
 
 
-def _children() -> list[int]:
+def children() -> list[int]:
+    """The children of this process, those that ended and were not reaped included; on Linux."""
     if not _IS_LINUX:
         return []
     try:
         found = [(task / "children").read_text("ascii") for task in Path("/proc/self/task").iterdir()]
     except OSError:
         # A kernel without that file.
-        return _children_by_parent()
+        return _by_parent()
     return [int(pid) for text in found for pid in text.split()]
 
 
-def _children_by_parent() -> list[int]:
+def _by_parent() -> list[int]:
     own = os.getpid()
     found = []
     for pid in _pids():
