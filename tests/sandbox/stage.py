@@ -14,6 +14,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
+from msgspec.structs import replace
+
 from penstock.sandbox import linux, tree
 from penstock.sandbox.confine import Plan, prepare
 from penstock.sandbox.permissions import Permissions
@@ -49,8 +51,15 @@ class Stage:
         before = self._look()
         confined = self._run(technique, self._plans[technique.given])
         after = self._look()
-        left = [f"{key}: {before[key]} became {after[key]}" for key in before if before[key] != after[key]]
+        left = [
+            f"{key}: {before[key]} became {after.get(key)}" for key in before if before[key] != after.get(key)
+        ]
         return {"bare": bare, "confined": confined, "left": left}
+
+    def take_down(self, wall: str) -> None:
+        """Go on with one wall less."""
+        change: dict[str, Any] = {wall: 0 if wall == "landlock" else False}
+        self._plans = {name: replace(plan, **change) for name, plan in self._plans.items()}
 
     def close(self) -> None:
         """End what was started."""
@@ -236,9 +245,12 @@ def staged(base: Path) -> Iterator[Stage]:
 
 
 def main() -> None:
-    """Play all."""
-    with staged(Path(sys.argv[1])) as stage:
-        print(json.dumps({name: stage.play(TECHNIQUES[name]) for name in TECHNIQUES}))
+    """Play all; or with one wall taken down those that are named: `<folder> [<wall> <technique> …]`."""
+    base, *weakened = sys.argv[1:]
+    with staged(Path(base)) as stage:
+        if weakened:
+            stage.take_down(weakened[0])
+        print(json.dumps({name: stage.play(TECHNIQUES[name]) for name in weakened[1:] or TECHNIQUES}))
 
 
 if __name__ == "__main__":

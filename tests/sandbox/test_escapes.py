@@ -87,3 +87,26 @@ def test_the_techniques_work_without_the_sandbox(shows: Any, crew: str) -> None:
     assert {name: why for name, why in failed.items() if name not in _excused(crew)} == {}
     counted = [name for name in TECHNIQUES if name not in failed and _is_escape(crew, name)]
     assert len(counted) >= LEAST
+
+
+@pytest.mark.parametrize(
+    ("crew", "wall", "names"),
+    [
+        ("ordinary", "has_filter", ["connect_to_a_socket_by_its_path", "leave_a_key", "make_a_file_set_uid"]),
+        ("ordinary", "has_namespaces", ["see_that_a_file_exists"]),
+        (
+            "ordinary-contained",
+            "has_filter",
+            ["connect_by_multipath_tcp", "send_a_datagram", "change_a_mode_outside"],
+        ),
+        (
+            "ordinary-contained",
+            "landlock",
+            ["read_a_file_outside", "delete_a_file_outside", "signal_another"],
+        ),
+    ],
+)
+def test_a_wall_that_is_missing_is_noticed(run: Run, crew: str, wall: str, names: list[str]) -> None:
+    """The battery is no better than what it can tell apart."""
+    shown = json.loads(run(crew, "tests.sandbox.stage", wall, *names))
+    assert {name: came["confined"] for name, came in shown.items()} == dict.fromkeys(names, WORKED)
