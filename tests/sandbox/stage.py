@@ -122,8 +122,11 @@ class Stage:
                 shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
         (self._base / "allowed" / "open").write_text("open")
         (self._base / "allowed" / "open").chmod(0o666)
-        if not self._victim or self._has_died(0):
-            self._victim = self._sleeper()
+        if self._victim:
+            # One that was killed may take its time to die.
+            os.kill(self._victim, signal.SIGKILL)
+            os.waitpid(self._victim, 0)
+        self._victim = self._sleeper()
 
     def _look(self) -> dict[str, object]:
         found: dict[str, object] = {}

@@ -10,6 +10,7 @@ import msgspec
 import pytest
 
 from penstock.core.errors import ConfigError, OptionError
+from penstock.sandbox import linux
 from penstock.sandbox.confine import prepare
 from penstock.sandbox.permissions import Permissions
 from penstock.sandbox.plan import Plan
@@ -156,3 +157,16 @@ def test_a_path_below_another_keeps_its_own_rights(place: Path) -> None:
     plan = prepare(Permissions(read=[str(outer)], write=[str(outer / "inner")]))
     assert within(plan, lambda: (outer / "inner" / "new").write_text("x")) == "fine"
     assert within(plan, lambda: (outer / "new").write_text("x")) in ("PermissionError", "OSError")
+
+
+def test_a_path_that_has_become_a_link_is_refused(place: Path) -> None:
+    """Another task may be allowed to write above it."""
+    outer = place / "shared"
+    (outer / "in").mkdir(parents=True)
+    plan = prepare(Permissions(read=[str(outer / "in")]))
+    (outer / "in").rmdir()
+    (outer / "in").symlink_to("/etc")
+    assert within(plan, (outer / "in" / "passwd").read_text) == "ConfigError"
+    # Without namespaces it is Landlock that takes hold of the path.
+    with pytest.raises(OSError, match="symbolic links"):
+        linux.hold(str(outer / "in"))

@@ -52,8 +52,6 @@ def _plan(permissions: Permissions, gaps: tuple[str, ...]) -> Plan:
     read = paths.covered([*reading, *(each for each in own if each)])
     run = [each for program in permissions.run for each in _program(walk, program)]
     devices = [each for each in paths.DEVICES if Path(each).exists()]
-    listed = [each for each in map(walk.real, paths.search_path()) if each]
-    listed += {"/"}.intersection([*permissions.read, *permissions.write])
     proc = [each for each in read if each.split("/")[1] == "proc"]
     mounts = {each: Mount(each) for each in (*paths.covered([*read, *run]),) if each not in proc}
     mounts |= {each: Mount(each, is_writable=True) for each in write}
@@ -62,10 +60,10 @@ def _plan(permissions: Permissions, gaps: tuple[str, ...]) -> Plan:
     rules += [Rule(each, landlock.WRITE) for each in write]
     rules += [Rule(each, landlock.EXECUTE | landlock.READ_FILE) for each in run]
     rules += [Rule(each, landlock.READ_FILE | landlock.WRITE_FILE) for each in devices]
-    # A folder that nothing was taken from, such as the one of a script, is not there inside.
-    there = [each for each in listed if any(f"{path}/".startswith(f"{each.rstrip('/')}/") for path in mounts)]
-    rules += [Rule(each, landlock.READ_DIR) for each in there]
     has_namespaces = available.namespaces_fail() is None
+    if has_namespaces or "/" in (*permissions.read, *permissions.write):
+        # Whatever there is in a root of its own may be seen.
+        rules.append(Rule("/", landlock.READ_DIR))
     return Plan(
         permissions=permissions,
         identity=available.identity(),

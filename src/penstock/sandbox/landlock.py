@@ -6,7 +6,7 @@ import stat
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
-from penstock.sandbox.linux import syscall
+from penstock.sandbox.linux import hold, syscall
 
 EXECUTE: Final = 1 << 0
 WRITE_FILE: Final = 1 << 1
@@ -92,7 +92,7 @@ def restrict(rules: Iterable[Rule], spoken: int) -> None:
 
 
 def _add(ruleset: int, rule: Rule, handled: int) -> None:
-    descriptor = os.open(rule.path, os.O_PATH | os.O_CLOEXEC)
+    descriptor = hold(rule.path)
     try:
         rights = rule.rights & handled
         if not stat.S_ISDIR(os.fstat(descriptor).st_mode):

@@ -3,6 +3,7 @@
 import ctypes
 import os
 import platform
+import struct
 from typing import Any, Final
 
 MACHINE: Final = platform.machine()
@@ -18,6 +19,7 @@ COMMON: Final = {
     "fsopen": 430,
     "fsconfig": 431,
     "fsmount": 432,
+    "openat2": 437,
     "mount_setattr": 442,
     "landlock_create_ruleset": 444,
     "landlock_add_rule": 445,
@@ -42,6 +44,7 @@ CLONE_NEWPID: Final = 0x20000000
 CLONE_NEWNET: Final = 0x40000000
 
 AT_FDCWD: Final = -100
+_RESOLVE_NO_SYMLINKS: Final = 4
 MS_REC: Final = 0x4000
 MS_PRIVATE: Final = 0x40000
 MNT_DETACH: Final = 2
@@ -75,6 +78,15 @@ def mount(source: bytes | None, target: bytes, kind: bytes | None, flags: int, d
 def umount(target: bytes, flags: int) -> None:
     """As umount2(2)."""
     _checked("umount", _libc.umount2(target, ctypes.c_int(flags)))
+
+
+def hold(path: str) -> int:
+    """A descriptor of the path itself; OSError when there is a symbolic link in it.
+
+    For a path that was followed before: whoever may write above it could have laid a link there since.
+    """
+    how = struct.pack("<QQQ", os.O_PATH | os.O_CLOEXEC, 0, _RESOLVE_NO_SYMLINKS)
+    return syscall("openat2", AT_FDCWD, os.fsencode(path), how, len(how))
 
 
 def drop_capabilities() -> None:

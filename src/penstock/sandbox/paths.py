@@ -78,9 +78,10 @@ def search_path() -> list[str]:
 
 
 def app_code() -> list[str]:
-    """What can be imported from the app's folders, and what was imported from elsewhere.
+    """What can be imported from the app's folders, and what was imported already.
 
-    Not the folders as a whole: settings with passwords and databases often lie beside the code.
+    Not the folders as a whole: settings with passwords and databases often lie beside the code. A package
+    without an `__init__` looks like any folder, so it counts only if it was imported.
     """
     folders = search_path()
     found = [path for folder in folders for path in _importable(Path(folder))]
@@ -106,24 +107,24 @@ def _importable(folder: Path) -> Iterator[str]:
     for entry in entries:
         name, dot, ending = entry.name.partition(".")
         if entry.is_dir():
-            is_package = not dot and name.isidentifier() and _has_code(Path(entry.path))
+            is_package = not dot and name.isidentifier() and any(Path(entry.path).glob("__init__.*"))
             if is_package or entry.name.endswith((".dist-info", ".egg-info")) or name == "__pycache__":
                 yield entry.path
         elif name.isidentifier() and (ending in ("py", "pyc") or ending.endswith("so")):
             yield entry.path
 
 
-def _has_code(folder: Path) -> bool:
-    """A module in it, or in a folder of it: a package may have no module of its own."""
-    return any(folder.glob("*.py")) or any(folder.glob("*/*.py"))
-
-
 def _imported() -> Iterator[str]:
+    """Files of modules; folders of packages, those without a file of their own included."""
     for name, module in list(sys.modules.items()):
+        if "." in name:
+            continue
         file = getattr(module, "__file__", None)
-        if file and os.path.isabs(file) and "." not in name:  # noqa: PTH117
-            is_package = os.path.basename(file).startswith("__init__.")  # noqa: PTH119
-            yield os.path.dirname(file) if is_package else file  # noqa: PTH120
+        folders = list(getattr(module, "__path__", ()))
+        if folders:
+            yield from (each for each in folders if os.path.isdir(each))  # noqa: PTH112
+        elif file and os.path.isabs(file):  # noqa: PTH117
+            yield file
 
 
 def _is_below(path: str, folders: Iterable[str]) -> bool:

@@ -3,6 +3,7 @@
 import os
 from collections.abc import Collection
 from contextlib import suppress
+from importlib.machinery import PathFinder
 
 import msgspec
 
@@ -13,7 +14,6 @@ from penstock.sandbox.landlock import Rule
 from penstock.sandbox.namespaces import Identity, Inside
 from penstock.sandbox.permissions import Permissions
 from penstock.sandbox.root import Root
-from penstock.sandbox.shim import Shim
 from penstock.sandbox.streams import Streams
 
 
@@ -49,6 +49,9 @@ class Plan(msgspec.Struct, frozen=True):
         leads nowhere unless it is among them.
         """
         environment.clear(self.permissions.env)
+        # Without a root of its own the process cannot list the folders that modules are searched in: Python
+        # remembers what is there.
+        PathFinder.find_spec("penstock_no_such_module")
         mapped = limits.address_space()
         # The namespaces' first process counts for the same user.
         tasks = 1 if self.has_namespaces else limits.tasks_of(self.identity.uid)
@@ -79,6 +82,8 @@ class Plan(msgspec.Struct, frozen=True):
         streams.use(has_input=0 in keep)
         self._confine({*keep, broker.inside.fileno()} if broker else set(keep), mapped, tasks)
         if broker:
+            from penstock.sandbox.shim import Shim
+
             Shim(broker.inside).install()
 
     def _confine(self, keep: Collection[int], mapped: int, tasks: int) -> None:

@@ -52,11 +52,11 @@ class Root(msgspec.Struct, frozen=True):
         sources = []
         for mount in self.mounts:
             try:
-                source = syscall(
-                    "open_tree", AT_FDCWD, os.fsencode(mount.path), _CLONE | _CLOEXEC | _RECURSIVE
-                )
+                path = linux.hold(mount.path)
+                source = syscall("open_tree", path, b"", _CLONE | _CLOEXEC | _RECURSIVE | _EMPTY_PATH)
             except OSError as error:
                 raise ConfigError(f"{mount.path}: {error}") from error
+            os.close(path)
             _restrict(source, mount.flags)
             sources.append(source)
         return sources
