@@ -144,12 +144,14 @@ async def test_a_process_that_has_grown_ends_after_its_job(crew: Crew) -> None:
 
 
 async def test_a_job_that_leaves_a_process_behind_loses_it_and_its_own(crew: Crew, tmp_path: Path) -> None:
-    jobs = [await crew.add("helper", path=str(tmp_path / name)) for name in ("a", "b")]
-    first, second = [result_of(job) for job in await crew.run(*jobs, concurrency=1)]
+    pids = []
+    async with crew.at_work(concurrency=1):
+        for name in ("a", "b"):
+            job = await crew.add("helper", path=str(tmp_path / name))
+            pids.append(result_of(await crew.ended(job)))
+            assert not is_alive(await pid_in(tmp_path / name))
 
-    assert first != second
-    assert not is_alive(await pid_in(tmp_path / "a"))
-    assert not is_alive(await pid_in(tmp_path / "b"))
+    assert pids[0] != pids[1]
 
 
 async def test_much_that_a_handler_prints_holds_up_nobody(

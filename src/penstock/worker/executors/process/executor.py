@@ -21,7 +21,7 @@ from penstock.worker.executors.process.kept import Gone, Kept
 from penstock.worker.executors.process.pool import Pool
 from penstock.worker.executors.process.wire import Answer, Ask, Done, Progress, Run, SpawnCall, Stop
 from penstock.worker.executors.protocol import Call
-from penstock.worker.executors.stopping import stop
+from penstock.worker.executors.stopping import KILLED, stop
 
 MAX_ASKS: Final = 16
 """Questions of one handler that may be open at once."""
@@ -66,6 +66,10 @@ class Processes:
             if isinstance(found, Gone):
                 raise died(found.how, child.output.tail, found.broken)
             outcome = found
+            if outcome.has_left:
+                # What a job started ends with it: the job has not ended before.
+                child.kill()
+                await asyncio.wait([child.process.exited], timeout=KILLED)
             delivery.saw_stop = delivery.saw_stop or outcome.saw_stop
             return _value(task, outcome)
         finally:
