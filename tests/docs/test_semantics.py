@@ -14,7 +14,7 @@ from penstock.core.transitions import TABLE, Row
 from penstock.scheduler import keeper, pruner
 from penstock.stores import protocol
 from penstock.tasks import flow
-from penstock.worker import options, progress
+from penstock.worker import options
 from penstock.worker.worker import Worker
 from tests.docs.pages import ROOT, faults, rules, section
 
@@ -126,7 +126,7 @@ def numbers_table() -> str:
         ("instants caught up by `all`", f"{catch_up.DEFAULT_LIMIT}; {catch_up.MAX_LIMIT} at most"),
         ("one call to a store", f"{protocol.CHUNK_JOBS} jobs or {protocol.CHUNK_BYTES >> 20} MiB"),
         ("payload", f"{payload.PAYLOAD_LIMIT >> 20} MiB, {payload.MAX_DEPTH} levels"),
-        ("progress value", f"{progress.VALUE_LIMIT >> 10} KiB"),
+        ("progress value", f"{payload.PROGRESS_LIMIT >> 10} KiB"),
         ("progress event", f"one per {effects.PROGRESS_EVERY_MS // 1000} s"),
         (
             "error kept",

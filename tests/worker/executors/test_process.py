@@ -226,8 +226,8 @@ async def test_the_children_of_a_flow_are_known_and_made_through_the_wire() -> N
 
 async def test_a_worker_can_have_processes_for_what_does_not_say() -> None:
     pids = []
+    crew = Crew(QueueRef("default", "plain"))
     for executor in ("inline", "process"):
-        crew = Crew(QueueRef("default", "plain"))
         (found,) = await crew.run(await crew.add("where"), executor=executor)
         pids.append(result_of(found))
 

@@ -21,7 +21,7 @@ from penstock.core import decide
 from penstock.core.decide import Postponed, Raised, Refused
 from penstock.core.errors import PayloadError, SoftTimeoutError
 from penstock.core.job import Claimed, Options
-from penstock.core.payload import check_json, encode_json
+from penstock.core.payload import PROGRESS_LIMIT, check_json, encode_json
 from penstock.sandbox.confine import Plan
 from penstock.tasks.context import CURRENT, JobContext
 from penstock.tasks.signals import Signal
@@ -31,7 +31,6 @@ from penstock.worker.executors.process import tree
 from penstock.worker.executors.process.channel import Channel, WireKin
 from penstock.worker.executors.process.load import App
 from penstock.worker.executors.process.wire import OVERHEAD, Done, Progress, Run, Unfit
-from penstock.worker.progress import VALUE_LIMIT
 
 _AGAIN: Final = 0.01
 """Seconds after which an interrupt is tried again that came while a frame was being written."""
@@ -185,8 +184,8 @@ class Child:
         )
 
     def _report(self, value: Any) -> None:
-        check_json("progress", value, VALUE_LIMIT)
-        self._channel.send(Progress(encode_json("progress", value, VALUE_LIMIT)))
+        check_json("progress", value, PROGRESS_LIMIT)
+        self._channel.send(Progress(encode_json("progress", value, PROGRESS_LIMIT)))
 
 
 class Interrupts:
