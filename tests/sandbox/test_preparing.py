@@ -2,6 +2,7 @@
 
 import json
 import os
+import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -65,6 +66,16 @@ def test_a_script_is_refused_with_the_name_of_its_interpreter(place: Path) -> No
     script.chmod(0o755)
     with pytest.raises(OptionError, match="name /bin/sh instead"):
         prepare(Permissions(run=[str(script)]))
+
+
+def test_a_program_that_the_task_could_write_is_refused(place: Path) -> None:
+    """It would be another program soon."""
+    folder = place / "writable"
+    folder.mkdir()
+    folder.chmod(0o777)
+    shutil.copy("/bin/true", folder / "tool")
+    with pytest.raises(OptionError, match="where the task cannot write"):
+        prepare(Permissions(write=[str(folder)], run=[str(folder / "tool")]))
 
 
 def test_a_folder_that_is_closed_to_the_user_is_named(place: Path) -> None:

@@ -11,8 +11,9 @@ from typing import NoReturn
 
 import pytest
 
-from penstock.sandbox import tree
+from penstock.sandbox import linux, tree
 from penstock.sandbox.confine import prepare
+from penstock.sandbox.keeper import is_reaper
 from penstock.sandbox.permissions import Permissions
 from penstock.sandbox.plan import Plan
 
@@ -40,8 +41,11 @@ class Line:
 
     def start(self, enter: Enter, act: Callable[[int], object]) -> int:
         """Fork a process that enters a tree and acts; its pid."""
+        is_one = is_reaper()
         pid = os.fork()
         if pid == 0:
+            # It is not passed on by a fork.
+            linux.prctl(linux.PR_SET_CHILD_SUBREAPER, int(is_one))
             self._act(enter, act)
         os.close(self.say)
         return pid
@@ -230,3 +234,14 @@ def test_output_to_a_file_goes_through_the_keeper(plan: Plan, tmp_path: Path) ->
             os._exit(99)
     assert ended(pid) == 0
     assert sorted(path.read_text().split()) == ["before", "out", "refused"]
+
+
+def test_a_reaper_of_orphans_stays_one(line: Line, enter: Enter) -> None:
+    """What the caller was, the new process is."""
+    linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
+    try:
+        pid = line.start(enter, lambda say: os.write(say, str(is_reaper()).encode()))
+    finally:
+        linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 0)
+    assert line.read() == b"True"
+    ended(pid)

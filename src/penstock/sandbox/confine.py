@@ -51,9 +51,12 @@ def _plan(permissions: Permissions, gaps: tuple[str, ...]) -> Plan:
     own = [walk.real(each) for each in (*paths.interpreter(), *paths.app_code())]
     read = paths.covered([*reading, *(each for each in own if each)])
     run = [each for program in permissions.run for each in _program(walk, program)]
+    for each in run:
+        if paths.is_below(each, write):
+            raise OptionError("permissions.run", each, "a program where the task cannot write")
     devices = [each for each in paths.DEVICES if Path(each).exists()]
     proc = [each for each in read if each.split("/")[1] == "proc"]
-    mounts = {each: Mount(each) for each in (*paths.covered([*read, *run]),) if each not in proc}
+    mounts = {each: Mount(each) for each in paths.covered([*read, *run]) if each not in proc}
     mounts |= {each: Mount(each, is_writable=True) for each in write}
     mounts |= {each: Mount(each, is_device=True) for each in devices}
     rules = [Rule(each, landlock.READ) for each in read]

@@ -121,20 +121,24 @@ def end_all() -> None:
 
     They are stopped first, until no new one is found: what is stopped cannot fork ahead of the killing.
     """
-    stopped: set[int] = set()
-    while found := _descendants() - stopped:
-        for pid in found:
-            _send(pid, signal.SIGSTOP)
-        stopped |= found
-    for pid in stopped:
-        _send(pid, signal.SIGKILL)
+    while _has_children():
+        stopped: set[int] = set()
+        while found := _descendants() - stopped:
+            for pid in found:
+                _send(pid, signal.SIGSTOP)
+            stopped |= found
+        for pid in stopped:
+            _send(pid, signal.SIGKILL)
+        with suppress(ChildProcessError):
+            os.waitpid(-1, 0)
+
+
+def _has_children() -> bool:
     with suppress(ChildProcessError):
         while True:
-            pid, _ = os.waitpid(-1, os.WNOHANG)
-            if pid == 0:
-                for left in _descendants():
-                    _send(left, signal.SIGKILL)
-                os.waitpid(-1, 0)
+            if os.waitpid(-1, os.WNOHANG)[0] == 0:
+                return True
+    return False
 
 
 def end_like(status: int) -> NoReturn:

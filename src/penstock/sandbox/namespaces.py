@@ -58,7 +58,8 @@ class Inside(NamedTuple):
 def fork(identity: Identity, root: Root, begin: Callable[[], None]) -> Inside | None:
     """None in the new process, which is the namespaces' second; in the caller, the first.
 
-    `begin` is called in whatever is forked, before anything else.
+    `begin` is called in whatever is forked, before anything else, and again in the new process: what it sets
+    may not outlive a fork.
 
     Three forks: the first leaves the caller's namespaces, its child is the new ones' first process, which
     reaps and forks the handler's. The one in between ends, so that the caller, a reaper of orphans, becomes
@@ -70,6 +71,7 @@ def fork(identity: Identity, root: Root, begin: Callable[[], None]) -> Inside | 
         begin()
         line.close()
         _reported(theirs, lambda: _leave(identity, root, theirs))
+        begin()
         return None
     theirs.close()
     try:

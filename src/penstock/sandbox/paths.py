@@ -70,11 +70,11 @@ def interpreter() -> list[str]:
     return [each for each in (*places, *_SYSTEM) if os.path.exists(each)]  # noqa: PTH110
 
 
-def search_path() -> list[str]:
+def _search_path() -> list[str]:
     """The folders of the app's own code: those that Python searches and that are not the interpreter's."""
     ours = interpreter()
     found = [str(Path(each).absolute()) for each in sys.path]
-    return [each for each in dict.fromkeys(found) if Path(each).is_dir() and not _is_below(each, ours)]
+    return [each for each in dict.fromkeys(found) if Path(each).is_dir() and not is_below(each, ours)]
 
 
 def app_code() -> list[str]:
@@ -83,18 +83,16 @@ def app_code() -> list[str]:
     Not the folders as a whole: settings with passwords and databases often lie beside the code. A package
     without an `__init__` looks like any folder, so it counts only if it was imported.
     """
-    folders = search_path()
-    found = [path for folder in folders for path in _importable(Path(folder))]
+    found = [path for folder in _search_path() for path in _importable(Path(folder))]
     found += [each for each in sys.path if Path(each).is_file()]
-    found += [path for path in _imported() if not _is_below(path, [*found, *interpreter()])]
-    return list(dict.fromkeys(found))
+    return list(dict.fromkeys([*found, *_imported()]))
 
 
 def covered(paths: Iterable[str]) -> list[str]:
     """The paths without those that lie in another one, each after those above it."""
     kept: list[str] = []
     for path in sorted(set(paths), key=lambda each: each.split("/")):
-        if not _is_below(path, kept):
+        if not is_below(path, kept):
             kept.append(path)
     return kept
 
@@ -127,5 +125,6 @@ def _imported() -> Iterator[str]:
             yield file
 
 
-def _is_below(path: str, folders: Iterable[str]) -> bool:
+def is_below(path: str, folders: Iterable[str]) -> bool:
+    """Is it one of them, or in one of them?"""
     return any(path == each or path.startswith(each.rstrip("/") + "/") for each in folders)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from penstock.sandbox.plan import Plan
 
 _SECONDS: Final = 60.0
+_NEEDED: Final = ("LD_LIBRARY_PATH",)
 _START: Final = "import sys; sys.path[:] = {path!r}; from penstock.sandbox.trial import main; main()"
 
 
@@ -35,7 +36,7 @@ def attempt(plan: "Plan | None") -> str | None:
             input=msgspec.json.encode(plan),
             capture_output=True,
             timeout=_SECONDS,
-            env={},
+            env={name: os.environ[name] for name in _NEEDED if name in os.environ},
             check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
@@ -73,8 +74,10 @@ def _only_namespaces() -> None:
 
 def _look_around(plan: "Plan") -> None:
     """Is what is permitted there, and what is not refused?"""
-    for path in (os.__file__, *plan.permissions.read, *plan.permissions.write):
-        _open(path)
+    for path in (*plan.permissions.read, *plan.permissions.write, *(rule.path for rule in plan.rules)):
+        # Python does without bytecode that it cannot read.
+        if not path.endswith("/__pycache__"):
+            _open(path)
     for path in plan.permissions.write:
         if not os.access(path, os.W_OK):
             raise ConfigError(f"{path} cannot be written by {_who()}")
