@@ -1,5 +1,6 @@
 """A queue whose handlers run in processes, in few words."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,7 +16,7 @@ from penstock.stores.protocol import Store
 from penstock.worker.executors.process.host import Host
 from penstock.worker.worker import Worker
 from tests.worker.executors import handlers
-from tests.worker.kit import Desk, eventually, running
+from tests.worker.kit import PATIENCE, Desk, eventually, running
 
 WORK = QueueRef("default", "work")
 BOX = QueueRef("default", "box")
@@ -76,13 +77,11 @@ async def appears(path: Path, text: str = "") -> None:
     await eventually(is_there)
 
 
-async def pid_in(path: Path) -> int:
+async def pid_in(path: Path, patience: float = PATIENCE) -> int:
     """The number that a file holds, once it does."""
-
-    async def is_there() -> bool:
-        return path.exists() and path.read_text().isdigit()
-
-    await eventually(is_there)
+    async with asyncio.timeout(patience):
+        while not path.exists() or not path.read_text().isdigit():  # noqa: ASYNC110 (nobody tells of it)
+            await asyncio.sleep(0.005)
     return int(path.read_text())
 
 

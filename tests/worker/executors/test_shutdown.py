@@ -20,6 +20,7 @@ from tests.worker.kit import eventually
 
 HOW = ("ends", "ignores", "blocks", "spawns")
 DRAIN = 2.0
+START = 60.0
 BOUND = 30.0
 """Seconds: the drain, and each step after it at its longest, on a machine that is busy."""
 
@@ -42,7 +43,7 @@ async def test_a_worker_stops_whatever_its_handlers_do_and_gives_their_jobs_back
         ],
     )
     with _worker(tmp_path, tier) as worker:
-        pids = {how: await pid_in(tmp_path / how) for how in HOW}
+        pids = {how: await pid_in(tmp_path / how, START) for how in HOW}
         worker.send_signal(signal.SIGTERM)
         if times == 2:
             # The same signal within that time is taken for an echo of the first.
@@ -75,7 +76,7 @@ async def test_a_worker_that_is_killed_leaves_no_process_of_its_handlers(tmp_pat
         new = NewJob(id="a", nonce="n", task=f"{tier}.spawns", payload=payload, options=Options())
         await store.enqueue(QueueRef("default", tier), [new])
         with _worker(tmp_path, tier) as worker:
-            pid = await pid_in(tmp_path / "spawns")
+            pid = await pid_in(tmp_path / "spawns", START)
             worker.kill()
             worker.wait()
 
