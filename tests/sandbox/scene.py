@@ -47,6 +47,8 @@ class Scene(NamedTuple):
     """A segment of shared memory with the secret."""
     variables: tuple[int, int]
     """Where the variables of the first process begin, and how long they are."""
+    variable: int
+    """Where Python keeps the secret one."""
     most_files: int
     program: bytes
     """An ELF file that ends with 0."""

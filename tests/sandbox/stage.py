@@ -3,6 +3,7 @@
 import ctypes
 import json
 import os
+import posix
 import resource
 import select
 import shutil
@@ -19,7 +20,7 @@ from msgspec.structs import replace
 from penstock.sandbox import linux, tree
 from penstock.sandbox.confine import Plan, prepare
 from penstock.sandbox.permissions import Permissions
-from tests.sandbox.scene import SECRET, TECHNIQUES, Scene, Technique, libc
+from tests.sandbox.scene import NAME, SECRET, TECHNIQUES, Scene, Technique, libc
 from tests.sandbox.techniques import amounts, files, kernel, network, processes  # noqa: F401 (they register)
 
 PATIENCE: Final = 20.0
@@ -196,6 +197,7 @@ class Stage:
             terminal=_terminal(),
             shared=_shared_memory(),
             variables=_variables(),
+            variable=id(posix.environ[NAME.encode()]) + bytes.__basicsize__ - 1,
             most_files=most if most != resource.RLIM_INFINITY else 1 << 16,
             program=Path("/bin/true").read_bytes(),
             set_id=str(set_id) if set_id.exists() else "",

@@ -32,6 +32,11 @@ def find_the_variables_in_memory(scene: Scene) -> None:
 
 
 @technique()
+def find_a_variable_where_python_had_it(scene: Scene) -> None:
+    assert ctypes.string_at(scene.variable, len(SECRET)) == SECRET.encode()
+
+
+@technique()
 def read_the_variables_of_the_supervisor(scene: Scene) -> None:
     assert SECRET.encode() in Path(f"/proc/{scene.supervisor}/environ").read_bytes()
 
