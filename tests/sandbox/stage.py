@@ -20,7 +20,7 @@ from msgspec.structs import replace
 from penstock.sandbox import linux, tree
 from penstock.sandbox.confine import Plan, prepare
 from penstock.sandbox.permissions import Permissions
-from tests.sandbox.scene import NAME, SECRET, TECHNIQUES, Scene, Technique, libc
+from tests.sandbox.scene import NAME, SECRET, TECHNIQUES, Given, Scene, Technique, libc
 from tests.sandbox.techniques import amounts, files, kernel, network, processes  # noqa: F401 (they register)
 
 PATIENCE: Final = 20.0
@@ -42,7 +42,8 @@ class Stage:
         self._tidy()
         self.scene = self._scene()
         os.chdir(self.scene.outside)
-        self._plans = self._prepared()
+        self._plans: dict[Given, Plan] = {}
+        self._missing: dict[str, Any] = {}
 
     def play(self, technique: Technique) -> dict[str, Any]:
         """What came of it bare and confined, and what the confined one left behind."""
@@ -50,7 +51,7 @@ class Stage:
         bare = self._run(technique, None)
         self._tidy()
         before = self._look()
-        confined = self._run(technique, self._plans[technique.given])
+        confined = self._run(technique, self._plan(technique.given))
         after = self._look()
         left = [
             f"{key}: {before[key]} became {after.get(key)}" for key in before if before[key] != after.get(key)
@@ -59,8 +60,7 @@ class Stage:
 
     def take_down(self, wall: str) -> None:
         """Go on with one wall less."""
-        change: dict[str, Any] = {wall: 0 if wall == "landlock" else False}
-        self._plans = {name: replace(plan, **change) for name, plan in self._plans.items()}
+        self._missing = {wall: 0 if wall == "landlock" else False}
 
     def close(self) -> None:
         """End what was started."""
@@ -95,21 +95,24 @@ class Stage:
         os.write(say, said.encode()[:4000])
         os._exit(0)
 
-    def _prepared(self) -> dict[str, Plan]:
-        plain: dict[str, Any] = {
-            "read": [self.scene.allowed],
-            "write": [self.scene.work],
-            "memory": 64 << 20,
-            "cpu_seconds": 1,
-            "processes": 8,
-            "file_size": 1 << 20,
-        }
-        programs = ["/bin/echo", *([self.scene.set_id] if self.scene.set_id else [])]
-        return {
-            "plain": prepare(Permissions(**plain)),
-            "programs": prepare(Permissions(**plain, run=programs)),
-            "net": prepare(Permissions(**plain, net=[f"127.0.0.1:{self.scene.allowed_tcp}"])),
-        }
+    def _plan(self, given: Given) -> Plan:
+        if given not in self._plans:
+            extra: dict[str, Any] = {
+                "plain": {},
+                "programs": {"run": ["/bin/echo", *filter(None, [self.scene.set_id])]},
+                "net": {"net": [f"127.0.0.1:{self.scene.allowed_tcp}"]},
+            }[given]
+            permissions = Permissions(
+                read=[self.scene.allowed],
+                write=[self.scene.work],
+                memory=64 << 20,
+                cpu_seconds=1,
+                processes=8,
+                file_size=1 << 20,
+                **extra,
+            )
+            self._plans[given] = replace(prepare(permissions), **self._missing)
+        return self._plans[given]
 
     def _tidy(self) -> None:
         """Everything outside as it was, and a living victim."""
