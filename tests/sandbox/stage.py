@@ -59,8 +59,9 @@ class Stage:
         return {"bare": bare, "confined": confined, "left": left}
 
     def take_down(self, wall: str) -> None:
-        """Go on with one wall less."""
-        self._missing = {wall: 0 if wall == "landlock" else False}
+        """Go on with one wall less; of Landlock also an older version: `landlock-5`."""
+        name, _, version = wall.partition("-")
+        self._missing = {name: int(version or 0) if name == "landlock" else False}
 
     def close(self) -> None:
         """End what was started."""

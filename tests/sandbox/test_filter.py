@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from penstock.sandbox.bpf import ALLOW, ERRNO, KILL, Instruction, assemble
-from penstock.sandbox.seccomp import METADATA, OTHERS, REFUSED, refusals
+from penstock.sandbox.seccomp import METADATA, OTHERS, REFUSED, Standing, refusals
 from penstock.sandbox.syscalls import NEWEST, numbers
 
 AUDIT = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
@@ -24,6 +24,7 @@ HEADERS = {
 }
 MSG_FASTOPEN, NEWUSER, THREAD = 0x20000000, 0x10000000, 0x3D0F00
 CREATE, SET_UID = 0o100, 0o4755
+SELF = 70_000
 machines = pytest.mark.parametrize("machine", AUDIT)
 
 
@@ -55,10 +56,12 @@ def execute(steps: Sequence[Instruction], arch: int, number: int, args: Sequence
 class Filter:
     """The filter of one machine."""
 
-    def __init__(self, machine: str, *, can_run: bool = False, is_alone: bool = True) -> None:
+    def __init__(
+        self, machine: str, *, can_run: bool = False, is_alone: bool = True, has_scope: bool = True
+    ) -> None:
         self.machine = machine
         self.numbers = numbers(machine)
-        named = refusals(can_run=can_run, has_pids=is_alone, has_root=is_alone)
+        named = refusals(Standing(can_run, is_alone, is_alone, has_scope), SELF)
         by_number = {self.numbers[name]: whens for name, whens in named.items() if name in self.numbers}
         self.steps = assemble(machine, by_number, NEWEST, errno.ENOSYS)
 
@@ -187,3 +190,18 @@ def test_older_calls_of_x86_are_not_forgotten() -> None:
     assert filtered("open", 3, CREATE, 0o755) == ALLOW
     assert filtered("open", 3, CREATE, SET_UID) == EPERM
     assert filtered("creat", 3, SET_UID) == filtered("chmod", 3, SET_UID) == EPERM
+
+
+@machines
+def test_where_nothing_else_does_the_filter_keeps_signals_in(machine: str) -> None:
+    """To itself and to its group; a negative number would be another group."""
+    filtered, scoped = Filter(machine, has_scope=False), Filter(machine)
+    for name in ("kill", "tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo"):
+        assert filtered(name, SELF, 9) == ALLOW
+        for other in (1, SELF + 1, -SELF & 0xFFFFFFFF, -1 & 0xFFFFFFFFFFFFFFFF):
+            assert filtered(name, other, 9) == EPERM
+            assert scoped(name, other, 9) == ALLOW
+    assert filtered("kill", 0, 15) == ALLOW
+    assert filtered("tkill", SELF) == filtered("pidfd_send_signal", 3) == EPERM
+    assert filtered("fcntl", 3, 8) == filtered("fcntl", 3, 15) == filtered("ioctl", 3, 0x8901) == EPERM
+    assert filtered("fcntl", 3, 4) == filtered("ioctl", 3, 0x5401) == ALLOW

@@ -14,10 +14,6 @@ from penstock.sandbox.permissions import Permissions
 from penstock.sandbox.trial import attempt
 
 NOBODY: Final = 65534
-_OLDEST_LANDLOCK: Final = 3
-"""The first that sees a file being cut short."""
-_SCOPED_LANDLOCK: Final = 6
-"""The first that sees signals and abstract sockets."""
 
 
 class Means(msgspec.Struct, frozen=True):
@@ -67,7 +63,7 @@ def means() -> list[Means]:
         ),
         Means(
             "landlock",
-            version >= _OLDEST_LANDLOCK,
+            version >= landlock.OLDEST,
             f"version {version}" if version else "not in this kernel, or not switched on",
             "files, TCP; since version 6 signals and abstract sockets",
         ),
@@ -91,15 +87,10 @@ def gaps(permissions: Permissions) -> list[str]:
         found.append(
             "system calls: the kernel has no seccomp filter for this machine; use Linux on x86_64 or aarch64"
         )
-    if failure is not None and version < _OLDEST_LANDLOCK:
+    if failure is not None and version < landlock.OLDEST:
         found.append(
             f"files: Landlock is at version {version} and namespaces cannot be used ({failure}); "
             f"use Linux 6.2 or newer, or let this user have namespaces"
-        )
-    if failure is not None and version < _SCOPED_LANDLOCK:
-        found.append(
-            f"other processes: Landlock is at version {version} and namespaces cannot be used ({failure}); "
-            f"use Linux 6.12 or newer, or let this user have namespaces"
         )
     if permissions.run and not version:
         found.append("run: without Landlock whatever can be read can be started; use Linux 5.13 or newer")

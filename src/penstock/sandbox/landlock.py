@@ -25,6 +25,10 @@ REFER: Final = 1 << 13
 TRUNCATE: Final = 1 << 14
 IOCTL_DEV: Final = 1 << 15
 
+OLDEST: Final = 3
+"""The first version that sees a file being cut short."""
+SCOPED: Final = 6
+"""The first version that sees signals and abstract sockets."""
 READ: Final = READ_FILE | READ_DIR
 WRITE: Final = (
     READ
@@ -79,7 +83,7 @@ def restrict(rules: Iterable[Rule], spoken: int) -> None:
     """
     handled = (1 << _BITS.get(spoken, 16)) - 1
     attributes = _Ruleset(
-        handled, _BIND_AND_CONNECT if spoken >= 4 else 0, _SOCKETS_AND_SIGNALS if spoken >= 6 else 0
+        handled, _BIND_AND_CONNECT if spoken >= 4 else 0, _SOCKETS_AND_SIGNALS if spoken >= SCOPED else 0
     )
     size = 8 if spoken < 4 else 16 if spoken < 6 else 24
     ruleset = syscall("landlock_create_ruleset", ctypes.byref(attributes), size, 0)

@@ -14,6 +14,7 @@ from penstock.sandbox.landlock import Rule
 from penstock.sandbox.namespaces import Identity, Inside
 from penstock.sandbox.permissions import Permissions
 from penstock.sandbox.root import Root
+from penstock.sandbox.seccomp import Standing
 from penstock.sandbox.streams import Streams
 
 
@@ -100,4 +101,5 @@ class Plan(msgspec.Struct, frozen=True):
             landlock.restrict(self.rules, self.landlock)
         if self.has_filter:
             own = self.has_namespaces
-            seccomp.install(can_run=bool(self.permissions.run), has_pids=own, has_root=own)
+            scoped = own or self.landlock >= landlock.SCOPED
+            seccomp.install(Standing(bool(self.permissions.run), own, own, scoped))

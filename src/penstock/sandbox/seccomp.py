@@ -1,7 +1,8 @@
 """Which system calls a confined process may not make, and why."""
 
 import errno
-from typing import Final
+import os
+from typing import Final, NamedTuple
 
 from penstock.sandbox import bpf
 from penstock.sandbox.bpf import Refusal, Test
@@ -46,6 +47,9 @@ _SET_ID: Final = 0o6000
 _O_CREAT: Final = 0o100
 _MSG_FASTOPEN: Final = 0x20000000
 _AF_UNIX, _SOCK_STREAM, _SOCK_TYPE = 1, 1, 0xF
+_SET_OWNER: Final = (8, 15)
+"""What fcntl is told to name the process that gets signals about a descriptor; and ioctl:"""
+_SET_OWNER_BY_IOCTL: Final = (0x8901, 0x8902)
 _TERMINAL: Final = {
     "TIOCSTI": 0x5412,
     "TIOCSCTTY": 0x540E,
@@ -55,8 +59,21 @@ _TERMINAL: Final = {
 }
 
 
-def refusals(*, can_run: bool, has_pids: bool, has_root: bool) -> dict[str, list[Refusal]]:
-    """By name: may it start programs, has it pids of its own, has it a root of its own?"""
+class Standing(NamedTuple):
+    """What else holds the process, and so need not be refused here."""
+
+    can_run: bool
+    """It may start programs."""
+    has_pids: bool
+    """It sees no processes but its own."""
+    has_root: bool
+    """It sees no files but its own."""
+    has_scope: bool
+    """It cannot signal others. Without that, processes that it forks can signal nobody at all."""
+
+
+def refusals(standing: Standing, pid: int) -> dict[str, list[Refusal]]:
+    """By name, for the process with this pid and its children."""
     never = [Refusal(errno.EPERM)]
     found = {name: never for names in REFUSED.values() for name in names.split()}
     # The C library then takes the older call, whose arguments can be seen.
@@ -66,21 +83,24 @@ def refusals(*, can_run: bool, has_pids: bool, has_root: bool) -> dict[str, list
     found["prlimit64"] = [_when(Test(0, 0, is_not=True))]
     found["ioctl"] = [_when(Test(1, request)) for request in _TERMINAL.values()]
     found |= _sockets() | _set_id()
-    if not can_run:
+    if not standing.can_run:
         found["execve"] = never
-    if not has_root:
+    if not standing.has_root:
         found |= dict.fromkeys(METADATA.split(), never)
-    if not has_pids:
+    if not standing.has_pids:
         found |= {name: [_when(Test(0, 0, is_not=True))] for name in OTHERS.split()}
         for name, this_process in (("setpriority", 0), ("ioprio_set", 1)):
             found[name] = [_when(Test(0, this_process, is_not=True)), _when(Test(1, 0, is_not=True))]
+    if not standing.has_scope:
+        found |= _signals(pid)
+        found["ioctl"] = [*found["ioctl"], *(_when(Test(1, request)) for request in _SET_OWNER_BY_IOCTL)]
     return found
 
 
-def install(*, can_run: bool, has_pids: bool, has_root: bool) -> None:
+def install(standing: Standing) -> None:
     """Refuse these calls from now on, here and in all children."""
     number = numbers(MACHINE)
-    named = refusals(can_run=can_run, has_pids=has_pids, has_root=has_root)
+    named = refusals(standing, os.getpid())
     by_number = {number[name]: whens for name, whens in named.items() if name in number}
     bpf.install(bpf.assemble(MACHINE, by_number, NEWEST, errno.ENOSYS))
 
@@ -100,6 +120,16 @@ def _sockets() -> dict[str, list[Refusal]]:
         "sendmsg": [_when(_any(2, _MSG_FASTOPEN))],
         "sendmmsg": [_when(_any(3, _MSG_FASTOPEN))],
     }
+
+
+def _signals(pid: int) -> dict[str, list[Refusal]]:
+    """Only to this process and, by 0, to its group; not by a descriptor either."""
+    another = Test(0, pid, is_not=True)
+    found = {name: [_when(another)] for name in ("tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")}
+    found |= {name: [Refusal(errno.EPERM)] for name in ("tkill", "pidfd_send_signal")}
+    found["kill"] = [_when(another, Test(0, 0, is_not=True))]
+    found["fcntl"] = [_when(Test(1, command)) for command in _SET_OWNER]
+    return found
 
 
 def _set_id() -> dict[str, list[Refusal]]:

@@ -31,6 +31,7 @@ fchmodat 268 53
 fchmodat2 452 452
 fchown 93 55
 fchownat 260 54
+fcntl 72 25
 finit_module 313 273
 fremovexattr 199 16
 fsconfig 431 431
@@ -52,6 +53,7 @@ kcmp 312 272
 kexec_file_load 320 294
 kexec_load 246 104
 keyctl 250 219
+kill 62 129
 lchown 94 -
 listen 50 201
 listmount 458 458
@@ -83,6 +85,7 @@ openat2 437 437
 perf_event_open 298 241
 personality 135 92
 pidfd_getfd 438 438
+pidfd_send_signal 424 424
 pivot_root 155 41
 prlimit64 302 261
 process_madvise 440 440
@@ -95,6 +98,8 @@ quotactl_fd 443 443
 reboot 169 142
 removexattr 197 14
 request_key 249 218
+rt_sigqueueinfo 129 138
+rt_tgsigqueueinfo 297 240
 sched_setaffinity 203 122
 sched_setattr 314 274
 sched_setparam 142 118
@@ -121,6 +126,8 @@ statmount 457 457
 swapoff 168 225
 swapon 167 224
 syslog 103 116
+tgkill 234 131
+tkill 200 130
 umount2 166 39
 unshare 272 97
 userfaultfd 323 282
