@@ -8,6 +8,7 @@ from typing import Final
 
 from penstock.core.errors import StoreError
 from penstock.core.job import QueueRef
+from penstock.core.moves import Release
 from penstock.scheduler.pruner import EVENTS_AGE, EVENTS_KEPT
 from penstock.scheduler.reclaimer import keeping
 from penstock.scheduler.scheduler import Scheduler
@@ -79,7 +80,7 @@ class Worker:
         self._store = store
         self._registry = registry
         self._poll = check_seconds("poll", poll, 0.01, MAX_TIME)
-        self._shutdown_timeout = check_seconds("shutdown_timeout", shutdown_timeout, 0, MAX_TIME)
+        self.shutdown_timeout = check_seconds("shutdown_timeout", shutdown_timeout, 0, MAX_TIME)
         self._middleware = tuple(middleware)
         self._burst = burst
         self._tick = self.lease / 2 if tick is None else check_seconds("tick", tick, 0.01, MAX_TIME)
@@ -117,6 +118,16 @@ class Worker:
         finally:
             self._run = None
 
+    async def give_back(self) -> int:
+        """Give back what runs, in another event loop: for when a handler blocks the worker's own."""
+        run = self._run
+        held = [] if run is None else [each for each in run.held.copy().values() if not each.closed]
+        if held:
+            store = self._store.twin()
+            await store.open()
+            await store.settle(self.queue, [Release(each.job.id, each.token) for each in held])
+        return len(held)
+
     def _pass_on(self) -> None:
         if self._run is not None and self._stop_asked:
             self._run.stop(self._now_asked)
@@ -128,8 +139,9 @@ class _Run:
     def __init__(self, worker: Worker) -> None:
         store, queue = worker._store, worker.queue
         self._about = about = about_worker(queue, worker.name)
-        self._shutdown_timeout = worker._shutdown_timeout
-        held: dict[str, Delivery] = {}
+        self._shutdown_timeout = worker.shutdown_timeout
+        self.held: dict[str, Delivery] = {}
+        held = self.held
         self._slots = slots = Slots(worker.concurrency)
         self._scheduler = Scheduler(
             store,

@@ -49,6 +49,18 @@ async def inline_blocks(folder: str) -> None:
     time.sleep(1.5)  # noqa: ASYNC251 (that is the point)
 
 
+@inline.task(name="inline.holds")
+async def inline_holds(folder: str) -> None:
+    begun(folder, "holds")
+    time.sleep(300)  # noqa: ASYNC251 (that is the point)
+
+
+@inline.task(name="inline.waits")
+async def inline_waits(folder: str) -> None:
+    begun(folder, "waits")
+    await asyncio.sleep(300)
+
+
 @inline.task(name="inline.spawns")
 async def inline_spawns(folder: str) -> None:
     child = await asyncio.create_subprocess_exec(*SLEEPER)

@@ -68,6 +68,31 @@ async def test_a_worker_stops_whatever_its_handlers_do_and_gives_their_jobs_back
         os.kill(pids["spawns"], signal.SIGKILL)
 
 
+@pytest.mark.parametrize("times", [1, 2], ids=["SIGTERM", "SIGTERM twice"])
+async def test_a_handler_that_blocks_the_event_loop_holds_neither_the_process_nor_its_jobs(
+    tmp_path: Path, times: int
+) -> None:
+    store, queue = SqliteStore(tmp_path / "jobs.db"), QueueRef("default", "inline")
+    await store.open()
+    payload = f'{{"folder":"{tmp_path}"}}'.encode()
+    with _worker(tmp_path, "inline") as worker:
+        for how in ("waits", "holds"):
+            await store.enqueue(queue, [NewJob(id=how, nonce="n", task=f"inline.{how}", payload=payload)])
+            await pid_in(tmp_path / how, START)
+        worker.send_signal(signal.SIGTERM)
+        if times == 2:
+            await asyncio.sleep(ECHO + 0.1)
+            worker.send_signal(signal.SIGTERM)
+        code = await asyncio.to_thread(worker.wait, BOUND)
+        found = await store.get(queue, ["waits", "holds"])
+        leases = await store.leases(queue)
+    await store.close()
+
+    assert code == 1
+    assert leases == []
+    assert [(job.state, job.attempts) for job in found if job] == [(State.PENDING, 0)] * 2
+
+
 async def test_a_worker_that_is_killed_leaves_no_process_of_its_handlers(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "jobs.db")
     await store.open()
