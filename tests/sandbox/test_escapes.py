@@ -65,7 +65,7 @@ def _excused(crew: str) -> dict[str, str]:
         found |= NOT_HERE["ordinary"]
     if crew.endswith("contained"):
         found |= NOT_HERE["contained"]
-    if "root" not in crews():
+    if not crews()[0].startswith("root"):
         found |= NOT_HERE["not root"]
     return found
 
@@ -112,6 +112,8 @@ def test_the_techniques_work_without_the_sandbox(shows: Any, crew: str) -> None:
 )
 def test_a_wall_that_is_missing_is_noticed(run: Run, crew: str, wall: str, names: list[str]) -> None:
     """The battery is no better than what it can tell apart."""
+    if crew not in crews():
+        pytest.skip("there are no namespaces here")
     shown = json.loads(run(crew, "tests.sandbox.stage", wall, *names))
     assert {name: came["confined"] for name, came in shown.items()} == dict.fromkeys(names, WORKED)
 

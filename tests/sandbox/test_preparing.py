@@ -177,7 +177,6 @@ def test_a_path_that_has_become_a_link_is_refused(place: Path) -> None:
     plan = prepare(Permissions(read=[str(outer / "in")]))
     (outer / "in").rmdir()
     (outer / "in").symlink_to("/etc")
-    assert within(plan, (outer / "in" / "passwd").read_text) == "ConfigError"
-    # Without namespaces it is Landlock that takes hold of the path.
+    assert within(plan, (outer / "in" / "passwd").read_text) in ("ConfigError", "OSError")
     with pytest.raises(OSError, match="symbolic links"):
         linux.hold(str(outer / "in"))
