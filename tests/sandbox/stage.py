@@ -25,6 +25,7 @@ from tests.sandbox.techniques import amounts, files, kernel, network, processes 
 
 PATIENCE: Final = 20.0
 WORKED: Final = "worked"
+UNFIT: Final = "was not confined"
 
 
 class Stage:
@@ -86,13 +87,15 @@ class Stage:
         return said.decode() or f"died {os.waitstatus_to_exitcode(status)}"
 
     def _act(self, technique: Technique, plan: Plan | None, scene: Scene, say: int) -> None:
-        said = WORKED
+        said = UNFIT
         try:
             if plan is not None:
                 plan.apply([say])
+            said = WORKED
             technique.call(scene)
         except BaseException as error:  # noqa: BLE001 (whatever refuses it)
-            said = f"{type(error).__name__}: {error}"
+            # What never was confined shows nothing.
+            said = said if said == UNFIT else f"{type(error).__name__}: {error}"
         os.write(say, said.encode()[:4000])
         os._exit(0)
 
