@@ -141,7 +141,7 @@ class Shim:
         if text is None or _is_address(text):
             return self._getaddrinfo(text, port, family, type, proto, flags | socket.AI_NUMERICHOST)
         if type & _TYPE_MASK not in (0, socket.SOCK_STREAM) or family not in (0, socket.AF_INET):
-            raise socket.gaierror(socket.EAI_FAMILY, "only TCP over IPv4 stand-ins within permissions")
+            raise socket.gaierror(socket.EAI_FAMILY, "within permissions there is only TCP")
         number = _PORTS.get(port) or int(port or 0)
         where = (self.stand_in(text), number)
         return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", where)]
