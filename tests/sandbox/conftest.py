@@ -42,7 +42,7 @@ def run(place: Path) -> Run:
             [sys.executable, "-m", "tests.sandbox.crew", crew, module, str(folder), *arguments],
             capture_output=True,
             text=True,
-            timeout=100,
+            timeout=250,
             env=os.environ | {NAME: SECRET},
             check=False,
         )

@@ -23,7 +23,7 @@ from penstock.sandbox.permissions import Permissions
 from tests.sandbox.scene import NAME, SECRET, TECHNIQUES, Given, Scene, Technique, libc
 from tests.sandbox.techniques import amounts, files, kernel, network, processes  # noqa: F401 (they register)
 
-PATIENCE: Final = 20.0
+PATIENCE: Final = 60.0
 WORKED: Final = "worked"
 UNFIT: Final = "was not confined"
 
@@ -83,7 +83,7 @@ class Stage:
             tree.kill(pid) if plan else os.kill(pid, signal.SIGKILL)
         _, status = os.waitpid(pid, 0)
         if technique.hurts:
-            return WORKED if self._has_died(0.3) else "the victim lives"
+            return WORKED if self._has_died(0.3 if plan else 10) else "the victim lives"
         return said.decode() or f"died {os.waitstatus_to_exitcode(status)}"
 
     def _act(self, technique: Technique, plan: Plan | None, scene: Scene, say: int) -> None:

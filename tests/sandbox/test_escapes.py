@@ -13,6 +13,9 @@ from tests.sandbox.crew import crews
 from tests.sandbox.scene import TECHNIQUES
 from tests.sandbox.stage import WORKED
 
+# The first test of a crew waits for the whole battery.
+pytestmark = pytest.mark.timeout(300)
+
 REFUSALS = (
     "AssertionError",
     "FileNotFoundError",

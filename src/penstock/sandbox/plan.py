@@ -50,9 +50,9 @@ class Plan(msgspec.Struct, frozen=True):
         leads nowhere unless it is among them.
         """
         environment.clear(self.permissions.env)
-        # Without a root of its own the process cannot list the folders that modules are searched in: Python
-        # remembers what is there.
-        PathFinder.find_spec("penstock_no_such_module")
+        if not self.has_namespaces:
+            # The process will not be allowed to list the folders of modules: Python remembers what is there.
+            PathFinder.find_spec("penstock_no_such_module")
         mapped = limits.address_space()
         # The namespaces' first process counts for the same user.
         tasks = 1 if self.has_namespaces else limits.tasks_of(self.identity.uid)
