@@ -26,32 +26,32 @@ class Tiers:
         host: Host | None,
         concurrency: int,
     ) -> None:
-        self._default = default
-        tasks = [registry.require(name) for name in registry.names()]
-        wanted = {task.execution.tier(default) for task in tasks}
-        inline = Inline(f"penstock-{queue.name}")
-        self._executors: dict[Tier, Executor] = {Tier.INLINE: inline}
-        if wanted <= {Tier.INLINE}:
-            return
-        if host is None:
-            raise ConfigError("handlers in processes need the worker of an app: app.worker()")
-        self._executors[Tier.PROCESS] = Processes(host, concurrency)
-        self._executors[Tier.SUBPROCESS] = Programs(host)
+        tiers = {name: registry.require(name).execution.tier(default) for name in registry.names()}
+        self._inline: Executor = Inline(f"penstock-{queue.name}")
+        self._executors: dict[Tier, Executor] = {}
+        if not set(tiers.values()) <= {Tier.INLINE}:
+            if host is None:
+                raise ConfigError("handlers in processes need the worker of an app: app.worker()")
+            self._executors = {Tier.PROCESS: Processes(host, concurrency), Tier.SUBPROCESS: Programs(host)}
+        # By name, for each job asks.
+        self._elsewhere = {
+            name: self._executors[tier] for name, tier in tiers.items() if tier is not Tier.INLINE
+        }
 
     async def open(self) -> None:
         """Open those that are there."""
-        for executor in self._executors.values():
+        for executor in (self._inline, *self._executors.values()):
             await executor.open()
 
     async def close(self) -> None:
         """Close those that are there."""
-        for executor in self._executors.values():
+        for executor in (self._inline, *self._executors.values()):
             await executor.close()
 
     def of(self, task: Task[..., ..., Any]) -> Executor:
         """The executor of the task."""
-        return self._executors[task.execution.tier(self._default)]
+        return self._elsewhere.get(task.name, self._inline)
 
     def uses_thread(self, task: Task[..., ..., Any]) -> bool:
         """True when the handler runs where it cannot be interrupted."""
-        return not task.is_async and task.execution.tier(self._default) is Tier.INLINE
+        return not task.is_async and task.name not in self._elsewhere
