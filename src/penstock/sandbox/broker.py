@@ -63,12 +63,19 @@ class Broker:
             for each in descriptors:
                 os.close(each)
             return False
-        if descriptors and self._busy.acquire(blocking=False):
-            threading.Thread(target=self._serve, args=(data, descriptors[0]), daemon=True).start()
-        else:
+        if not (descriptors and self._busy.acquire(blocking=False) and self._start(data, descriptors[0])):
             # Whoever asked sees the end of its line.
             for each in descriptors:
                 os.close(each)
+        return True
+
+    def _start(self, data: bytes, descriptor: int) -> bool:
+        try:
+            threading.Thread(target=self._serve, args=(data, descriptor), daemon=True).start()
+        except RuntimeError:
+            # The machine has no thread to spare.
+            self._busy.release()
+            return False
         return True
 
     def _serve(self, data: bytes, descriptor: int) -> None:
