@@ -11,7 +11,7 @@ from typing import Final, Protocol, runtime_checkable
 from penstock.core.errors import StoreError
 
 _LOGGER: Final = logging.getLogger("penstock.worker")
-GRACE: Final = 2.0
+GRACE: Final = 5.0
 """Seconds after the drain in which a loop that was held up may come back."""
 GIVE_BACK: Final = 5.0
 """Seconds that giving back has to be answered."""
@@ -41,7 +41,9 @@ class Watch:
     def begin(self, is_urgent: bool) -> None:
         """A signal came; the loop has as long as a drain may take, or a moment."""
         self.end()
-        drain = max((each.shutdown_timeout for each in self._holders), default=0.0)
+        if not self._holders:
+            return
+        drain = max(each.shutdown_timeout for each in self._holders)
         self._timer = threading.Timer(GRACE if is_urgent else drain + GRACE, self._leave)
         self._timer.daemon = True
         self._timer.start()
