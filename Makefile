@@ -66,6 +66,10 @@ format: $(STAMP) ## Rewrite the sources in the agreed format
 demo: $(STAMP) ## Watch Penstock lose a worker and no job (DEMO_ARGS=...)
 	$(BIN)/penstock demo $(DEMO_ARGS)
 
+.PHONY: demo-spark
+demo-spark: $(STAMP) ## The same with its events as tables on Spark (DEMO_ARGS=...)
+	$(BIN)/penstock demo --spark $(DEMO_ARGS)
+
 .PHONY: test
 test: check ## Run the checks, then every test but the torture suite (PYTEST_ARGS=...)
 	$(BIN)/pytest $(PYTEST_ARGS)
@@ -104,6 +108,10 @@ bench-postgres: $(BENCH_STAMP) $(BENCH_VENV)-postgres/.ready ## Measure the Post
 .PHONY: bench-execution
 bench-execution: $(BENCH_STAMP) $(BENCH_VENV)-redis/.ready ## Measure executors beside peers that use processes (BENCH_ARGS=...)
 	$(BENCH_VENV)/bin/python -m benchmarks execution $(BENCH_ARGS)
+
+.PHONY: bench-spark
+bench-spark: $(STAMP) ## Measure the pipeline on Spark beside programs without it (BENCH_ARGS=...)
+	$(BIN)/python -m benchmarks spark $(BENCH_ARGS)
 
 .PHONY: lock
 lock: $(STAMP) ## Recompile the hash-locked requirements (LOCK_ARGS=--upgrade for newer versions)

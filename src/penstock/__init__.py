@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from penstock.app.queue import QueueHandle
     from penstock.client.client import Client
     from penstock.core.errors import (
+        BadRowError,
         BatchRefusedError,
         ConfigError,
         CursorLostError,
@@ -40,6 +41,7 @@ if TYPE_CHECKING:
         StoreTimeoutError,
         StoreUnavailableError,
         StoreVersionError,
+        TableError,
         TransactionError,
         UnknownQueueError,
         UnknownTaskError,
@@ -97,6 +99,7 @@ _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in name
 
 __all__ = [
     "Backoff",
+    "BadRowError",
     "BatchHandle",
     "BatchRefusedError",
     "Call",
@@ -159,6 +162,7 @@ __all__ = [
     "StoreTimeoutError",
     "StoreUnavailableError",
     "StoreVersionError",
+    "TableError",
     "Task",
     "TransactionError",
     "Tree",

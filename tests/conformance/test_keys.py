@@ -296,6 +296,7 @@ async def test_claims_of_many_serve_as_claims_of_one_do(store: Store, queue: Que
         order: list[str] = []
         while jobs := await claim(store, each, size):
             order += [job.id for job in jobs]
+            assert len(order) == len(set(order)), "what runs already is claimed again"
         orders.append(order)
 
     assert orders[0] == orders[1] == orders[2] == orders[3]

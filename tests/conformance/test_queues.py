@@ -73,6 +73,7 @@ async def test_nothing_crosses_tenants(store: Store, queue: QueueRef) -> None:
     assert theirs.payload == other.tenant.encode()
     assert [info.queue for info in await store.queues(other.tenant)] == [other]
     assert await states_of(store, queue, ["a"]) == [State.COMPLETED]
+    assert set(await store.tenants()) >= {queue.tenant, other.tenant}
 
 
 async def test_nothing_crosses_queues(store: Store, queue: QueueRef) -> None:

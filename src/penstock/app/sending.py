@@ -31,6 +31,11 @@ class Sending:
     async def send_in(self, connection: object, call: Call[R], /) -> JobHandle[R]:
         return await self._here().send_in(connection, call)
 
+    async def send_many_in(
+        self, connection: object, calls: Sequence[Call[R]], /
+    ) -> list[JobHandle[R] | PenstockError]:
+        return await self._here().send_many_in(connection, calls)
+
     async def send_many(self, calls: Sequence[Call[R]], /) -> list[JobHandle[R] | PenstockError]:
         return await self._here().send_many(calls)
 

@@ -4,7 +4,7 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli import dlq, events, flows, jobs, limits, migrate, outbox, schedules
+from penstock.cli import dlq, events, flows, jobs, limits, migrate, outbox, schedules, spark
 from penstock.cli.demo import demo
 from penstock.cli.desk import GLOBAL, command
 from penstock.cli.doctor import doctor
@@ -36,6 +36,7 @@ def build() -> typer.Typer:
     app.add_typer(events.group, name="events")
     app.add_typer(migrate.group, name="migrate")
     app.add_typer(outbox.group, name="outbox")
+    app.add_typer(spark.group, name="spark")
     command(app, "doctor")(doctor)
     command(app, "demo", prefix="demo")(demo)
     return app

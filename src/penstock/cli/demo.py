@@ -15,6 +15,7 @@ import typer
 
 from penstock.cli.desk import Desk, setting
 from penstock.cli.output import without_none
+from penstock.cli.spark_demo import perform_with_tables, tell_tables
 from penstock.core.errors import ConfigError
 from penstock.core.states import LIVE, State
 from penstock.demo.audit import Report
@@ -36,6 +37,9 @@ async def demo(
     inject_loss: Annotated[
         bool, typer.Option("--inject-loss", help="Lose a job on purpose; it is noticed")
     ] = False,
+    spark: Annotated[
+        bool, typer.Option("--spark", help="Stream the events into tables too, and audit them on Spark")
+    ] = False,
 ) -> None:
     """Run thousands of jobs, kill a worker half-way, and prove that no job was lost."""
     chosen = desk.settings.demo
@@ -47,19 +51,21 @@ async def demo(
             directory = _new_directory(Path(chosen.dir))
         desk.out.line(f"{chosen.jobs} jobs, {chosen.workers} workers, seed {number}")
         say, progress = stack.enter_context(_telling(desk, chosen.jobs))
-        report = await perform(
-            Show(
-                directory=directory,
-                jobs=chosen.jobs,
-                workers=chosen.workers,
-                seed=number,
-                inject_loss=inject_loss,
-                say=say,
-                progress=progress,
-            )
+        show = Show(
+            directory=directory,
+            jobs=chosen.jobs,
+            workers=chosen.workers,
+            seed=number,
+            inject_loss=inject_loss,
+            say=say,
+            progress=progress,
         )
+        on_spark = await perform_with_tables(show) if spark else None
+        report = await perform(show) if on_spark is None else on_spark.report
     _tell(desk, report)
-    if not report.is_proven:
+    if on_spark is not None:
+        tell_tables(desk, on_spark)
+    if not report.is_proven or (on_spark is not None and not on_spark.is_proven):
         raise typer.Exit(1)
 
 

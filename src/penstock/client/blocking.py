@@ -3,13 +3,13 @@
 import asyncio
 import os
 import threading
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import Any, Final, Literal, ParamSpec, Protocol, TypeVar, overload
 
 from penstock.client.client import Client
-from penstock.client.within import at_once
+from penstock.client.within import at_once, the_one
 from penstock.core.errors import ConfigError, PenstockError
 from penstock.core.job import Job
 from penstock.core.states import State
@@ -18,7 +18,7 @@ from penstock.tasks.call import AnyCall, Call
 from penstock.tasks.flow import Flow
 from penstock.tasks.flow_handle import FlowHandle
 from penstock.tasks.handle import JobHandle
-from penstock.tasks.sending import OnError, outcomes
+from penstock.tasks.sending import OnError, all_of, outcomes
 from penstock.tasks.transactions import Transaction
 
 P = ParamSpec("P")
@@ -57,8 +57,19 @@ class BlockingQueue:
         The connection is used in the thread that calls.
         """
         call = _checked(task).call(*args, **kwargs)
-        entry = self._thread.call(lambda client: client.entry(call))
-        return at_once(entry.enqueue(connection, blocking=True))
+        return the_one(self._enqueue_in(connection, [call]))
+
+    def enqueue_many_in(
+        self, connection: Transaction, task: Sendable[..., R], calls: Iterable[AnyCall[R]]
+    ) -> list[JobHandle[R]]:
+        """Enqueue many calls as part of such a transaction; as `task.enqueue_many_in`."""
+        return all_of(self._enqueue_in(connection, _checked(task).calls(calls)))
+
+    def _enqueue_in(
+        self, connection: Transaction, calls: Sequence[Call[R]]
+    ) -> list[JobHandle[R] | PenstockError]:
+        entries = self._thread.call(lambda client: client.entries(calls))
+        return at_once(entries.enqueue(connection, blocking=True))
 
     @overload
     def enqueue_many(

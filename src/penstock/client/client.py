@@ -4,11 +4,11 @@ import asyncio
 import secrets
 import time
 from collections import deque
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from functools import partial
-from itertools import groupby
+from itertools import chain, groupby
 from typing import Any, Final, TypeVar
 
 from penstock.client.coalesce import Coalescer
@@ -19,7 +19,7 @@ from penstock.client.plan import Plan, plan
 from penstock.client.relay import relay
 from penstock.client.upkeep import Upkeep
 from penstock.client.waiting import LOOK_LIMIT, Watch
-from penstock.client.within import Entry, transactional
+from penstock.client.within import Entries, Entry, the_one, transactional
 from penstock.core.errors import (
     DeclarationError,
     DuplicateJobError,
@@ -89,10 +89,16 @@ class Client:
 
     async def send_in(self, connection: object, call: Call[R], /) -> JobHandle[R]:
         """The job for the call, as part of the transaction that the connection is in."""
-        return await (await self.entry(call)).enqueue(connection, blocking=False)
+        return the_one(await (await self.entries([call])).enqueue(connection, blocking=False))
 
-    async def entry(self, call: Call[R], /) -> Entry[R]:
-        """The job for the call, and its queue opened: the caller's transaction could be rolled back."""
+    async def send_many_in(
+        self, connection: object, calls: Sequence[Call[R]], /
+    ) -> list[JobHandle[R] | PenstockError]:
+        """The same for many calls, in their order; an error stands where the store refused one."""
+        return await (await self.entries(calls)).enqueue(connection, blocking=False)
+
+    async def entries(self, calls: Sequence[Call[R]], /) -> Entries[R]:
+        """The jobs for the calls, and their queues opened: the caller's transaction could be rolled back."""
         store = transactional(self._store)
         if not self._is_declared:
             # A declaration that is news waits for all who write jobs: later, that could be this caller.
@@ -100,9 +106,16 @@ class Client:
                 with suppress(DeclarationError):
                     await self._lane(name)
             self._is_declared = True
-        lane = self._lanes.get(call.queue) or await self._lane(call.queue)
-        new = self._new_job(lane, call)
-        return Entry(store, lane.info.queue, new, lane.wrapped, partial(self._handle, call))
+        entries: list[tuple[Sequence[int], Entry]] = []
+        for name in dict.fromkeys(call.queue for call in calls):
+            lane = await self._lane(name)
+            places = [place for place, call in enumerate(calls) if call.queue == name]
+            jobs = [self._new_job(lane, calls[place]) for place in places]
+            wrapped = lane.wrapped if self._middleware else None
+            for chunk in chunks(jobs):
+                entries.append((places[: len(chunk)], Entry(store, lane.info.queue, chunk, wrapped)))
+                places = places[len(chunk) :]
+        return Entries(entries, lambda place, answer: self._outcome(calls[place], answer))
 
     async def send_flow(self, flow: Flow, /) -> FlowHandle:
         """The flow, taken in as a whole, or not at all: QueueFullError when its last job finds no room."""
@@ -184,9 +197,13 @@ class Client:
         out: list[JobHandle[R] | PenstockError | None] = [None] * len(calls)
         for name, lane in lanes.items():
             places = [place for place, call in enumerate(calls) if call.queue == name]
-            jobs = [self._new_job(lane, calls[place]) for place in places]
-            for place, answer in zip(places, await lane.send_many(jobs), strict=True):
-                out[place] = self._outcome(calls[place], answer)
+            for place in places:
+                check_mode(calls[place], lane.info.mode)
+            rest = iter(places)
+            async for answers in lane.send_many(self._new_job(lane, calls[place]) for place in places):
+                for answer in answers:
+                    place = next(rest)
+                    out[place] = self._outcome(calls[place], answer)
         return [each for each in out if each is not None]
 
     async def job(self, queue: str, job: str, /) -> Job:
@@ -320,8 +337,13 @@ class _Lane:
         self._queue = info.queue
         self._persistence = persistence
         self._middleware = middleware
+        self._ahead = SENT_AHEAD if store.keeps_call_order else 1
         self._coalescer: Coalescer[NewJob, Enqueued | Refused] = Coalescer(
-            self._enqueue, limit=CHUNK_JOBS, size=_size, size_limit=CHUNK_BYTES
+            self._enqueue,
+            limit=CHUNK_JOBS,
+            size=_size,
+            size_limit=CHUNK_BYTES,
+            ahead=self._ahead if store.is_server else 1,
         )
 
     async def send(self, new: NewJob) -> Enqueued | Refused:
@@ -348,28 +370,29 @@ class _Lane:
             call = partial(_through, each, self._queue, call)
         return call
 
-    async def send_many(self, jobs: list[NewJob]) -> Sequence[_Answer]:
+    async def send_many(self, jobs: Iterable[NewJob]) -> AsyncIterator[Sequence[_Answer]]:
+        """The answers in the order of the jobs; both are dealt with while the store works."""
         if self._middleware:
-            return await asyncio.gather(*(self._sent(new) for new in jobs))
-        answers: list[_Answer] = []
+            yield await asyncio.gather(*(self._sent(new) for new in jobs))
+            return
         sent: deque[tuple[int, asyncio.Task[list[Enqueued | Refused]]]] = deque()
         error: StoreError | None = None
         rest = chunks(jobs)
-        ahead = SENT_AHEAD if self._store.keeps_call_order else 1
         while True:
-            while error is None and len(sent) < ahead and (chunk := next(rest, None)) is not None:
+            while error is None and len(sent) < self._ahead and (chunk := next(rest, None)) is not None:
                 sent.append((len(chunk), asyncio.create_task(self._enqueue(chunk))))
+                await asyncio.sleep(0)  # out it goes, before the next is made
             if not sent:
                 break
             count, task = sent.popleft()
             try:
-                answers += await task
+                yield await task
             except StoreError as failed:
                 error = failed
-                answers += [error] * count
-        # The store stays away: what follows was not sent, and gets the same answer.
-        answers += [error] * (len(jobs) - len(answers)) if error is not None else []
-        return answers
+                yield [error] * count
+        if error is not None:
+            # The store stays away: what follows was not sent, and gets the same answer.
+            yield [error for _ in chain.from_iterable(rest)]
 
     async def flush(self) -> None:
         await self._coalescer.flush()
@@ -403,12 +426,12 @@ def _size(new: NewJob) -> int:
     return len(new.payload) + JOB_OVERHEAD
 
 
-def chunks(jobs: Sequence[NewJob]) -> Iterator[list[NewJob]]:
-    """The jobs in as many calls to a store as they take."""
+def chunks(jobs: Iterable[NewJob], most: int = CHUNK_JOBS) -> Iterator[list[NewJob]]:
+    """The jobs in as many calls to a store as they take, of so many jobs at most."""
     chunk: list[NewJob] = []
     size = 0
     for new in jobs:
-        if chunk and (len(chunk) == CHUNK_JOBS or size + _size(new) > CHUNK_BYTES):
+        if chunk and (len(chunk) == most or size + _size(new) > CHUNK_BYTES):
             yield chunk
             chunk, size = [], 0
         chunk.append(new)

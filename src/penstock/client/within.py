@@ -1,10 +1,10 @@
-"""A job on its way into a transaction of the caller's."""
+"""Jobs on their way into a transaction of the caller's."""
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from functools import partial
 from typing import Any, Generic, TypeVar
 
-from penstock.core.errors import ConfigError
+from penstock.core.errors import ConfigError, PenstockError
 from penstock.core.job import NewJob, QueueRef
 from penstock.core.outcomes import Enqueued, Refused
 from penstock.stores.protocol import Store, Transactional
@@ -26,31 +26,66 @@ def transactional(store: Store) -> Transactional:
     return store
 
 
-class Entry(Generic[R]):
-    """A job that is ready, for a queue that is open: what is missing is the caller's connection."""
+class Entry:
+    """Jobs that are ready, for a queue that is open: what is missing is the caller's connection.
+
+    `wrapped` puts the middleware around the way of each; None where there is none.
+    """
 
     def __init__(
         self,
         store: Transactional,
         queue: QueueRef,
-        new: NewJob,
-        wrapped: Callable[[SendNext], SendNext],
-        handle: Callable[[Enqueued | Refused], JobHandle[R]],
+        jobs: Sequence[NewJob],
+        wrapped: Callable[[SendNext], SendNext] | None,
     ) -> None:
         self._store = store
         self._queue = queue
-        self._new = new
+        self._jobs = jobs
         self._wrapped = wrapped
-        self._handle = handle
 
-    async def enqueue(self, connection: object, *, blocking: bool) -> JobHandle[R]:
-        """Take the job in; with `blocking`, without ever waiting."""
-        send = partial(self._send, connection, blocking)
-        return self._handle(await self._wrapped(send)(self._new))
+    async def enqueue(self, connection: object, *, blocking: bool) -> list[Enqueued | Refused]:
+        """Take the jobs in; with `blocking`, without ever waiting."""
+        if self._wrapped is None:
+            return await self._store.enqueue_in(connection, self._queue, self._jobs, blocking=blocking)
+        send = self._wrapped(partial(self._send, connection, blocking))
+        return [await send(new) for new in self._jobs]
 
     async def _send(self, connection: object, blocking: bool, new: NewJob) -> Enqueued | Refused:
         (answer,) = await self._store.enqueue_in(connection, self._queue, [new], blocking=blocking)
         return answer
+
+
+class Entries(Generic[R]):
+    """Many calls on their way: the jobs of each queue one entry after the other.
+
+    `places` are those of an entry's jobs among the calls, `outcome` makes of an answer what the caller gets.
+    """
+
+    def __init__(
+        self,
+        entries: Sequence[tuple[Sequence[int], Entry]],
+        outcome: Callable[[int, Enqueued | Refused], JobHandle[R] | PenstockError],
+    ) -> None:
+        self._entries = entries
+        self._outcome = outcome
+
+    async def enqueue(self, connection: object, *, blocking: bool) -> list[JobHandle[R] | PenstockError]:
+        """Take the jobs in; the outcomes in the order of the calls."""
+        found: dict[int, JobHandle[R] | PenstockError] = {}
+        for places, entry in self._entries:
+            answers = await entry.enqueue(connection, blocking=blocking)
+            for place, answer in zip(places, answers, strict=True):
+                found[place] = self._outcome(place, answer)
+        return [found[place] for place in sorted(found)]
+
+
+def the_one(sent: Sequence[JobHandle[R] | PenstockError]) -> JobHandle[R]:
+    """The handle of the only call; its error is raised."""
+    (outcome,) = sent
+    if isinstance(outcome, PenstockError):
+        raise outcome
+    return outcome
 
 
 def at_once(work: Coroutine[Any, Any, T]) -> T:

@@ -25,6 +25,11 @@ class Cursor(msgspec.Struct, frozen=True):
     mark: str | None = None
     stamp: int | None = None
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """Where it stands among cursors of its log; a number alone comes before all that have a stamp."""
+        return self.stamp or 0, self.seq
+
     def __str__(self) -> str:
         return "-".join(str(part) for part in (self.stamp, self.seq, self.mark) if part is not None)
 
@@ -42,13 +47,16 @@ def placed(event: Event) -> Event:
     return msgspec.structs.replace(event, cursor=str(Cursor(event.seq, event.mark)))
 
 
-def check_cursor(queue: QueueRef, cursor: Cursor, first: int, last: int, there: Event | None) -> None:
+def check_cursor(
+    queue: QueueRef, cursor: Cursor, first: int, last: int, there: Event | Cursor | None
+) -> None:
     """CursorLostError unless the log has all that follows the cursor, and is the one it came from.
 
-    The log's numbers go from `first` to `last`; `there` is the event with the cursor's number, if it is kept.
+    The log's numbers go from `first` to `last`; `there` is the event with the cursor's number, or its
+    cursor, if it is kept.
     """
     if cursor.seq + 1 < first:
-        raise CursorLostError(f"events {cursor.seq + 1} to {first - 1} of queue {queue} were trimmed")
+        raise trimmed_error(queue, cursor.seq + 1, first - 1)
     if cursor.mark is None:
         return
     if cursor.seq > last:
@@ -61,3 +69,8 @@ def check_cursor(queue: QueueRef, cursor: Cursor, first: int, last: int, there: 
             f"cursor {cursor} is not of this log: event {cursor.seq} of queue {queue} is another one, "
             "as after a failover or when a copy is restored"
         )
+
+
+def trimmed_error(queue: QueueRef, first: int, last: int) -> CursorLostError:
+    """What to raise for events that were trimmed, from a number to another."""
+    return CursorLostError(f"events {first} to {last} of queue {queue} were trimmed", (first, last))

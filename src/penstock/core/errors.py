@@ -23,6 +23,8 @@ PenstockError
 ├── SoftTimeoutError          in a handler: its soft limit is over, its timeout is near
 ├── HandlerError              a handler in another process raised, or could not be executed there
 │   └── ProcessDiedError      the process of a handler ended before the handler did
+├── BadRowError               a row of a DataFrame cannot be a job, and nothing says where to put it
+├── TableError                a table on files is another's, damaged or newer than this version
 ├── ConfigError               settings, urls and app references that cannot be used
 └── StoreError                the store failed; the message says what to do
     ├── StoreUnavailableError     it cannot be reached, went away, or refuses what it did before
@@ -130,7 +132,17 @@ class ResultTimeoutError(PenstockError, TimeoutError):
 
 
 class CursorLostError(PenstockError):
-    """Events after the cursor were trimmed, or the log is not the one the cursor came from."""
+    """Events after the cursor were trimmed, or the log is not the one the cursor came from.
+
+    `trimmed` has the first and the last number of those that were, where that is what happened.
+    """
+
+    def __init__(self, message: str, trimmed: tuple[int, int] | None = None) -> None:
+        self.trimmed = trimmed
+        super().__init__(message)
+
+    def __reduce__(self) -> tuple[type, tuple[str, tuple[int, int] | None]]:
+        return type(self), (str(self), self.trimmed)
 
 
 class DeclarationError(PenstockError):
@@ -168,6 +180,14 @@ class HandlerError(PenstockError):
 
 class ProcessDiedError(HandlerError):
     """The process of a handler ended before the handler did; `text` ends with what it wrote last."""
+
+
+class BadRowError(PenstockError):
+    """A row of a DataFrame cannot be a job, and no quarantine takes it."""
+
+
+class TableError(PenstockError):
+    """A table on files belongs to another query, is damaged, or was written by a newer Penstock."""
 
 
 class ConfigError(PenstockError):

@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from collections.abc import Sequence
 from typing import Any, Final
 
 import msgspec
@@ -71,9 +72,16 @@ class Event(
     @property
     def mark(self) -> str:
         """What a cursor keeps of its event, to see that the log is still the same one."""
-        jobs = ",".join(self.jobs or ())
-        what = f"{self.tenant}/{self.queue} {self.seq} {self.at} {self.move} {self.job} {self.version} {jobs}"
-        return hashlib.blake2b(what.encode("utf-8", "replace"), digest_size=4).hexdigest()
+        log = f"{self.tenant}/{self.queue}"
+        return mark_of(log, self.seq, self.at, self.move, self.job, self.version, self.jobs)
+
+
+def mark_of(
+    log: str, seq: int, at: int, move: str, job: str | None, version: int | None, jobs: Sequence[str] | None
+) -> str:
+    """The mark of an event by its fields; `log` is its tenant and queue with a slash between them."""
+    what = f"{log} {seq} {at} {move} {job} {version} {','.join(jobs) if jobs else ''}"
+    return hashlib.blake2b(what.encode("utf-8", "replace"), digest_size=4).hexdigest()
 
 
 _ENCODER = msgspec.json.Encoder()

@@ -57,6 +57,11 @@ def check_url(url: object) -> str:
     return scheme
 
 
+def sqlite_path(url: str) -> str:
+    """The file that a sqlite:// url names."""
+    return _sqlite(url)[0]
+
+
 @contextmanager
 def _needing(url: str, extra: str) -> Iterator[None]:
     """ConfigError for a driver that is not installed."""

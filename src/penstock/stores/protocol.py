@@ -1,13 +1,13 @@
 """What a store can do, in small parts by who needs them. Calls carry lists, answered item by item."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
-from typing import ClassVar, Final, Protocol, runtime_checkable
+from typing import Any, ClassVar, Final, Protocol, runtime_checkable
 
 import msgspec
 
-from penstock.core.events import Event
+from penstock.core.events import Event, mark_of
 from penstock.core.flows import Child, ChildEnding, JobRef
 from penstock.core.job import ExpiredLease, Job, NewJob, QueueRef
 from penstock.core.limits import Declaration, KeyRule, Mode
@@ -161,6 +161,33 @@ class Reader(msgspec.Struct, frozen=True):
     cursor: str
     seq: int
     kept_until: int
+
+
+class EventColumns(msgspec.Struct, frozen=True):
+    """Events as they stand in the store, field by field, in the order of the log.
+
+    `fields` has one value for each of them, None where it says nothing, under the names of `Event`; a field
+    that none of them has may be left out. `stamps` are there where the log is ordered by them. What this
+    version does not know is in `unknown`, and why an event cannot be read in `broken`, both by index.
+    """
+
+    count: int
+    fields: Mapping[str, Sequence[Any]]
+    stamps: Sequence[int] = ()
+    unknown: Mapping[int, Mapping[str, Any]] = msgspec.field(default_factory=dict)
+    broken: Mapping[int, str] = msgspec.field(default_factory=dict)
+
+    def cursors(self, queue: QueueRef) -> list[str]:
+        """The cursor of each; of one that cannot be read its number alone."""
+        log, nothing = f"{queue.tenant}/{queue.name}", [None] * self.count
+        named = ("seq", "at", "move", "job", "version", "jobs")
+        rows = zip(*(self.fields.get(name, nothing) for name in named), strict=True)
+        found = [f"{row[0]}-{mark_of(log, *row)}" for row in rows]
+        if self.stamps:
+            return [f"{stamp}-{cursor}" for stamp, cursor in zip(self.stamps, found, strict=True)]
+        for index in self.broken:
+            found[index] = str(self.fields["seq"][index])
+        return found
 
 
 class Holdup(msgspec.Struct, frozen=True):
@@ -367,6 +394,10 @@ class Queues(Protocol):
         """All queues of a tenant, by name."""
         ...
 
+    async def tenants(self) -> list[str]:
+        """The tenants that have queues, by name."""
+        ...
+
     async def declare(self, queue: QueueRef, declaration: Declaration) -> QueueInfo:
         """Compare with what is stored, and write what was agreed; DeclarationError on a mismatch."""
         ...
@@ -395,6 +426,28 @@ class EventLog(Protocol):
 
         CursorLostError when some of them were trimmed, or when the cursor's event is not in this log.
         """
+        ...
+
+    async def event_columns(
+        self, queue: QueueRef, after: str | int, through: str, limit: int
+    ) -> EventColumns:
+        """The events that follow, up to and with the one at the cursor `through`, without a record of each.
+
+        CursorLostError as for `events`. Events that cannot be read, or only in part, are among them.
+        """
+        ...
+
+    async def cursor_after(self, queue: QueueRef, after: str | int = 0, limit: int | None = None) -> str:
+        """The cursor of the last of up to `limit` events that follow, of all if None.
+
+        If none follows, it is that of `after` itself: as it was given, or in full where its event is kept. It
+        waits for no writer, and is found in the same time however much stands in the log. CursorLostError as
+        for `events`.
+        """
+        ...
+
+    async def cursor_at(self, queue: QueueRef, at: int) -> str:
+        """The cursor after which the first event of this time, or of a later one, comes."""
         ...
 
     async def event_range(self, queue: QueueRef) -> tuple[int, int]:
@@ -465,10 +518,10 @@ class Health(Protocol):
 class Store(Moves, Flows, Schedules, Reads, Queues, EventLog, Wakeups, Clock, Health, Protocol):
     """All of it. Opened before use, closed after; safe to use from one event loop.
 
-    `keeps_call_order` says that enqueues made one after the other, without waiting, take effect in that order.
-    `numbers_in_order` says that a queue's events are read in the order of their numbers and of time, without
-    gaps; otherwise this holds for the events of one job, by their versions. `is_server` says that another
-    process does the store's work while this one goes on with its own.
+    `keeps_call_order` says that enqueues made one after the other, without waiting, take effect in their
+    order. `numbers_in_order` says that a queue's events are read in the order of their numbers and of time,
+    without gaps; otherwise this holds for the events of one job, by their versions. `is_server` says that
+    another process does the store's work while this one goes on with its own.
     """
 
     keeps_call_order: ClassVar[bool]

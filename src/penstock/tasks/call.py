@@ -57,6 +57,12 @@ class Sender(Protocol):
         """The job for the call, as part of the transaction that the connection is in."""
         ...
 
+    async def send_many_in(
+        self, connection: object, calls: Sequence[Call[R]], /
+    ) -> list[JobHandle[R] | PenstockError]:
+        """The same for many calls, in their order; an error stands where the store refused one."""
+        ...
+
     async def send_many(self, calls: Sequence[Call[R]], /) -> list[JobHandle[R] | PenstockError]:
         """The jobs for the calls, or why there is none, in their order."""
         ...

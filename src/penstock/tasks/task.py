@@ -13,7 +13,7 @@ from penstock.tasks.context import JobContext
 from penstock.tasks.execution import Execution
 from penstock.tasks.handle import JobHandle
 from penstock.tasks.options import CallOptions, JobOptions
-from penstock.tasks.sending import OnError, outcomes
+from penstock.tasks.sending import OnError, all_of, outcomes
 from penstock.tasks.signature import Bound, Signature
 from penstock.tasks.transactions import AsyncTransaction
 
@@ -72,6 +72,15 @@ class Task(Generic[C, P, R]):
         PostgreSQL and connections to the same database: TransactionError for any other.
         """
         return await self.sender.send_in(connection, self.call(*args, **kwargs))
+
+    async def enqueue_many_in(
+        self, connection: AsyncTransaction, calls: Iterable[AnyCall[R]]
+    ) -> list[JobHandle[R]]:
+        """Enqueue many calls, given as to `enqueue_many`, as part of such a transaction.
+
+        If the store refuses some, BatchRefusedError tells which: the others are part of the transaction.
+        """
+        return await self.options().enqueue_many_in(connection, calls)
 
     @overload
     async def enqueue_many(
@@ -212,6 +221,12 @@ class Prepared(Generic[P, R]):
     ) -> JobHandle[R]:
         """Enqueue one call as part of the transaction that a connection or session is in."""
         return await self._task.sender.send_in(connection, self.call(*args, **kwargs))
+
+    async def enqueue_many_in(
+        self, connection: AsyncTransaction, calls: Iterable[AnyCall[R]]
+    ) -> list[JobHandle[R]]:
+        """As the task's own, with these options for every tuple and dict; a call carries its own."""
+        return all_of(await self._task.sender.send_many_in(connection, self.calls(calls)))
 
     @overload
     async def enqueue_many(

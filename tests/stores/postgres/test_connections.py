@@ -1,6 +1,7 @@
 """Connections: how many, how long anybody waits for one, and what becomes of those that were lost."""
 
 import asyncio
+import secrets
 import signal
 
 import psycopg
@@ -11,11 +12,13 @@ from penstock.core.errors import ConfigError, OptionError, PoolTimeoutError, Sto
 from penstock.core.job import QueueRef
 from penstock.stores.postgres import PostgresStore
 from penstock.stores.postgres.address import Numbers, address_of
+from penstock.stores.postgres.pool import connect
 from penstock.stores.protocol import Topic
 from tests.conformance.arrange import claim, enqueue, new_job
 from tests.conformance.stores import Kind, opened
 from tests.kit import postgres
 from tests.stores.postgres.conftest import binaries_of
+from tests.stores.postgres.waiting import until_it_waits
 
 QUEUE = QueueRef("default", "q")
 SECONDS = 30.0
@@ -82,6 +85,34 @@ async def test_who_finds_no_free_connection_in_time_has_sent_nothing(url: str) -
         assert await claim(store, QUEUE) == []
 
 
+async def test_who_waits_too_long_for_enqueues_before_his_has_sent_nothing(url: str) -> None:
+    """They go one after the other: each could take until its answer is due."""
+    store = PostgresStore(f"{url}?pool_timeout=50ms")
+    async with opened(store):
+        await store.open_queue(QUEUE)
+        async with await psycopg.AsyncConnection.connect(url) as other:
+            await other.execute("LOCK TABLE penstock.job IN SHARE MODE")
+            stuck, task = await until_it_waits(url, enqueue(store, QUEUE, [new_job("a")]))
+            with pytest.raises(PoolTimeoutError, match="nothing was sent"):
+                await enqueue(store, QUEUE, [new_job("b")])
+        await task
+
+        assert stuck
+        assert [job.id for job in await claim(store, QUEUE, 2)] == ["a"]
+
+
+def test_a_store_is_used_in_one_event_loop_after_the_other(url: str) -> None:
+    """Whatever waited in the first."""
+    store = PostgresStore(url)
+
+    async def both(one: str, two: str) -> None:
+        async with opened(store):
+            await asyncio.gather(*(enqueue(store, QUEUE, [new_job(name)]) for name in (one, two)))
+
+    for names in (("a", "b"), ("c", "d")):
+        asyncio.run(both(*names))
+
+
 async def test_never_more_connections_than_the_url_allows(url: str) -> None:
     store = PostgresStore(f"{url}?connections=2")
     async with opened(store), await psycopg.AsyncConnection.connect(url) as operator:
@@ -102,6 +133,24 @@ async def test_a_lock_that_is_not_given_ends_the_call_before_the_answer_is_due(u
                 await store.cancel(QUEUE, ["a"])
 
         assert [job.id for job in await claim(store, QUEUE)] == ["a"]
+
+
+async def test_moves_wait_for_each_other_also_where_a_role_asks_for_serializable_transactions(
+    url: str,
+) -> None:
+    """They are written for READ COMMITTED: under anything stricter they would fail instead."""
+    role = f"strict_{secrets.token_hex(4)}"
+    with psycopg.connect(url, autocommit=True) as operator:
+        operator.execute(f"CREATE ROLE {role} SUPERUSER LOGIN")
+        operator.execute(f"ALTER ROLE {role} SET default_transaction_isolation = 'serializable'")
+        try:
+            connection = await connect(address_of(url.replace("postgres@", f"{role}@", 1)))
+            async with connection:
+                found = await (await connection.execute("SHOW transaction_isolation")).fetchone()
+        finally:
+            operator.execute(f"DROP ROLE {role}")
+
+    assert found == ("read committed",)
 
 
 async def test_a_server_that_says_nothing_is_not_waited_for(kind: Kind) -> None:

@@ -105,3 +105,18 @@ def test_a_floor_is_not_moved_while_an_older_transaction_runs() -> None:
 
     assert held_back == 0
     assert known.floors[5] == 100
+
+
+async def test_pruning_goes_on_where_it_stopped_and_then_looks_at_all(url: str) -> None:
+    """What came in behind its place meanwhile is met once the rest is done."""
+    store = PostgresStore(url)
+    async with opened(store), await psycopg.AsyncConnection.connect(url, autocommit=True) as operator:
+        await enqueue(store, QUEUE, [new_job(name) for name in "abcde"])
+        jobs = await claim(store, QUEUE, 5)
+        await store.settle(QUEUE, [Complete(job.id, job.token) for job in jobs])
+        await operator.execute("UPDATE penstock.done SET prune_at = ascii(id)")
+        gone = [await store.prune(QUEUE, 2)]
+        await operator.execute("UPDATE penstock.done SET prune_at = 0 WHERE id = 'c'")
+        gone += [await store.prune(QUEUE, 2) for _ in range(3)]
+
+    assert gone == [2, 2, 0, 1]

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 
 from penstock.core.job import QueueRef
-from penstock.stores.postgres import PostgresStore
+from penstock.stores.postgres import PostgresStore, log
 from tests.conformance.arrange import enqueue, new_job
 from tests.conformance.stores import opened
 
@@ -23,8 +23,8 @@ def _nodes(plan: dict[str, Any]) -> Iterator[dict[str, Any]]:
         yield from _nodes(below)
 
 
-async def _walks(connection: psycopg.AsyncConnection[Any], statement: str) -> list[str]:
-    """The indexes that the statement would walk through in search of a row that it knows by name."""
+async def _planned(connection: psycopg.AsyncConnection[Any], statement: str) -> list[dict[str, Any]]:
+    """The nodes of the statement's plan that use an index."""
     await connection.execute(f"PREPARE given AS {statement}".encode())
     [(types,)] = await (
         await connection.execute("SELECT parameter_types FROM pg_prepared_statements WHERE name = 'given'")
@@ -36,12 +36,15 @@ async def _walks(connection: psycopg.AsyncConnection[Any], statement: str) -> li
     [(found,)] = await (await connection.execute(asked.encode())).fetchall()
     await connection.execute("DEALLOCATE given")
     [top] = found if isinstance(found, list) else json.loads(found)
+    return [node for node in _nodes(top["Plan"]) if "Index Name" in node]
+
+
+async def _walks(connection: psycopg.AsyncConnection[Any], statement: str) -> list[str]:
+    """The indexes that the statement would walk through in search of a row that it knows by name."""
     return [
         f"{node['Index Name']}: {node['Filter']}"
-        for node in _nodes(top["Plan"])
-        if "Index Name" in node
-        and NAMED.search(node.get("Filter", ""))
-        and not NAMED.search(node.get("Index Cond", ""))
+        for node in await _planned(connection, statement)
+        if NAMED.search(node.get("Filter", "")) and not NAMED.search(node.get("Index Cond", ""))
     ]
 
 
@@ -71,3 +74,16 @@ async def test_no_move_walks_an_index_in_search_of_a_job_that_it_knows(url: str,
             await operator.execute("DROP SCHEMA plans CASCADE")
 
     assert found == {}
+
+
+@pytest.mark.parametrize("statement", [log._AFTER_NUMBER, log._TRIM], ids=["read", "cut"])
+async def test_reads_and_cuts_of_the_log_begin_where_it_was_cut_last(url: str, statement: str) -> None:
+    """What was cut before may lie there for hours, if an old snapshot keeps vacuum from it."""
+    store = PostgresStore(url)
+    async with opened(store), store._engine.transaction() as connection:
+        await connection.execute("SET LOCAL plan_cache_mode = force_generic_plan")
+        found = await _planned(connection, statement)
+        conditions = [node["Index Cond"] for node in found if node["Index Name"] == "event_pkey"]
+
+    assert conditions
+    assert all(" stamp >= " in f" {each.replace('(', ' ')}" for each in conditions), conditions

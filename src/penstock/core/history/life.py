@@ -82,7 +82,7 @@ def check_birth(event: Event, tell: Tell) -> None:
         tell(Rule.VERSION, event, f"begins with version {event.version}")
     if event.drive != 1:
         tell(Rule.DRIVE, event, f"begins with drive {event.drive}")
-    if (event.move, event.source, event.target) not in _LEGAL:
+    if (event.move, event.source, event.target) not in LEGAL:
         tell(Rule.TABLE, event, _path(event))
 
 
@@ -122,7 +122,7 @@ def _check_state(life: Life, event: Event, tell: Tell) -> None:
     if before is not source and before is not None:
         if move is Move.UNBLOCK and life.is_unblocked:
             tell(Rule.UNBLOCKED_TWICE, event, f"unblocked again, when it was {before}")
-        elif before in ENDED and move not in _AFTER_ENDING:
+        elif before in ENDED and move not in AFTER_ENDING:
             rule = Rule.ENDED_TWICE if target in ENDED else Rule.AFTER_END
             tell(rule, event, f"{move} of a job that is {before}")
         elif before is State.ACTIVE and move is Move.CLAIM:
@@ -131,7 +131,7 @@ def _check_state(life: Life, event: Event, tell: Tell) -> None:
             tell(Rule.STALE, event, f"{move} of a job that is {before}, under no lease")
         else:
             tell(Rule.FROM, event, f"{move} from {source} of a job that is {before}")
-    if (move, source, target) in _LEGAL:
+    if (move, source, target) in LEGAL:
         if life.is_cancelling and TABLE[move].cancels:
             tell(Rule.CANCEL_IGNORED, event, f"{move} led to {target} although a cancel was asked for")
     elif target is not State.CANCELLED or not TABLE[move].cancels or life.is_cancelling is False:
@@ -182,7 +182,7 @@ def _use_lease(life: Life, event: Event, tell: Tell) -> None:
             return
         if target is State.DEAD and attempt < life.max_attempts:
             tell(Rule.EARLY_BURY, event, f"dead after {attempt} of {life.max_attempts} attempts")
-        elif target in _TRIES_AGAIN and attempt >= life.max_attempts:
+        elif target in TRIES_AGAIN and attempt >= life.max_attempts:
             tell(Rule.EXHAUSTED, event, f"{target} after {attempt} of {life.max_attempts} attempts")
 
 
@@ -210,6 +210,7 @@ def _legal() -> frozenset[tuple[Move, State | None, State | None]]:
     )
 
 
-_LEGAL: Final = _legal()
-_AFTER_ENDING: Final = frozenset({Move.REDRIVE, Move.DELETE, Move.PRUNE})
-_TRIES_AGAIN: Final = frozenset({State.DELAYED, State.PENDING})
+LEGAL: Final = _legal()
+"""Every (move, from, to) that the table has, where no cancel was asked for."""
+AFTER_ENDING: Final = frozenset({Move.REDRIVE, Move.DELETE, Move.PRUNE})
+TRIES_AGAIN: Final = frozenset({State.DELAYED, State.PENDING})

@@ -1,12 +1,16 @@
 """The event log of the memory store, and its readers."""
 
+from bisect import bisect_left
+
+import msgspec
+
 from penstock.core.cursors import Cursor, check_cursor, placed, read_cursor
 from penstock.core.events import Event
 from penstock.core.job import QueueRef
 from penstock.core.names import check_name
 from penstock.stores.memory.room import Room
 from penstock.stores.memory.shelf import Shelf
-from penstock.stores.protocol import READER_LEASE_MS, QueueInfo, Reader
+from penstock.stores.protocol import READER_LEASE_MS, EventColumns, QueueInfo, Reader
 
 
 class MemoryLog(Room):
@@ -19,6 +23,33 @@ class MemoryLog(Room):
             _find(shelf, cursor)
             start = cursor.seq - _first(shelf) + 1
             return [placed(event) for event in shelf.log[start : start + limit]]
+
+    async def event_columns(
+        self, queue: QueueRef, after: str | int, through: str, limit: int
+    ) -> EventColumns:
+        last = read_cursor("through", through).seq
+        events = [event for event in await self.events(queue, after, limit) if event.seq <= last]
+        fields = {
+            each.name: [getattr(event, each.name) for event in events]
+            for each in msgspec.structs.fields(Event)
+            if each.name not in {"tenant", "queue", "cursor"}
+        }
+        return EventColumns(len(events), fields)
+
+    async def cursor_after(self, queue: QueueRef, after: str | int = 0, limit: int | None = None) -> str:
+        cursor = read_cursor("after", after)
+        with self._lock:
+            shelf = self._shelves.get(queue) or Shelf(QueueInfo(queue, 0))
+            there = _find(shelf, cursor)
+            following = shelf.log[cursor.seq - _first(shelf) + 1 :][:limit]
+            last = following[-1] if following else there
+            return str(cursor) if last is None else placed(last).cursor
+
+    async def cursor_at(self, queue: QueueRef, at: int) -> str:
+        with self._lock:
+            shelf = self._shelves.get(queue) or Shelf(QueueInfo(queue, 0))
+            index = bisect_left(shelf.log, at, key=lambda event: event.at)
+            return placed(shelf.log[index - 1]).cursor if index else str(_first(shelf) - 1)
 
     async def event_range(self, queue: QueueRef) -> tuple[int, int]:
         with self._lock:

@@ -109,6 +109,10 @@ class MemoryReads(Room):
             infos = [shelf.told for ref, shelf in self._shelves.items() if ref.tenant == tenant]
             return sorted(infos, key=lambda info: info.queue.name)
 
+    async def tenants(self) -> list[str]:
+        with self._lock:
+            return sorted({ref.tenant for ref in self._shelves})
+
     async def now(self) -> int:
         with self._lock:
             return self._now()

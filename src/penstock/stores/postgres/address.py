@@ -2,7 +2,7 @@
 
 import re
 from typing import Any, Final
-from urllib.parse import parse_qsl, unquote, urlencode, urlsplit, urlunsplit
+from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
 import msgspec
 
@@ -10,6 +10,7 @@ from penstock.core.errors import ConfigError
 from penstock.settings import seconds
 from penstock.stores.postgres.sources import SCHEMA
 
+_PORT: Final = re.compile(r":[0-9]+$")
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _SECRETS: Final = frozenset({"password", "sslpassword"})
 _TIMES: Final = frozenset({"pool_timeout", "connect_timeout", "answer_timeout"})
@@ -45,7 +46,7 @@ class Address(msgspec.Struct, frozen=True):
 
 def address_of(url: str) -> Address:
     """Take the store's own options out of the url: `pooler=transaction` behind such a one, and the rest."""
-    parts = urlsplit(url)
+    parts = _split(url)
     place = parts.netloc.rpartition("@")[2]
     user = f"{parts.username}@" if parts.username else ""
     shown = f"{parts.scheme}://{user}{place}{parts.path}"
@@ -73,10 +74,10 @@ def address_of(url: str) -> Address:
             rest.append((name, value))
             if name in _SECRETS:
                 found.add(value)
-    if "@" in parts.path:
-        raise ConfigError(f"{parts.scheme}://…: an @ in the path; a / in a password is written %2F")
+    query = f"?{urlencode(rest)}" if rest else ""
     return Address(
-        conninfo=urlunsplit(parts._replace(query=urlencode(rest))),
+        # By hand: without a host the slashes before it would be lost.
+        conninfo=f"{parts.scheme}://{parts.netloc}{parts.path}{query}",
         shown=shown,
         schema=names["schema"],
         is_pooled=is_pooled,
@@ -84,6 +85,28 @@ def address_of(url: str) -> Address:
         role=names.get("role"),
         numbers=Numbers(**numbers),
     )
+
+
+def _split(url: str) -> SplitResult:
+    """The parts of the url; ConfigError, without a word of it, where a password would end in another part."""
+    scheme = url.partition(":")[0]
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        raise ConfigError(f"{scheme}://…: not a url; in a password, [ is written %5B and ] %5D") from None
+    user, _, _ = parts.netloc.rpartition("@")
+    is_cut = not user and not parts.path and ":" in parts.netloc and not _PORT.search(parts.netloc)
+    for sign, is_loose in {
+        "/": "@" in parts.path,
+        "#": bool(parts.fragment),
+        "?": is_cut and "@" in parts.query,
+        "@": "@" in user,
+    }.items():
+        if is_loose:
+            raise ConfigError(
+                f"{scheme}://…: a {sign} out of place; in a password it is written {quote(sign, safe='')}"
+            )
+    return parts
 
 
 def checked_name(option: str, name: str, shown: str) -> str:

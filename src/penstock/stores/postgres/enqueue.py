@@ -1,10 +1,11 @@
 """How jobs get into the database: in one statement, or past the door of a queue where more has to be seen."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
 from typing import Final
 
-from penstock.core.errors import StoreUnavailableError
+from penstock.core.errors import PoolTimeoutError, StoreUnavailableError
 from penstock.core.job import NewJob, QueueRef
 from penstock.core.limits import MAX_COUNT
 from penstock.core.moves import Move
@@ -18,12 +19,16 @@ from penstock.stores.postgres.turn import Turn
 from penstock.stores.protocol import Spawn, Topic
 
 _TRIES: Final = 20
-# One count per state: each has an index of its own.
+# One count per state, each by an index of its own, and no further than $2.
 _WAITING: Final = """
-SELECT
-    (SELECT count(*) FROM penstock.job WHERE queue = $1 AND state = 'pending')
-    + (SELECT count(*) FROM penstock.job WHERE queue = $1 AND visible_at IS NOT NULL)
-    + (SELECT count(*) FROM penstock.job WHERE queue = $1 AND state = 'blocked')
+SELECT count(*)
+FROM (
+    (SELECT 1 FROM penstock.job WHERE queue = $1 AND state = 'pending' LIMIT $2::bigint)
+    UNION ALL
+    (SELECT 1 FROM penstock.job WHERE queue = $1 AND visible_at IS NOT NULL LIMIT $2::bigint)
+    UNION ALL
+    (SELECT 1 FROM penstock.job WHERE queue = $1 AND state = 'blocked' LIMIT $2::bigint)
+) AS waiting
 """
 
 
@@ -42,7 +47,7 @@ class PostgresEnqueue(Room):
         batches = [[jobs[index] for index in indexes] for indexes in rounds([new.id for new in jobs])]
         # While the call before is under way.
         columns = [[bound(each) for each in new_columns(batch)] for batch in batches] if is_plain else []
-        async with self._lines.setdefault(queue, asyncio.Lock()):
+        async with self._line(queue):
             number = await self._number(queue)
             if number in self._limited or not is_plain:
                 out = await self._pass_door(number, jobs, spawns)
@@ -53,6 +58,26 @@ class PostgresEnqueue(Room):
                     out += await self._take_in(number, batch, values, at_us)
         self._wakeups.ring(queue, {Topic.READY})
         return out
+
+    @asynccontextmanager
+    async def _line(self, queue: QueueRef) -> AsyncIterator[None]:
+        """One call's time, after those that came before it; PoolTimeoutError where they take too long."""
+        line, limit = self._lines.setdefault(queue, asyncio.Lock()), self._address.numbers.pool_timeout
+        if line.locked():
+            try:
+                async with asyncio.timeout(limit):
+                    await line.acquire()
+            except TimeoutError:
+                raise PoolTimeoutError(
+                    f"enqueues before this one on {queue} at {self._address.shown} took {limit:g} s; "
+                    "nothing was sent"
+                ) from None
+        else:
+            await line.acquire()
+        try:
+            yield
+        finally:
+            line.release()
 
     async def _take_in(
         self, number: int, jobs: list[NewJob], columns: Sequence[Value], at_us: int | None
@@ -100,7 +125,7 @@ class PostgresEnqueue(Room):
         declared = turn.declared
         if not (turn.holds or turn.is_plain):
             raise Overtaken
-        room = await self._space(turn)
+        room = await self._space(turn, len(jobs))
         rows = await turn.share("known", turn.now, *known_columns(jobs))
         door = Door(turn.now, room=room, has_keys=declared.mode.has_keys, at_door=bool(spawns))
         out = [door.ask(new, Fact(*row)) for new, row in zip(jobs, rows, strict=True)]
@@ -117,12 +142,15 @@ class PostgresEnqueue(Room):
             await turn.share("relay", *spawn_columns(spawns))
         return out
 
-    async def _space(self, turn: Turn) -> int:
-        """How many more jobs may wait."""
+    async def _space(self, turn: Turn, wanted: int) -> int:
+        """How many more jobs may wait; where there is room for all that want to, maybe not all of it."""
         longest = turn.declared.max_length
         if longest is None:
             return MAX_COUNT
-        [(waiting,)] = await self._ask(_WAITING, turn.number, on=turn.connection)
+        [(at_most,)] = await turn.share("at_most", longest)
+        if at_most is not None and at_most + wanted <= longest:
+            return int(longest - at_most)
+        [(waiting,)] = await self._ask(_WAITING, turn.number, longest, on=turn.connection)
         return int(longest - waiting)
 
     async def _write(self, turn: Turn, step: Sequence[NewJob | Replacement]) -> None:

@@ -9,7 +9,7 @@ from typing import Final
 
 import msgspec
 
-from penstock.core.cursors import Cursor, check_cursor, read_cursor
+from penstock.core.cursors import Cursor, check_cursor, read_cursor, trimmed_error
 from penstock.core.errors import CursorLostError
 from penstock.core.events import Event
 from penstock.core.job import QueueRef
@@ -21,26 +21,35 @@ _RUNNING: Final = """
 SELECT pg_snapshot_xmin(seen)::text::bigint, pg_snapshot_xmax(seen)::text::bigint
 FROM pg_current_snapshot() AS seen
 """
+_HEAD: Final = 5
 _LOOKS: Final = 40
 _LOOK_SECONDS: Final = 0.0025
 
-# The place of the cut and the events come in one look: what was trimmed before it cannot be missed.
-# After the number up to which all was cut come all that are there, also those with a lower number.
+# The place of the cut, the transactions that run and the events come in one look: what was trimmed before it
+# cannot be missed. A cursor's own event comes first.
 _PAGE: Final = f"""
-SELECT queue.trimmed_stamp::text::bigint, queue.trimmed_seq, queue.trimmed, page.*
+SELECT
+    queue.trimmed_stamp::text::bigint, queue.trimmed_seq, queue.trimmed,
+    pg_snapshot_xmin(seen)::text::bigint, pg_snapshot_xmax(seen)::text::bigint, page.*
 FROM penstock.queue
+CROSS JOIN pg_current_snapshot() AS seen
 LEFT JOIN LATERAL (
     SELECT event.stamp::text::bigint, {EVENT_COLUMNS}
     FROM penstock.event
     WHERE event.queue = $1
-        AND (event.stamp, event.seq) >= ($2::xid8, $3::bigint)
-        AND (event.seq > $4::bigint OR queue.trimmed = $4::bigint)
+        AND {{place}}
         AND event.stamp < pg_snapshot_xmin(pg_current_snapshot())
     ORDER BY event.stamp, event.seq
-    LIMIT $5::bigint
+    LIMIT $2::bigint
 ) AS page ON true
 WHERE queue.n = $1
 """  # noqa: S608 (constants)
+_AFTER_CURSOR: Final = _PAGE.format(place="(event.stamp, event.seq) >= ($3::xid8, $4::bigint)")
+# After the number up to which all was cut come all that are there, also those with a lower number. Entries in
+# the index of what was cut may lie before it for long: they are not walked over.
+_AFTER_NUMBER: Final = _PAGE.format(
+    place="event.stamp >= queue.trimmed_stamp AND (event.seq > $3::bigint OR queue.trimmed = $3::bigint)"
+)
 
 _NUMBERED: Final = f"""
 SELECT event.stamp::text::bigint, {EVENT_COLUMNS}
@@ -66,12 +75,13 @@ WHERE queue.n = $1
 # Up to the first event that has a higher number, or that cannot be read yet: nobody who was given a number
 # up to this one, and stands there, has anything before it left to read.
 _TRIM: Final = """
-WITH stop AS MATERIALIZED (
+WITH cut AS MATERIALIZED (SELECT queue.trimmed_stamp AS stamp FROM penstock.queue WHERE queue.n = $1),
+stop AS MATERIALIZED (
     SELECT stamp, seq
     FROM (
         (
             SELECT event.stamp, event.seq FROM penstock.event
-            WHERE event.queue = $1 AND event.seq > $2::bigint
+            WHERE event.queue = $1 AND event.stamp >= (SELECT cut.stamp FROM cut) AND event.seq > $2::bigint
             ORDER BY event.stamp, event.seq
             LIMIT 1
         )
@@ -83,7 +93,9 @@ WITH stop AS MATERIALIZED (
 ),
 gone AS (
     DELETE FROM penstock.event USING stop
-    WHERE event.queue = $1 AND (event.stamp, event.seq) < (stop.stamp, stop.seq)
+    WHERE event.queue = $1
+        AND event.stamp >= (SELECT cut.stamp FROM cut)
+        AND (event.stamp, event.seq) < (stop.stamp, stop.seq)
     RETURNING event.stamp, event.seq
 ),
 kept AS (
@@ -99,7 +111,12 @@ kept AS (
 SELECT count(*) FROM gone
 """
 
-_NOTHING: Final = -1
+
+class Look(msgspec.Struct, frozen=True):
+    """Events that were found; `awaits` is set while transactions before that number were running."""
+
+    events: list[Event]
+    awaits: int | None = None
 
 
 class PostgresLog(PostgresClaims):
@@ -108,12 +125,12 @@ class PostgresLog(PostgresClaims):
     async def events(self, queue: QueueRef, after: str | int = 0, limit: int = 1_000) -> list[Event]:
         """The events that follow; only a cursor is sure to miss none that was committed late."""
         cursor = read_cursor("after", after)
-        events = await self._read(queue, cursor, limit)
-        if len(events) < limit:
+        found = await self._read(queue, cursor, limit)
+        if len(found.events) < limit and found.awaits is not None:
             # Also what the caller himself wrote just now.
-            await self._await_running()
-            events = await self._read(queue, cursor, limit)
-        return events
+            await self._await_running(found.awaits)
+            found = await self._read(queue, cursor, limit)
+        return found.events
 
     async def event_range(self, queue: QueueRef) -> tuple[int, int]:
         """The number behind those that were trimmed, and the highest among the newest that can be read."""
@@ -132,47 +149,47 @@ class PostgresLog(PostgresClaims):
         await self._await_running()
         return int((await self._ask(_TRIM, number, through))[0][0])
 
-    async def _read(self, queue: QueueRef, cursor: Cursor, limit: int) -> list[Event]:
+    async def _read(self, queue: QueueRef, cursor: Cursor, limit: int) -> Look:
         """The events after a cursor; CursorLostError when that cannot be told."""
         number = await self._known(queue)
         if number is None:
             check_cursor(queue, cursor, 1, 0, None)
-            return []
+            return Look([])
         if cursor.stamp is None and cursor.mark is not None:
             cursor = await self._placed(queue, number, cursor)
         many = max(0, limit)
         if cursor.stamp is None:
-            rows = await self._ask(_PAGE, number, 0, 0, cursor.seq, many)
+            rows = await self._ask(_AFTER_NUMBER, number, many, cursor.seq)
             trimmed = rows[0][2]
             check_cursor(queue, cursor, trimmed + 1, cursor.seq, None)
-            return _events(queue, rows)
-        rows = await self._ask(_PAGE, number, cursor.stamp, cursor.seq, _NOTHING, many + 1)
+            return _look(queue, rows)
+        rows = await self._ask(_AFTER_CURSOR, number, many + 1, cursor.stamp, cursor.seq)
         cut_stamp, cut_seq, trimmed, *_ = rows[0]
         if (cursor.stamp, cursor.seq) < (cut_stamp, cut_seq):
-            first = min(cursor.seq + 1, trimmed)
-            raise CursorLostError(f"events {first} to {trimmed} of queue {queue} were trimmed")
-        events = _events(queue, rows)
-        if events and events[0].cursor == str(cursor):
-            return events[1:]
+            raise trimmed_error(queue, min(cursor.seq + 1, trimmed), trimmed)
+        found = _look(queue, rows)
+        if found.events and found.events[0].cursor == str(cursor):
+            return Look(found.events[1:], found.awaits)
         if (cursor.stamp, cursor.seq) == (cut_stamp, cut_seq):
-            return events[:many]
+            return Look(found.events[:many], found.awaits)
         _, last = await self.event_range(queue)
         raise _stranger(queue, cursor, last)
 
     async def _placed(self, queue: QueueRef, number: int, cursor: Cursor) -> Cursor:
         """The cursor of the event with a number; the number alone if there is no such event (any longer)."""
-        rows = await self._ask(_NUMBERED, number, cursor.seq)
-        there = _event(queue, rows[0]) if rows else None
         first, last = await self.event_range(queue)
+        # The number where the log begins is asked for often, and no index has it.
+        rows = await self._ask(_NUMBERED, number, cursor.seq) if cursor.seq >= first else []
+        there = event_of(queue, rows[0]) if rows else None
         check_cursor(queue, cursor, first, last, there)
         return Cursor(cursor.seq) if there is None else read_cursor("cursor", there.cursor)
 
-    async def _await_running(self) -> None:
-        """Give transactions that run now a tenth of a second, so that callers see what they wrote themselves.
+    async def _await_running(self, first: int | None = None) -> None:
+        """Give transactions that run now, or those before a number, a tenth of a second.
 
-        A notification on its way is enough to hold the horizon back for a moment.
+        So callers see what they wrote themselves: a notification on its way is enough to hold the horizon
+        back for a moment.
         """
-        first: int | None = None
         for _ in range(_LOOKS):
             [(xmin, xmax)] = await self._ask(_RUNNING)
             first = xmax if first is None else first
@@ -181,12 +198,15 @@ class PostgresLog(PostgresClaims):
             await asyncio.sleep(_LOOK_SECONDS)
 
 
-def _events(queue: QueueRef, rows: list[Row]) -> list[Event]:
-    """The events of a page; it has one row without an event where there is none."""
-    return [_event(queue, row[3:]) for row in rows if row[3] is not None]
+def _look(queue: QueueRef, rows: list[Row]) -> Look:
+    """A page; it has one row without an event where there is none."""
+    xmin, xmax = rows[0][3:_HEAD]
+    events = [event_of(queue, row[_HEAD:]) for row in rows if row[_HEAD] is not None]
+    return Look(events, None if xmin == xmax else xmax)
 
 
-def _event(queue: QueueRef, row: Row) -> Event:
+def event_of(queue: QueueRef, row: Row) -> Event:
+    """An event from its stamp and EVENT_COLUMNS, with its cursor."""
     event = event_from(queue, row[1:])
     return msgspec.structs.replace(event, cursor=str(Cursor(event.seq, event.mark, row[0])))
 

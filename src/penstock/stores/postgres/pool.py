@@ -107,7 +107,7 @@ class Pool:
 async def connect(address: Address, *, name: str = "penstock", **more: str) -> Connection:
     """A connection outside any pool."""
     # A pooler hands the server's connections around: what one caller sets there, another one would have.
-    said = {} if address.is_pooled else settings(address) | more
+    said = {} if address.is_pooled else settings(address) | _ISOLATION | more
     return await psycopg.AsyncConnection.connect(
         address.conninfo,
         autocommit=True,
@@ -117,6 +117,10 @@ async def connect(address: Address, *, name: str = "penstock", **more: str) -> C
         application_name=name,
         connect_timeout=max(1, round(address.numbers.connect_timeout)),
     )
+
+
+# What a role or database says otherwise would make moves fail that only had to wait for each other.
+_ISOLATION: Final = {"default_transaction_isolation": r"read\ committed"}
 
 
 def settings(address: Address) -> dict[str, str]:

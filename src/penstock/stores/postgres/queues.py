@@ -10,7 +10,7 @@ from penstock.stores.postgres.records import declaration_of, restored, stored
 from penstock.stores.postgres.room import Room
 from penstock.stores.protocol import Bell, Durability, Finding, Pause, QueueInfo, StoreInfo, Topic
 
-_COLUMNS: Final = "name, number, declaration, paused_at, pause_reason, pause_by, paused_until"
+_COLUMNS: Final = "name, number, declaration, arrival_us, paused_at, pause_reason, pause_by, paused_until"
 _QUEUE: Final = f"SELECT {_COLUMNS} FROM penstock.queue WHERE tenant = $1 AND name = $2"  # noqa: S608 (constants)
 _QUEUES: Final = f"SELECT {_COLUMNS} FROM penstock.queue WHERE tenant = $1 ORDER BY name"  # noqa: S608 (constants)
 
@@ -51,6 +51,10 @@ class PostgresQueues(Room):
         found = [_info(tenant, *row) for row in await self._ask(_QUEUES, tenant)]
         # The database may sort by the rules of a language.
         return sorted(found, key=lambda info: info.queue.name)
+
+    async def tenants(self) -> list[str]:
+        """The tenants that have queues, by name; those alone that the role may see."""
+        return sorted(tenant for (tenant,) in await self._ask("SELECT DISTINCT tenant FROM penstock.queue"))
 
     async def pause(self, queue: QueueRef, pause: Pause | None, for_ms: int | None = None) -> None:
         """Stop claims, or let them go on."""
@@ -96,13 +100,16 @@ class PostgresQueues(Room):
         self._wakeups.ring(queue, {Topic.READY})
 
 
-def _info(tenant: str, name: str, number: int, declaration: str | None, *pause: Any) -> QueueInfo:
+def _info(
+    tenant: str, name: str, number: int, declaration: str | None, arrival_us: int, *pause: Any
+) -> QueueInfo:
     at, reason, by, until = pause
     return QueueInfo(
         QueueRef(tenant, name),
         number,
         None if at is None else Pause(at, restored(reason), restored(by), until),
         None if declaration is None else declaration_of(declaration),
+        arrival_us=arrival_us,
     )
 
 

@@ -5,7 +5,7 @@ from typing import Final
 from penstock.core.cursors import read_cursor
 from penstock.core.job import QueueRef
 from penstock.core.names import check_name
-from penstock.stores.postgres.log import PostgresLog
+from penstock.stores.postgres.stretches import PostgresStretches
 from penstock.stores.protocol import READER_LEASE_MS, Holdup, Reader
 
 _KEEP: Final = """
@@ -51,7 +51,7 @@ LIMIT 1
 """
 
 
-class PostgresReaders(PostgresLog):
+class PostgresReaders(PostgresStretches):
     """Who has read how far."""
 
     async def keep_reader(self, queue: QueueRef, name: str, cursor: str | int) -> Reader:

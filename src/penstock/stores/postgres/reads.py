@@ -69,8 +69,13 @@ class PostgresReads(PostgresQueues):
         by_end = bool(query.states) and all(state.is_ended for state in query.states)
         table, age = ("ended", "ended_at") if by_end else ("record", "enqueued_at")
         at, _, last = (query.after or "").partition("/")
+        columns = JOB_COLUMNS
+        if not query.payloads:
+            columns = columns.replace("payload", "'' AS payload")
+        if not query.results:
+            columns = columns.replace("result", "NULL AS result")
         rows = await self._ask(
-            f"SELECT {JOB_COLUMNS} FROM penstock.{table} WHERE queue = $1 AND {age} >= 0 "  # noqa: S608 (constants)
+            f"SELECT {columns} FROM penstock.{table} WHERE queue = $1 AND {age} >= 0 "  # noqa: S608 (constants)
             "AND ($2::text[] IS NULL OR state = ANY($2::text[])) AND ($3::text IS NULL OR task = $3) "
             f"AND ($4::bigint IS NULL OR ({age}, id) < ($4::bigint, $5::text)) "
             f"ORDER BY {age} DESC, id DESC LIMIT $6::bigint",

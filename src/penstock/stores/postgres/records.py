@@ -24,7 +24,8 @@ from penstock.core.moves import (
 )
 from penstock.core.states import State
 from penstock.core.unique import Unique
-from penstock.stores.protocol import Spawn
+from penstock.stores.columns import columns, unknown
+from penstock.stores.protocol import EventColumns, Spawn
 
 _ENCODER: Final = msgspec.json.Encoder()
 _OPTIONS_DECODER: Final = msgspec.json.Decoder(Options)
@@ -238,3 +239,17 @@ def event_from(queue: QueueRef, row: tuple[Any, ...]) -> Event:
     fields["idempotency_key"] = restored(fields["idempotency_key"])
     fields["key"] = restored(fields["key"])
     return Event(v=EVENT_VERSION, tenant=queue.tenant, queue=queue.name, **fields)
+
+
+_KNOWN: Final = frozenset({"stamp", *EVENT_COLUMNS.split(", ")})
+
+
+def columns_of(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> EventColumns:
+    """Events field by field, from all columns of their table."""
+    found = columns(names, rows)
+    fields = {name: values for name, values in found.items() if name in _KNOWN}
+    fields["key"] = [restored(text) for text in found.get("key", ())]
+    fields["idempotency_key"] = [restored(text) for text in found.get("idempotency_key", ())]
+    fields["v"] = [EVENT_VERSION] * len(rows)
+    stamps = found.get("stamp", ())
+    return EventColumns(len(rows), fields, stamps, unknown(found, _KNOWN, len(rows)))

@@ -1,8 +1,9 @@
 """What all parts of the PostgreSQL store share: connections, statements, queues, and whom to wake."""
 
 import asyncio
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 
 from penstock.core.errors import StoreError
 from penstock.core.job import QueueRef
@@ -13,7 +14,7 @@ from penstock.core.transitions import TABLE, Table
 from penstock.stores.postgres.address import address_of
 from penstock.stores.postgres.engine import Connection, Engine, Row, Value
 from penstock.stores.postgres.hints import LOWEST, Hints
-from penstock.stores.postgres.sources import in_schema, load_sources, statements
+from penstock.stores.postgres.sources import in_schema, own_statements, statements
 from penstock.stores.postgres.turn import Turn
 from penstock.stores.postgres.wakeups import Wakeups
 from penstock.stores.protocol import Topic
@@ -32,15 +33,16 @@ class Room:
         self._table = table
         self._address = address_of(url)
         self._engine = Engine(self._address)
-        texts = load_sources() if sources is None else sources
-        self._sql = statements(texts, self._address.schema)
-        self._locked_sql = statements(texts, self._address.schema, locked=True)
+        made = own_statements if sources is None else partial(statements, sources)
+        self._sql: Mapping[str, str] = made(self._address.schema)
+        self._locked_sql: Mapping[str, str] = made(self._address.schema, locked=True)
         self._wakeups = Wakeups(self._engine)
         self._wakeups.on_turned = self._forget_times
         self._numbers: dict[QueueRef, int] = {}
         self._limited: set[int] = set()
         self._keyed: set[int] = set()
         self._hints: dict[int, Hints] = {}
+        self._pruned: dict[int, int] = {}
         self._lines: dict[QueueRef, asyncio.Lock] = {}
         self._seen_us = 0
 
@@ -134,6 +136,7 @@ class Room:
         """The clock was turned: nothing known of times holds."""
         self._seen_us = 0
         self._hints.clear()
+        self._pruned.clear()
 
 
 def rounds(ids: Sequence[str]) -> Iterator[list[int]]:

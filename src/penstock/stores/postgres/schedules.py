@@ -83,7 +83,7 @@ class PostgresSchedules(PostgresEnqueue):
     async def _fire(self, turn: Turn, firing: Firing) -> bool:
         if turn.declared.mode.has_keys and any(new.key is None for new in firing.jobs):
             return False
-        if firing.jobs and await self._space(turn) < len(firing.jobs):
+        if firing.jobs and await self._space(turn, len(firing.jobs)) < len(firing.jobs):
             return False
         instants = (firing.at, firing.next_at, firing.last_at)
         if not await self._ask(_FIRE, turn.number, firing.name, *instants, on=turn.connection):

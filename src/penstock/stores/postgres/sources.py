@@ -2,7 +2,9 @@
 
 import re
 from collections.abc import Mapping
+from functools import cache
 from importlib.resources import files
+from types import MappingProxyType
 from typing import Final
 
 SCHEMA: Final = "penstock"
@@ -49,6 +51,12 @@ def statements(sources: Mapping[str, str], schema: str, *, locked: bool = False)
         for name, text in sources.items()
     }
     return {name: text.replace(_NUMBER, _LAST_NUMBER) for name, text in whole.items()} if locked else whole
+
+
+@cache
+def own_statements(schema: str, *, locked: bool = False) -> Mapping[str, str]:
+    """The same of the store's own files, read once."""
+    return MappingProxyType(statements(load_sources(), schema, locked=locked))
 
 
 def in_schema(text: str, schema: str) -> str:

@@ -32,6 +32,8 @@ class PostgresStore(
     async def open(self) -> None:
         """Reach the server and make or migrate the schema; opened twice, it is closed by the second close."""
         if self._users == 0:
+            # Locks are of one event loop, and this one may be another than the last.
+            self._lines = {}
             try:
                 await self._engine.open()
                 self._store_id = (await migrate(self._engine)).store
@@ -90,5 +92,8 @@ class PostgresStore(
 
     async def prune(self, queue: QueueRef, limit: int = PRUNE_LIMIT) -> int:
         """Remove ended jobs whose time is over."""
-        [(gone,)] = await self._move(Move.PRUNE, await self._number(queue), limit)
+        number = await self._number(queue)
+        [(gone, last)] = await self._move(Move.PRUNE, number, limit, self._pruned.get(number, 0))
+        # The next of many batches need not walk over what vacuum has not come to; the first one looks at all.
+        self._pruned[number] = last if gone and gone == limit else 0
         return int(gone)

@@ -17,6 +17,7 @@ from penstock.stores.redis.keys import keys_of
 from penstock.stores.redis.queues import Queues
 from penstock.stores.redis.records import pack
 from penstock.stores.redis.server import Server
+from penstock.stores.redis.shapes import pairs
 
 _FIRST_RESULT: Final = 3
 """The number of the argument of unblock.lua from which on results stand."""
@@ -98,7 +99,7 @@ class RedisFlows:
         if limit < 1:
             return []
         entries = await self._server.command("XRANGE", keys_of(queue).relays, "-", "+", "COUNT", limit)
-        return [_relay(queue, number, fields) for number, fields in entries]
+        return [_relay(queue, number, pairs(fields)) for number, fields in entries]
 
     async def relayed(self, queue: QueueRef, numbers: Sequence[int]) -> None:
         if numbers:

@@ -1,19 +1,20 @@
 """The event log: one stream per queue, with its events' numbers as ids, and a hash of its readers."""
 
-from collections.abc import Iterator
-from typing import Final
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
 
 from penstock.core.cursors import Cursor, check_cursor, placed, read_cursor
 from penstock.core.events import Event
 from penstock.core.job import QueueRef
 from penstock.core.names import check_name
-from penstock.stores.protocol import READER_LEASE_MS, Reader
-from penstock.stores.redis.keys import keys_of
+from penstock.stores.protocol import READER_LEASE_MS, EventColumns, Reader
+from penstock.stores.redis.keys import QueueKeys, keys_of
 from penstock.stores.redis.queues import Queues
-from penstock.stores.redis.records import event_of
+from penstock.stores.redis.records import Entry, columns_of, event_of
 from penstock.stores.redis.server import Server
 
 _READERS: Final = "queues/readers"
+Entries = Sequence[Entry]
 
 
 class StreamLog:
@@ -25,16 +26,10 @@ class StreamLog:
     async def events(self, queue: QueueRef, after: str | int, limit: int) -> list[Event]:
         """The events that follow; CursorLostError when that cannot be told."""
         cursor = read_cursor("after", after)
-        _, found = await self._read(queue, cursor, max(limit, 0))
-        return [placed(event) for event in found]
+        return [placed(event) for event in await self._read(queue, cursor, max(limit, 0))]
 
-    async def find(self, queue: QueueRef, cursor: Cursor) -> Event | None:
-        """The event with the cursor's number, if it is kept; CursorLostError as for `events`."""
-        there, _ = await self._read(queue, cursor, 0)
-        return there
-
-    async def _read(self, queue: QueueRef, cursor: Cursor, limit: int) -> tuple[Event | None, list[Event]]:
-        """The event at the cursor and those after it, in one round trip and of one moment."""
+    async def _read(self, queue: QueueRef, cursor: Cursor, limit: int) -> list[Event]:
+        """The events after the cursor, in one round trip and of one moment with the one at it."""
         keys = keys_of(queue)
         found, kept, newest = await self._server.commands(
             [
@@ -49,7 +44,59 @@ class StreamLog:
         events = [event_of(queue, _seq(number), packed) for number, packed in _entries(found)]
         there = events.pop(0) if events and events[0].seq == cursor.seq else None
         check_cursor(queue, cursor, first, last, there)
-        return there, events[:limit]
+        return events[:limit]
+
+    async def event_columns(
+        self, queue: QueueRef, after: str | int, through: str, limit: int
+    ) -> EventColumns:
+        """The events that follow, up to a cursor, without a record of each."""
+        cursor, end = read_cursor("after", after), read_cursor("through", through)
+        keys, start = keys_of(queue), f"{cursor.seq + 1}-0"
+        here, kept, newest, found = await self._server.commands(
+            [
+                *_whereabouts(keys, cursor),
+                ("XRANGE", keys.events, start, f"{end.seq}-0", "COUNT", max(limit, 1)),
+            ],
+            at_once=True,
+        )
+        _check(queue, cursor, here, kept, newest)
+        return columns_of(found[:limit])
+
+    async def cursor_after(self, queue: QueueRef, after: str | int, limit: int | None) -> str:
+        """The cursor of the last of so many events that follow; numbers have no gaps."""
+        cursor = read_cursor("after", after)
+        keys = keys_of(queue)
+        far = "+" if limit is None else f"{cursor.seq + limit}-0"
+        here, kept, newest, found, after_it = await self._server.commands(
+            [
+                *_whereabouts(keys, cursor),
+                ("XREVRANGE", keys.events, far, f"{cursor.seq}-0", "COUNT", 1),
+                ("XRANGE", keys.events, f"{cursor.seq + 1}-0", "+", "COUNT", 1),
+            ],
+            at_once=True,
+        )
+        _check(queue, cursor, here, kept, newest)
+        if found == here and limit:
+            # Someone has deleted entries in the middle: those that are missing must not stop a reader.
+            found = after_it or here
+        return columns_of(found).cursors(queue)[0] if found else str(cursor)
+
+    async def cursor_at(self, queue: QueueRef, at: int) -> str:
+        """The cursor before a time, by halves: time does not go back from one number to the next."""
+        first, last = await self.event_range(queue)
+        low, high = first, last + 1
+        while low < high:
+            middle = (low + high) // 2
+            found = await self._between(queue, middle, last)
+            # One that cannot be read counts as late: rather some events too many than too few.
+            times = found.fields.get("at", (at,))
+            low, high = (middle + 1, high) if (times[0] or at) < at else (low, middle)
+        return str(low - 1) if low == first else (await self._between(queue, low - 1, last)).cursors(queue)[0]
+
+    async def _between(self, queue: QueueRef, first: int, last: int) -> EventColumns:
+        """The event with the first of two numbers; the next where it is gone."""
+        key = keys_of(queue).events
+        return columns_of(await self._server.command("XRANGE", key, f"{first}-0", f"{last}-0", "COUNT", 1))
 
     async def event_range(self, queue: QueueRef) -> tuple[int, int]:
         """The numbers of the oldest event kept and of the newest; (n + 1, n) when none is kept."""
@@ -75,9 +122,7 @@ class StreamReaders:
     async def keep_reader(self, queue: QueueRef, name: str, cursor: str | int) -> Reader:
         check_name("reader", name)
         place = read_cursor("cursor", cursor)
-        there = await self._log.find(queue, place)
-        if there is not None:
-            place = Cursor(place.seq, there.mark)
+        place = read_cursor("cursor", await self._log.cursor_after(queue, str(place), 0))
         kept_until = await self._queues.run(queue, _READERS, "keep", name, str(place), READER_LEASE_MS)
         return Reader(name, str(place), place.seq, int(kept_until))
 
@@ -97,12 +142,27 @@ def _reader(name: bytes, fact: bytes) -> Reader:
     return Reader(name.decode(), cursor, read_cursor("cursor", cursor).seq, int(kept_until))
 
 
-def _entries(found: list[tuple[bytes, dict[bytes, bytes]]]) -> Iterator[tuple[bytes, bytes]]:
+def _entries(found: Entries) -> Iterator[tuple[bytes, bytes]]:
     """The ids of a stream's entries, and the one value that each has."""
-    for number, fields in found:
-        (packed,) = fields.values()
+    for number, (_, packed) in found:
         yield number, packed
 
 
 def _seq(number: bytes) -> int:
     return int(number.partition(b"-")[0])
+
+
+def _whereabouts(keys: QueueKeys, cursor: Cursor) -> Sequence[Sequence[Any]]:
+    """What tells whether the log has all that follows a cursor: its event, the oldest, the newest number."""
+    return (
+        ("XRANGE", keys.events, f"{cursor.seq}-0", f"{cursor.seq}-0"),
+        ("XRANGE", keys.events, "-", "+", "COUNT", 1),
+        ("HGET", keys.meta, "seq"),
+    )
+
+
+def _check(queue: QueueRef, cursor: Cursor, here: Entries, kept: Entries, newest: bytes | None) -> None:
+    """CursorLostError by what was found of a cursor's whereabouts."""
+    last = int(newest or 0)
+    there = read_cursor("cursor", columns_of(here).cursors(queue)[0]) if here else None
+    check_cursor(queue, cursor, _seq(kept[0][0]) if kept else last + 1, last, there)

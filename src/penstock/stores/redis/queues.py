@@ -97,6 +97,11 @@ class Queues:
         infos = await self._infos([QueueRef(tenant, name) for name in sorted(n.decode() for n in names)])
         return [info for info in infos if info is not None]
 
+    async def tenants(self) -> list[str]:
+        """The tenants that have queues, by name."""
+        listed = await self._server.command("SMEMBERS", keys.QUEUES)
+        return sorted({each.decode().partition("/")[0] for each in listed})
+
     async def pause(self, queue: QueueRef, pause: Pause | None, for_ms: int | None) -> None:
         """Stop claims, for so long if given; None resumes."""
         if pause is None:

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final
+from typing import Any, Final, Generic, TypeVar
 
 import msgspec
 
@@ -14,6 +14,8 @@ from penstock.core.moves import Bury, Complete, Expire, Fail, Fault, Move, Relea
 from penstock.core.outcomes import Applied, Claims, Enqueued, Refusal, Refused
 from penstock.core.states import State
 from penstock.core.unique import Unique, UniqueRule
+from penstock.stores.columns import columns
+from penstock.stores.protocol import EventColumns
 
 Outcome = Applied | Refused
 
@@ -72,17 +74,21 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
     extra: Extra | bool
 
 
-class _Logged(msgspec.Struct, frozen=True, array_like=True, gc=False):
+MoveName = TypeVar("MoveName")
+StateName = TypeVar("StateName")
+
+
+class _Logged(msgspec.Struct, Generic[MoveName, StateName], frozen=True, array_like=True, gc=False):
     """An event in the order of lua/include/events.lua. New fields come at the end."""
 
     v: int
-    move: Move
+    move: MoveName
     at: int
     job: Text = False
     version: Number = False
     drive: Number = False
-    source: State | bool = False
-    target: State | bool = False
+    source: StateName | bool = False
+    target: StateName | bool = False
     task: Text = False
     key: Text = False
     priority: Number = False
@@ -112,7 +118,9 @@ _OUTCOMES: Final[Mapping[bytes, Outcome]] = {
 _CREATED: Final = {f"created/{state}".encode(): state for state in State}
 _STATES: Final = {state.encode(): state for state in State}
 _LOGGED_FIELDS: Final = _Logged.__struct_fields__
-_read_logged: Final = msgspec.msgpack.Decoder(_Logged).decode
+_read_logged: Final = msgspec.msgpack.Decoder(_Logged[Move, State]).decode
+_read_loose: Final = msgspec.msgpack.Decoder(_Logged[str, str]).decode
+"""Also with moves and states of later versions."""
 _read_options: Final = msgspec.json.Decoder(Options).decode
 read_record: Final = msgspec.msgpack.Decoder(Record).decode
 
@@ -310,6 +318,58 @@ def event_of(queue: QueueRef, seq: int, packed: bytes) -> Event:
     logged = _read_logged(packed)
     fields = {name: value for name in _LOGGED_FIELDS if (value := getattr(logged, name)) is not False}
     return Event(tenant=queue.tenant, queue=queue.name, seq=seq, **fields)
+
+
+Entry = tuple[bytes, Sequence[bytes]]
+"""The id of an entry of a stream, and its names and values in turn."""
+
+
+def columns_of(entries: Sequence[Entry]) -> EventColumns:
+    """Events of the stream field by field."""
+    broken: dict[int, str] = {}
+    try:
+        rows = [_row(*entry) for entry in entries]
+    except (ValueError, msgspec.DecodeError):
+        rows = [_row_or_problem(at, entry, broken) for at, entry in enumerate(entries)]
+    unknown = {
+        at: {str(place): each for place, each in enumerate(later, len(_LOGGED_FIELDS) + 1)}
+        for at, (_, fields) in enumerate(entries)
+        if at not in broken and (later := _later(fields[1]))
+    }
+    found = columns(("seq", *_LOGGED_FIELDS), rows)
+    said: dict[str, Sequence[Any]] = {}
+    for name, values in found.items():
+        kinds = set(map(type, values))
+        if kinds != {bool}:
+            said[name] = [None if each is False else each for each in values] if bool in kinds else values
+    return EventColumns(len(rows), said, unknown=unknown, broken=broken)
+
+
+def _row(number: bytes, fields: Sequence[bytes]) -> tuple[Any, ...]:
+    _, packed = fields
+    if not number.endswith(b"-0"):
+        raise ValueError("it has a second number")
+    return int(number[:-2]), *msgspec.structs.astuple(_read_loose(packed))
+
+
+def _row_or_problem(at: int, entry: Entry, broken: dict[int, str]) -> tuple[Any, ...]:
+    try:
+        return _row(*entry)
+    except (ValueError, msgspec.DecodeError) as error:
+        broken[at] = f"entry {entry[0].decode()} of the stream is no event: {error}"
+        return int(entry[0].partition(b"-")[0]), *(False,) * len(_LOGGED_FIELDS)
+
+
+def _later(packed: bytes) -> Sequence[Any]:
+    """Fields of later versions. Arrays of more than 15 have their length in two bytes, or in four."""
+    head = packed[0]
+    if head < _LONG or int.from_bytes(packed[1 : 3 if head == _LONG else 5]) <= len(_LOGGED_FIELDS):
+        return ()
+    later: list[Any] = msgspec.msgpack.decode(packed)[len(_LOGGED_FIELDS) :]
+    return later
+
+
+_LONG: Final = 0xDC
 
 
 def _fault(fault: Fault) -> tuple[str, str | None, str | None, str | None]:

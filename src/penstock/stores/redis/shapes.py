@@ -15,10 +15,6 @@ def pairs(flat: Sequence[Any]) -> dict[Any, Any]:
     return dict(zip(flat[::2], flat[1::2], strict=True))
 
 
-def _entries(reply: Sequence[Any]) -> list[tuple[bytes, dict[bytes, bytes]]]:
-    return [(number, pairs(fields)) for number, fields in reply]
-
-
 def _facts(reply: bytes) -> Mapping[str, str]:
     lines = (line.partition(":") for line in reply.decode(errors="replace").splitlines())
     return {name: value for name, colon, value in lines if colon and not name.startswith("#")}
@@ -26,8 +22,6 @@ def _facts(reply: bytes) -> Mapping[str, str]:
 
 _SHAPES: Final[Mapping[Any, Callable[[Any], Any]]] = {
     "HGETALL": pairs,
-    "XRANGE": _entries,
-    "XREVRANGE": _entries,
     "SMEMBERS": set,
     "INFO": _facts,
 }

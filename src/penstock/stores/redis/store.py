@@ -18,6 +18,7 @@ from penstock.stores.protocol import (
     PRUNE_LIMIT,
     RECOVER_LIMIT,
     Bell,
+    EventColumns,
     Finding,
     HeldLease,
     Page,
@@ -38,6 +39,7 @@ from penstock.stores.redis.log import StreamLog, StreamReaders
 from penstock.stores.redis.queues import Queues
 from penstock.stores.redis.reads import Reader
 from penstock.stores.redis.records import Outcome, pack
+from penstock.stores.redis.scans import Scanner
 from penstock.stores.redis.schedules import RedisSchedules
 from penstock.stores.redis.scripts import Scripts
 from penstock.stores.redis.server import Server
@@ -69,6 +71,7 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, StreamReaders):
         self._reader = Reader(self._server)
         self._log = StreamLog(self._server)
         self._subscriber = Subscriber(self._server)
+        self.scanner = Scanner(self._server)
 
     async def open(self) -> None:
         """Connect, and refuse a server that could not keep what it accepts."""
@@ -202,6 +205,9 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, StreamReaders):
     async def queues(self, tenant: str) -> list[QueueInfo]:
         return await self._queues.of(tenant)
 
+    async def tenants(self) -> list[str]:
+        return await self._queues.tenants()
+
     async def pause(self, queue: QueueRef, pause: Pause | None, for_ms: int | None = None) -> None:
         await self._queues.pause(queue, pause, for_ms)
 
@@ -209,6 +215,17 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, StreamReaders):
 
     async def events(self, queue: QueueRef, after: str | int = 0, limit: int = 1_000) -> list[Event]:
         return await self._log.events(queue, after, limit)
+
+    async def event_columns(
+        self, queue: QueueRef, after: str | int, through: str, limit: int
+    ) -> EventColumns:
+        return await self._log.event_columns(queue, after, through, limit)
+
+    async def cursor_after(self, queue: QueueRef, after: str | int = 0, limit: int | None = None) -> str:
+        return await self._log.cursor_after(queue, after, limit)
+
+    async def cursor_at(self, queue: QueueRef, at: int) -> str:
+        return await self._log.cursor_at(queue, at)
 
     async def event_range(self, queue: QueueRef) -> tuple[int, int]:
         return await self._log.event_range(queue)

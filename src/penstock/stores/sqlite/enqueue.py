@@ -115,7 +115,10 @@ def _enqueue(turn: Turn, jobs: list[NewJob]) -> list[Enqueued | Refused]:
     if any(new.idempotency_key is not None for new in jobs):
         items = encode([key_item(new) for new in jobs])
         turn.run(Move.ENQUEUE, "free_keys", items=items)
-        turn.run(Move.ENQUEUE, "take_keys", items=items)
+        taken = turn.run(Move.ENQUEUE, "take_keys", items=items).rowcount
+        if taken == 0 and all(new.idempotency_key is not None for new in jobs):
+            # All of it is there already.
+            return _known(turn, jobs, items)
     if not turn.has_flows:
         turn.has_flows = int(any(new.parents for new in jobs))
     last = turn.last_job()
@@ -128,7 +131,11 @@ def _enqueue(turn: Turn, jobs: list[NewJob]) -> list[Enqueued | Refused]:
             turn.limits.touch(key for new in jobs if (key := stored(new.key)) is not None)
     if made == len(jobs):
         return [Enqueued(row[1], True, State(row[4])) for row in rows]
-    items = encode([key_item(new) for new in jobs])
+    return _known(turn, jobs, encode([key_item(new) for new in jobs]))
+
+
+def _known(turn: Turn, jobs: list[NewJob], items: str) -> list[Enqueued | Refused]:
+    """What became of jobs of which some were not taken in."""
     answers = _ENQUEUED.decode(turn.one(Move.ENQUEUE, "answer", items=items))
     return [_enqueued(new.id, *answer) for new, answer in zip(jobs, answers, strict=True)]
 

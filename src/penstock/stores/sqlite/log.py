@@ -7,12 +7,15 @@ from penstock.core.cursors import Cursor, check_cursor, placed, read_cursor
 from penstock.core.events import Event
 from penstock.core.job import QueueRef
 from penstock.core.names import check_name
-from penstock.stores.protocol import READER_LEASE_MS, Reader
-from penstock.stores.sqlite.records import EVENT_COLUMNS, event_from
+from penstock.stores.protocol import READER_LEASE_MS, EventColumns, Reader
+from penstock.stores.sqlite.records import EVENT_COLUMNS, columns_of, event_from
 from penstock.stores.sqlite.turn import Turn
 from penstock.stores.sqlite.turns import Turns
 
 _RANGE: Final = "SELECT n, trimmed + 1, seq FROM queue WHERE tenant = ? AND name = ?"
+
+_COLUMNS: Final = "SELECT * FROM event WHERE queue = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
+_AT: Final = "SELECT at FROM event WHERE queue = ? AND seq = ?"
 
 
 class SqliteLog(Turns):
@@ -26,6 +29,46 @@ class SqliteLog(Turns):
             number, first, last = _range(connection, queue)
             _find(connection, queue, cursor, number, first, last)
             return [placed(event) for event in _after(connection, queue, number, cursor.seq, limit)]
+
+        return await self._read(work)
+
+    async def event_columns(
+        self, queue: QueueRef, after: str | int, through: str, limit: int
+    ) -> EventColumns:
+        """The events that follow, up to a cursor, without a record of each."""
+        cursor, end = read_cursor("after", after), read_cursor("through", through)
+
+        def work(connection: sqlite3.Connection) -> EventColumns:
+            number, first, last = _range(connection, queue)
+            _find(connection, queue, cursor, number, first, last)
+            found = connection.execute(_COLUMNS, (number, cursor.seq, end.seq, limit))
+            return columns_of([name for name, *_ in found.description], found.fetchall())
+
+        return await self._read(work)
+
+    async def cursor_after(self, queue: QueueRef, after: str | int = 0, limit: int | None = None) -> str:
+        """The cursor of the last of so many events that follow."""
+        cursor = read_cursor("after", after)
+
+        def work(connection: sqlite3.Connection) -> str:
+            number, first, last = _range(connection, queue)
+            _find(connection, queue, cursor, number, first, last)
+            seq = last if limit is None else min(last, cursor.seq + limit)
+            return _cursor(connection, queue, number, seq) if seq >= max(first, cursor.seq) else str(cursor)
+
+        return await self._read(work)
+
+    async def cursor_at(self, queue: QueueRef, at: int) -> str:
+        """The cursor before a time, by halves: time does not go back from one number to the next."""
+
+        def work(connection: sqlite3.Connection) -> str:
+            number, first, last = _range(connection, queue)
+            low, high = first, last + 1
+            while low < high:
+                middle = (low + high) // 2
+                (found,) = connection.execute(_AT, (number, middle)).fetchone()
+                low, high = (middle + 1, high) if found < at else (low, middle)
+            return str(low - 1) if low == first else _cursor(connection, queue, number, low - 1)
 
         return await self._read(work)
 
@@ -112,3 +155,9 @@ def _after(
         (number, after, limit),
     )
     return [event_from(queue, row) for row in rows]
+
+
+def _cursor(connection: sqlite3.Connection, queue: QueueRef, number: int, seq: int) -> str:
+    """The cursor of the event with a number that is kept."""
+    (event,) = _after(connection, queue, number, seq - 1, 1)
+    return placed(event).cursor

@@ -199,6 +199,13 @@ class SqliteReads(Turns):
 
         return await self._read(work)
 
+    async def tenants(self) -> list[str]:
+        """The tenants that have queues, by name."""
+        found = await self._read(
+            lambda connection: connection.execute("SELECT DISTINCT tenant FROM queue").fetchall()
+        )
+        return sorted(tenant for (tenant,) in found)
+
     async def now(self) -> int:
         """Unix milliseconds by the host's clock and the offset in the file."""
         return await self._read(lambda connection: host_us(connection) // 1000)

@@ -1,5 +1,6 @@
 """Between the core's values and the rows of this store."""
 
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final
 
@@ -23,6 +24,8 @@ from penstock.core.moves import (
 )
 from penstock.core.states import State
 from penstock.core.unique import Unique
+from penstock.stores.columns import columns, unknown
+from penstock.stores.protocol import EventColumns
 
 _ENCODER: Final = msgspec.json.Encoder()
 _OPTIONS_DECODER: Final = msgspec.json.Decoder(Options)
@@ -254,3 +257,17 @@ def event_from(queue: QueueRef, row: tuple[Any, ...]) -> Event:
     fields["idempotency_key"] = restored(fields["idempotency_key"])
     fields["key"] = restored(fields["key"])
     return Event(v=EVENT_VERSION, tenant=queue.tenant, queue=queue.name, **fields)
+
+
+_KNOWN: Final = frozenset({"queue", *EVENT_COLUMNS.split(", ")})
+
+
+def columns_of(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> EventColumns:
+    """Events field by field, from all columns of their table."""
+    found = columns(names, rows)
+    fields = {name: values for name, values in found.items() if name in _KNOWN}
+    fields["key"] = [restored(text) for text in found.get("key", ())]
+    fields["idempotency_key"] = [restored(text) for text in found.get("idempotency_key", ())]
+    fields["jobs"] = [None if text is None else msgspec.json.decode(text) for text in found.get("jobs", ())]
+    fields["v"] = [EVENT_VERSION] * len(rows)
+    return EventColumns(len(rows), fields, unknown=unknown(found, _KNOWN, len(rows)))

@@ -8,6 +8,7 @@
 -- Refusals: duplicate, when the id is another job's; keyless; full.
 -- include: replace
 -- include: relays
+-- include: fresh
 
 local held_keys, held_kinds, payloads_here = {}, {}, {}
 
@@ -82,41 +83,46 @@ local function enqueue(
     local holder, worth, state = holder_of(idempotency_key)
     if holder then return {holder, state, worth == digest and 1 or 0, 0} end
   end
-  extra = extra or {}
   local visible_at = run_at or now + delay_ms
-  local kept = extra.unique and kept_away(extra.unique, task, payload, visible_at)
+  local kept = extra and extra.unique and kept_away(extra.unique, task, payload, visible_at)
   if kept then return kept end
   if has_keys and not key then return refuse('keyless') end
   -- Others of its flow take up room while they wait: what was let in with them must not stay outside.
-  local is_let_in = not at_door and (extra.parents or extra.awaits)
+  local is_let_in = not at_door and extra and (extra.parents or extra.awaits)
   if not is_let_in and room() < 1 then return refuse('full') end
 
-  local state = extra.awaits and 'blocked' or visible_at > now and 'delayed' or 'pending'
-  if extra.awaits then
-    extra.delay_ms, extra.run_at, extra.left = delay_ms, run_at, #extra.awaits
-    for number, child in ipairs(extra.awaits) do
-      gather(set, CHILDREN .. id, child[1] .. '/' .. child[2], cmsgpack.pack({number, false, false}))
+  local state = extra and extra.awaits and 'blocked' or visible_at > now and 'delayed' or 'pending'
+  if state == 'pending' and not extra then
+    enter_fresh(id, nonce, task, priority, idempotency_key, key, options, max_attempts, retention_ms, key_held_ms)
+  else
+    extra = extra or {}
+    if extra.awaits then
+      extra.delay_ms, extra.run_at, extra.left = delay_ms, run_at, #extra.awaits
+      for number, child in ipairs(extra.awaits) do
+        gather(set, CHILDREN .. id, child[1] .. '/' .. child[2], cmsgpack.pack({number, false, false}))
+      end
+      extra.awaits = nil
     end
-    extra.awaits = nil
+    local job = {
+      state, 1, 0, task, priority, key or false, 1, 0, 0, 0, false, false, false, false,
+      state == 'delayed' and visible_at, false, false, false, false, false, false, false, now, retention_ms,
+      idempotency_key or false, key_held_ms, nonce, options, next(extra) and extra or false,
+    }
+    append_enqueue(id, job, max_attempts)
+    enter(id, job)
+    loaded[id], changed[id] = job, job
+    if extra.unique then
+      held_kinds[extra.unique[1]] = id .. ' ' .. int(now)
+      gather(set, KINDS, extra.unique[1], held_kinds[extra.unique[1]])
+    end
   end
-  local job = {
-    state, 1, 0, task, priority, key or false, 1, 0, 0, 0, false, false, false, false,
-    state == 'delayed' and visible_at, false, false, false, false, false, false, false, now, retention_ms,
-    idempotency_key or false, key_held_ms, nonce, options, next(extra) and extra or false,
-  }
-  append_enqueue(id, job, max_attempts)
-  enter(id, job)
-  loaded[id], changed[id], payloads_here[id] = job, job, payload
+  payloads_here[id] = payload
   gather(set, PAYLOADS, id, payload)
   gather(added, JOBS, now, id)
   if idempotency_key then
     held_keys[idempotency_key] = id .. ' ' .. digest
     gather(set, HOLDERS, idempotency_key, held_keys[idempotency_key])
     gather(removed, FREED, idempotency_key)
-  end
-  if extra.unique then
-    held_kinds[extra.unique[1]] = id .. ' ' .. int(now)
-    gather(set, KINDS, extra.unique[1], held_kinds[extra.unique[1]])
   end
   touch(key)
   ring_for(state)

@@ -1,5 +1,5 @@
 -- prune: completed / failed / cancelled → gone; after retention; its idempotency key stays until its time
--- Takes up to $3 jobs, the oldest first, and forgets keys, kinds and rates whose time is over.
+-- Takes up to $3 jobs, the oldest first, from the time $4 on, and forgets keys, kinds and rates whose time is over.
 -- include: given, free=true
 picked AS MATERIALIZED (
     SELECT done.at
@@ -10,6 +10,7 @@ picked AS MATERIALIZED (
         WHERE done.queue = $1
             AND done.state IN ('completed', 'failed', 'cancelled')  -- guard: state
             AND done.prune_at >= 0
+            AND done.prune_at >= $4::bigint
             AND done.prune_at <= given.now  -- guard: kept
         ORDER BY done.prune_at, done.id
         LIMIT $3::bigint
@@ -64,4 +65,4 @@ told AS (
     CROSS JOIN after
     HAVING count(*) > 0
 )
-SELECT count(*) FROM after
+SELECT count(*), max(after.prune_at) FROM after

@@ -9,9 +9,13 @@ local LEASE = {
 local COUNTED = {retry = true, bury = true, expire = true}
 local FAULT = {fail = true, retry = true, bury = true, expire = true, cancel = true, unblock = true}
 
-local function append(event)
+local function append_packed(event)
   seq = seq + 1
-  logged[seq - first_seq] = cmsgpack.pack(event)
+  logged[seq - first_seq] = event
+end
+
+local function append(event)
+  append_packed(cmsgpack.pack(event))
 end
 
 local function fill(event, last)

@@ -2,6 +2,7 @@
 -- include: lanes
 -- Records and the indexes they stand in.
 local loaded, changed = {}, {}
+local packed_here = {} -- records that this call made and has not looked at since
 
 -- Fetch these records in one go, but for those that this call has already: they may have changed.
 local function look_up(ids)
@@ -22,7 +23,10 @@ end
 -- The record as this call left it; false if there is none.
 local function load(id)
   local job = loaded[id]
-  if job == nil then
+  if job == nil and packed_here[id] then
+    job = cmsgpack.unpack(packed_here[id])
+    loaded[id] = job
+  elseif job == nil then
     look_up({id})
     job = loaded[id]
   end
@@ -40,13 +44,19 @@ local function delayed_entry(id, place) return string.format('%016d %s', place, 
 
 local waiting_here = 0 -- how many more wait by this call
 
+-- To the end of its line, or to the front with a negative place.
+local function push(id, priority, key, place)
+  gather(place < 0 and led or pushed, PENDING .. line_of(key, priority), pending_entry(id, place))
+  if has_keys then lane_of(key)[WAITING] = lane_of(key)[WAITING] + 1 end
+  waiting_here = waiting_here + 1
+end
+
 -- Put a job where its state belongs; comes after the event, whose number its place is.
 local function enter(id, job, front)
   local state = job[STATE]
   if state == 'pending' then
     job[PLACE] = front and -seq or seq
-    gather(front and led or pushed, PENDING .. line_of(job[KEY], job[PRIORITY]), pending_entry(id, job[PLACE]))
-    if has_keys then lane_of(job[KEY])[WAITING] = lane_of(job[KEY])[WAITING] + 1 end
+    push(id, job[PRIORITY], job[KEY], job[PLACE])
   elseif state == 'delayed' then
     job[PLACE] = seq
     gather(added, DELAYED, job[VISIBLE_AT], delayed_entry(id, seq))
@@ -59,7 +69,7 @@ local function enter(id, job, front)
     gather(added, ENDED .. state, job[ENDED_AT], id)
     if state ~= 'dead' then gather(added, PRUNABLE, job[ENDED_AT] + job[RETENTION_MS], id) end
   end
-  if state == 'pending' or state == 'delayed' or state == 'blocked' then waiting_here = waiting_here + 1 end
+  if state == 'delayed' or state == 'blocked' then waiting_here = waiting_here + 1 end
 end
 
 -- Take a job out of where its state put it. A claim takes the entry off its list itself.

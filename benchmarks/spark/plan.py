@@ -1,0 +1,39 @@
+"""How much is measured: enough to mean something, or just enough to see that it runs."""
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """`backlogs` are events that wait to be read; `looks` is how often the head of a log is looked for."""
+
+    rounds: int
+    enqueues: int
+    jobs: int
+    events: int
+    audited: int
+    backlogs: tuple[int, int]
+    looks: int
+    jdbc: Path | None = None
+
+
+FULL: Final = Plan(
+    rounds=3,
+    enqueues=400_000,
+    jobs=500_000,
+    events=500_000,
+    audited=4_000_000,
+    backlogs=(1_000, 1_000_000),
+    looks=200,
+)
+QUICK: Final = Plan(
+    rounds=1,
+    enqueues=20_000,
+    jobs=20_000,
+    events=20_000,
+    audited=200_000,
+    backlogs=(1_000, 20_000),
+    looks=20,
+)

@@ -1,0 +1,1 @@
+"""The table `events`: the queues' event logs, in batch and as a stream."""

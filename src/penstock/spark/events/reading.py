@@ -1,0 +1,106 @@
+"""Reads a stretch of a queue's log: the same events each time, or an error; never fewer in silence."""
+
+import asyncio
+from collections.abc import AsyncGenerator, Iterator, Sequence
+from typing import Any, Final
+
+import pyarrow as pa
+
+from penstock.core.cursors import read_cursor
+from penstock.core.errors import CursorLostError
+from penstock.core.job import QueueRef
+from penstock.spark.events.columns import batch_of, gap_of
+from penstock.spark.events.planning import TRIMMED, lost
+from penstock.spark.events.stretches import Stretch
+from penstock.spark.options import SourceOptions
+from penstock.spark.schemas import schema_of
+from penstock.spark.stores import opened
+from penstock.stores.protocol import EventColumns, Store
+
+PAGE: Final = 10_000
+"""Events asked for in one go, and rows of a batch."""
+
+
+def read(options: SourceOptions, stretch: object) -> Iterator[pa.RecordBatch]:
+    """The events of a stretch. Without one, as where a query finds nothing to read, there are none."""
+    if not isinstance(stretch, Stretch):
+        return
+    with asyncio.Runner() as runner:
+        batches = _batches(options, stretch)
+
+        async def following() -> pa.RecordBatch | None:
+            return await anext(batches, None)
+
+        try:
+            while (batch := runner.run(following())) is not None:
+                yield batch
+        finally:
+            runner.run(batches.aclose())
+
+
+async def _batches(options: SourceOptions, stretch: Stretch) -> AsyncGenerator[pa.RecordBatch, None]:
+    queue = QueueRef(stretch.tenant, stretch.queue)
+    schema = schema_of("events", options.columns)
+    async with opened(options) as store:
+        async for found, missing in _pages(store, queue, stretch):
+            if missing is not None:
+                first, last, why = missing
+                if options.fail_on_data_loss:
+                    raise lost(queue, first, last, why)
+                yield gap_of(queue, first, last, why, schema)
+            if found.count:
+                yield batch_of(queue, found, schema)
+
+
+Missing = tuple[int, int, str]
+_NONE: Final = EventColumns(0, {})
+
+
+async def _pages(
+    store: Store, queue: QueueRef, stretch: Stretch
+) -> AsyncGenerator[tuple[EventColumns, Missing | None], None]:
+    """The stretch page by page, and what of it is not there."""
+    here, end = stretch.after, read_cursor("through", stretch.through)
+    is_whole = True
+    while read_cursor("after", here).place < end.place:
+        try:
+            found = await store.event_columns(queue, here, stretch.through, PAGE)
+        except CursorLostError as error:
+            if error.trimmed is None:
+                raise
+            first, last = error.trimmed
+            is_whole = False
+            yield _NONE, (first, max(first, min(last, end.seq)), TRIMMED)
+            here = str(last)
+            continue
+        if not found.count:
+            break
+        if store.numbers_in_order:
+            for missing in _holes(found.fields["seq"], read_cursor("after", here).seq + 1):
+                yield _NONE, missing
+        yield found, None
+        here = _last_cursor(queue, found)
+    reached = read_cursor("after", here)
+    if store.numbers_in_order and reached.seq < end.seq:
+        yield _NONE, (reached.seq + 1, end.seq, "are not in the store")
+    elif is_whole and (reached.place, reached.mark or end.mark) != (end.place, end.mark or reached.mark):
+        raise CursorLostError(
+            f"the stretch of queue {queue} does not end with event {stretch.through} any longer: "
+            "the store has lost events, as after a failover or when a copy is restored"
+        )
+
+
+def _holes(numbers: Sequence[int], expected: int) -> Iterator[Missing]:
+    if numbers[0] == expected and numbers[-1] - numbers[0] + 1 == len(numbers):
+        return
+    for number in numbers:
+        if number > expected:
+            yield expected, number - 1, "are not in the store"
+        expected = number + 1
+
+
+def _last_cursor(queue: QueueRef, found: EventColumns) -> str:
+    at = found.count - 1
+    fields: dict[str, Sequence[Any]] = {name: values[at:] for name, values in found.fields.items()}
+    broken = {0: found.broken[at]} if at in found.broken else {}
+    return EventColumns(1, fields, found.stamps[at:], broken=broken).cursors(queue)[0]

@@ -1,0 +1,1 @@
+"""The tables `jobs` and `dlq`, read in batch."""

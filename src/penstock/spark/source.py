@@ -1,0 +1,98 @@
+"""The data source `penstock`: `table` and what Spark wants to do say which reader or writer it is."""
+
+from collections.abc import MutableMapping
+
+import msgspec
+import pyarrow as pa
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    DataSourceStreamWriter,
+    DataSourceWriter,
+)
+from pyspark.sql.pandas.types import from_arrow_schema, to_arrow_schema
+from pyspark.sql.types import StructType
+
+from penstock.core.errors import OptionError
+from penstock.spark.options import Role, SourceOptions, read_options
+from penstock.spark.schemas import schema_of
+
+
+class PenstockSource(DataSource):
+    """Jobs, dead letters and events as tables, and jobs from rows.
+
+    Modules of readers and writers are loaded when they are wanted.
+    """
+
+    def __init__(self, options: MutableMapping[str, str]) -> None:
+        super().__init__(options)
+        read_options(options)
+
+    @classmethod
+    def name(cls) -> str:
+        """What stands in `format("penstock")`."""
+        return "penstock"
+
+    def schema(self) -> StructType:
+        """The columns that were asked for, of the table."""
+        options = read_options(self.options)
+        return from_arrow_schema(schema_of(options.table, options.columns))
+
+    def reader(self, schema: StructType) -> DataSourceReader:
+        """A batch of rows, as the store has them when the query is planned."""
+        options = self._reading(schema, "read")
+        if options.table == "events":
+            from penstock.spark.events.batch import EventsReader
+
+            return EventsReader(options)
+        from penstock.spark.jobs.reader import JobsReader
+
+        return JobsReader(options, options.table)
+
+    def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
+        """Events as they come."""
+        options = self._reading(schema, "readStream")
+        if options.table != "events":
+            raise OptionError("table", options.table, "events: a stream is of events")
+        from penstock.spark.events.stream import EventsStreamReader
+
+        return EventsStreamReader(options)
+
+    def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
+        """Jobs from rows, in one go."""
+        options = self._writing("write", overwrite)
+        from penstock.spark.sink.writers import JobsWriter
+
+        return JobsWriter(options, schema)
+
+    def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:  # noqa: N802 (Spark's name)
+        """Jobs from the rows of a stream."""
+        options = self._writing("writeStream", overwrite)
+        from penstock.spark.sink.writers import JobsStreamWriter
+
+        return JobsStreamWriter(options, schema)
+
+    def _reading(self, schema: StructType, role: Role) -> SourceOptions:
+        options = read_options(self.options, role=role)
+        wanted = to_arrow_schema(schema, timezone="UTC")
+        ours = schema_of(options.table, wanted.names)
+        for field in wanted:
+            if field != ours.field(field.name):
+                raise OptionError("schema", _typed(field), _typed(ours.field(field.name)))
+        if not wanted.names:
+            raise OptionError("schema", "no columns", f"some of {', '.join(ours.names)}")
+        return msgspec.structs.replace(options, columns=tuple(wanted.names))
+
+    def _writing(self, role: Role, overwrite: bool) -> SourceOptions:
+        options = read_options(self.options, role=role)
+        if overwrite:
+            wanted = 'mode("append"), or outputMode("append"): a queue is never overwritten'
+            raise OptionError("mode", "overwrite", wanted)
+        if options.table != "jobs":
+            raise OptionError("table", options.table, "jobs: rows become jobs")
+        return options
+
+
+def _typed(field: pa.Field) -> str:
+    return f"{field.name} {field.type}"

@@ -1,0 +1,22 @@
+"""From rows of a table of events to columns, and what a later version has put beside them."""
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+
+def columns(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> dict[str, Sequence[Any]]:
+    """The values of each column by its name; none where there are no rows."""
+    return dict(zip(names, zip(*rows, strict=True), strict=True)) if rows else {}
+
+
+def unknown(
+    found: Mapping[str, Sequence[Any]], known: Collection[str], count: int
+) -> dict[int, dict[str, Any]]:
+    """What rows say in columns that are not known, by index."""
+    later = [name for name in found if name not in known]
+    said: dict[int, dict[str, Any]] = {}
+    for at in range(count if later else 0):
+        values = {name: value for name in later if (value := found[name][at]) is not None}
+        if values:
+            said[at] = values
+    return said

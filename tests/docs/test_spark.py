@@ -1,0 +1,33 @@
+"""The page about Spark names every option, and every column with its type."""
+
+import re
+
+from penstock.spark import options
+from penstock.spark.schemas import EVENTS, JOBS
+from penstock.spark.source import PenstockSource
+from tests.docs.test_reference import text_of
+
+
+def part(title: str) -> str:
+    """A section of the page."""
+    text = text_of("spark.md")
+    start = text.index(f"\n## {title}\n")
+    return text[start : text.index("\n## ", start + 1)]
+
+
+def test_every_option_is_on_the_page() -> None:
+    rows = re.findall(r"^\| (`.+?`) \| .+ \|.*\|$", part("Options"), re.MULTILINE)
+    listed = [name for row in rows for name in re.findall(r"`(\w+)`", row)]
+
+    assert sorted(listed) == sorted(options.names())
+
+
+def test_every_column_is_on_the_page_with_its_type() -> None:
+    for title, table, schema in (("`jobs` and `dlq`", "jobs", JOBS), ("`events`", "events", EVENTS)):
+        rows = re.findall(r"^\| `(\w+)` \| ([\w ]+) \|", part(title), re.MULTILINE)
+        declared = PenstockSource({"url": "redis://host", "table": table}).schema()
+        types = [
+            each.dataType.simpleString().replace("array<string>", "array of string") for each in declared
+        ]
+
+        assert rows == list(zip(schema.names, types, strict=True))

@@ -1,0 +1,137 @@
+"""The audit of real stores, at rest and at work."""
+
+import json
+import sqlite3
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from penstock.cli.main import run
+from penstock.core import decide
+from penstock.core.errors import UnknownQueueError
+from penstock.core.history import Rule
+from penstock.core.job import NewJob, QueueRef
+from penstock.core.limits import Declaration
+from penstock.spark.audit.running import audit_store
+from penstock.stores.protocol import Store
+from tests.spark.conftest import SparkPlace
+
+MAIL = QueueRef("default", "mail")
+
+
+def new(name: str) -> NewJob:
+    return NewJob(id=name, nonce=name, task="send", payload=b"{}", idempotency_key=f"once-{name}")
+
+
+async def work(store: Store, first: int, last: int) -> None:
+    """Jobs come; of every ten one waits, one runs, one fails, one is deleted; the others are completed."""
+    for start in range(first, last, 10):
+        names = [f"job-{number}" for number in range(start, start + 10)]
+        await store.enqueue(MAIL, [new(name) for name in names])
+        claims = await store.claim(MAIL, worker="w1", limit=9, lease_ms=60_000)
+        for at, job in enumerate(claims.jobs[1:]):
+            ending = decide.Refused("never") if at == 0 else decide.Returned(b"1")
+            await store.settle(MAIL, [decide.settle(job, ending, lambda low, high: high)])
+        await store.delete(MAIL, [claims.jobs[2].id])
+
+
+@contextmanager
+def working(place: SparkPlace) -> Iterator[None]:
+    """Somebody works on the store all the time."""
+    stop = threading.Event()
+
+    async def on(store: Store) -> None:
+        number = 1_000
+        while not stop.is_set():
+            await work(store, number, number + 10)
+            number += 10
+
+    with ThreadPoolExecutor(1) as pool:
+        done = pool.submit(place.run, on)
+        try:
+            yield
+        finally:
+            stop.set()
+        done.result()
+
+
+def test_a_store_at_work_gives_no_false_alarm(spark: SparkSession, place: SparkPlace) -> None:
+    place.run(lambda store: work(store, 0, 50))
+    with working(place):
+        verdict = audit_store(spark, place.url, tenant="default")
+
+    assert [str(each) for each in verdict.first(5)] == []
+    assert verdict.is_compared
+    assert verdict.jobs >= 50
+
+
+def test_limits_that_are_declared_now_hold_from_the_time_that_is_named(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    async def declared(store: Store) -> int:
+        await work(store, 0, 20)
+        await store.declare(MAIL, Declaration(max_active=1))
+        return await store.now()
+
+    place = SparkPlace("sqlite", f"sqlite:///{tmp_path}/jobs.db")
+    now = place.run(declared)
+
+    assert audit_store(spark, place.url, tenant="default", limits_since=0).by_rule.keys() == {Rule.MAX_ACTIVE}
+    assert audit_store(spark, place.url, tenant="default", limits_since=now).is_clean
+
+
+def test_a_tenant_without_queues_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
+    place = SparkPlace("sqlite", f"sqlite:///{tmp_path}/jobs.db")
+    place.run(lambda store: work(store, 0, 10))
+
+    with pytest.raises(UnknownQueueError, match="nobody"):
+        audit_store(spark, place.url, tenant="nobody")
+
+
+def test_the_command_names_what_was_taken_from_a_store_behind_its_back(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "jobs.db"
+    place = SparkPlace("sqlite", f"sqlite:///{file}")
+    place.run(lambda store: work(store, 0, 20))
+    # The session of all tests is not to be stopped.
+    monkeypatch.setattr(spark, "stop", lambda: None)
+
+    assert run(["spark", "audit", "--url", place.url, "--json"]) == 0
+    (clean,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert (clean["clean"], clean["compared"], clean["lost"]) == (True, True, 0)
+    assert (clean["jobs"], clean["failed"], clean["removed"]) == (20, 2, 2)
+    assert (clean["live"]["pending"], clean["live"]["active"]) == (2, 2)
+
+    with closing(sqlite3.connect(file)) as connection, connection:
+        (lost,) = connection.execute("SELECT id FROM job WHERE state = 'pending' LIMIT 1").fetchone()
+        connection.execute("DELETE FROM job WHERE id = ?", [lost])
+    out = tmp_path / "breaches"
+
+    assert run(["spark", "audit", "--url", place.url, "--out", str(out)]) == 1
+    text = capsys.readouterr().out
+    assert f"not-in-store: queue mail, job {lost}" in text
+    assert text.rstrip().endswith("1 breaches")
+    assert [(row.rule, row.job) for row in spark.read.parquet(str(out)).collect()] == [("not-in-store", lost)]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["--tables", "nowhere", "--limits-since", "2026-01-01"], "--limits-since"),
+        (["--url", "sqlite:///jobs.db", "--trimmed"], "--trimmed"),
+        (["--url", "sqlite:///jobs.db", "--limits-since", "soon"], "--limits-since"),
+        (["--url", "memory://"], "memory"),
+    ],
+)
+def test_the_command_refuses_what_makes_no_sense(
+    arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert run(["spark", "audit", *arguments]) == 2
+    (line,) = capsys.readouterr().err.splitlines()
+    assert said in line

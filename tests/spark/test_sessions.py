@@ -1,0 +1,49 @@
+"""Sessions, and that nothing of Spark is loaded before it is wanted."""
+
+import subprocess
+import sys
+
+import pytest
+from pyspark.sql import SparkSession
+
+import penstock.spark
+from penstock.core.errors import ConfigError
+from penstock.spark import session
+from tests.spark.conftest import MASTER
+
+LOADED = """
+import sys
+import penstock, penstock.cli.commands, penstock.spark
+penstock.cli.commands.build()
+print([name for name in ("pyspark", "pyarrow", "pandas") if name in sys.modules])
+"""
+
+
+def test_nothing_of_spark_is_loaded_before_it_is_wanted() -> None:
+    done = subprocess.run([sys.executable, "-c", LOADED], capture_output=True, text=True, check=True)
+
+    assert done.stdout.strip() == "[]"
+
+
+def test_a_package_that_is_missing_is_named_with_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [each for each in sys.modules if each.startswith("penstock.spark.")]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "pyspark.sql", None)
+
+    with pytest.raises(ConfigError, match=r"pip install 'penstock\[spark\]'"):
+        _ = penstock.spark.register
+    with pytest.raises(AttributeError, match="no attribute 'sessions_of'"):
+        _ = penstock.spark.sessions_of
+
+
+def test_a_second_session_is_the_first_with_what_is_asked_for(spark: SparkSession) -> None:
+    again = session("another", MASTER, **{"spark.sql.shuffle.partitions": "2"})
+
+    assert again is spark
+    assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
+    assert spark.conf.get("spark.sql.parquet.outputTimestampType") == "TIMESTAMP_MICROS"
+
+
+def test_on_one_machine_nobody_else_can_reach_it(spark: SparkSession) -> None:
+    assert spark.sparkContext.getConf().get("spark.driver.host") == "127.0.0.1"
+    assert spark.sparkContext.getConf().get("spark.driver.bindAddress") == "127.0.0.1"
