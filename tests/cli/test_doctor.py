@@ -45,7 +45,7 @@ def test_what_permissions_rest_on_is_shown(shell: Shell) -> None:
 
     found = {each["name"]: each for each in shell.json("doctor")["sandbox"]}
 
-    assert list(found) == ["system", "seccomp", "landlock", "namespaces", "user"]
+    assert list(found) == ["system", "seccomp", "landlock", "namespaces", "cgroup", "user"]
     assert all(each["seen"] and each["use"] for each in found.values())
     assert shell("doctor") == 0
     assert "landlock: files, TCP" in shell.out

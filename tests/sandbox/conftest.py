@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.sandbox.crew import NOBODY
+from tests.sandbox.line import Line
 from tests.sandbox.scene import NAME, SECRET
 
 Run = Callable[..., str]
@@ -50,3 +51,11 @@ def run(place: Path) -> Run:
         return done.stdout
 
     return run
+
+
+@pytest.fixture
+def line() -> Iterator[Line]:
+    """A line for one test."""
+    made = Line()
+    yield made
+    os.close(made.hear)

@@ -17,8 +17,9 @@ from typing import Any, Final
 
 from msgspec.structs import replace
 
-from penstock.sandbox import linux, tree
+from penstock.sandbox import linux
 from penstock.sandbox.confine import Plan, prepare
+from penstock.sandbox.keeper import END
 from penstock.sandbox.permissions import Permissions
 from tests.sandbox.scene import NAME, SECRET, TECHNIQUES, Given, Scene, Technique, libc
 from tests.sandbox.techniques import amounts, files, kernel, network, processes  # noqa: F401 (they register)
@@ -80,7 +81,7 @@ class Stage:
         said = b"" if is_late else os.read(hear, 4096)
         os.close(hear)
         if is_late:
-            tree.kill(pid) if plan else os.kill(pid, signal.SIGKILL)
+            os.kill(pid, END if plan else signal.SIGKILL)
         _, status = os.waitpid(pid, 0)
         if technique.hurts:
             return WORKED if self._has_died(0.3 if plan else 10) else "the victim lives"

@@ -105,6 +105,7 @@ def test_a_kernel_that_cannot_enforce_is_refused(run: Run) -> None:
         "seccomp": True,
         "landlock": False,
         "namespaces": False,
+        "cgroup": False,
         "user": True,
     }
     strict, gaps = answer["strict"], answer["best-effort"]

@@ -2,23 +2,17 @@
 
 import faulthandler
 import os
-import select
 import signal
-import time
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import NoReturn
 
 import pytest
 
 from penstock.sandbox import linux, tree
 from penstock.sandbox.confine import prepare
-from penstock.sandbox.keeper import is_reaper
+from penstock.sandbox.keeper import END
 from penstock.sandbox.permissions import Permissions
 from penstock.sandbox.plan import Plan
-
-PATIENCE = 20.0
-Enter = Callable[[int], None]
+from tests.sandbox.line import Enter, Line, daemonize, ended, haunt, rest, without_namespaces
 
 
 @pytest.fixture(scope="module")
@@ -27,79 +21,14 @@ def plan() -> Plan:
     return prepare(Permissions(processes=32))
 
 
-@pytest.fixture(params=["tree", "sandbox"])
+@pytest.fixture(params=["namespaces", "no namespaces"])
 def enter(request: pytest.FixtureRequest, plan: Plan) -> Enter:
-    """Goes on in a tree of its own; the descriptor stays open."""
-    return (lambda _: tree.enter()) if request.param == "tree" else (lambda say: plan.apply([say]))
-
-
-class Line:
-    """A pipe whose other end only the processes of a tree hold: it ends with the last of them."""
-
-    def __init__(self) -> None:
-        self.hear, self.say = os.pipe()
-
-    def start(self, enter: Enter, act: Callable[[int], object]) -> int:
-        """Fork a process that enters a tree and acts; its pid."""
-        is_one = is_reaper()
-        pid = os.fork()
-        if pid == 0:
-            # It is not passed on by a fork.
-            linux.prctl(linux.PR_SET_CHILD_SUBREAPER, int(is_one))
-            self._act(enter, act)
-        os.close(self.say)
-        return pid
-
-    def _act(self, enter: Enter, act: Callable[[int], object]) -> NoReturn:
-        try:
-            enter(self.say)
-            act(self.say)
-        finally:
-            os._exit(99)
-
-    def read(self) -> bytes:
-        """What is said next; empty when none is left who could say something."""
-        assert select.select([self.hear], [], [], PATIENCE)[0], "nothing was said, and some still could"
-        return os.read(self.hear, 100)
-
-
-@pytest.fixture
-def line() -> Iterator[Line]:
-    """A pipe for one test."""
-    made = Line()
-    yield made
-    os.close(made.hear)
-
-
-def rest() -> NoReturn:
-    """Sleep for longer than any test."""
-    while True:
-        time.sleep(1000)
-
-
-def daemonize(say: int) -> None:
-    """Leave a daemon behind: another session, and a parent that is gone."""
-    pid = os.fork()
-    if pid == 0:
-        os.setsid()
-        signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        if os.fork() == 0:
-            os.write(say, b"d")
-            rest()
-        os._exit(0)
-    os.waitpid(pid, 0)
-
-
-def haunt(say: int) -> None:
-    """Leave a daemon behind, and stay."""
-    os.write(say, b"r")
-    daemonize(say)
-    rest()
-
-
-def ended(pid: int) -> int:
-    """The exit code, negative for a signal."""
-    return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+    """Goes on confined, in a tree of its own; the descriptor stays open."""
+    if request.param == "no namespaces":
+        plan = without_namespaces(plan)
+    elif not plan.has_namespaces:
+        pytest.skip("this user cannot have namespaces")
+    return lambda say: plan.apply([say])
 
 
 @pytest.mark.parametrize("code", [0, 3, 255])
@@ -134,7 +63,7 @@ def test_daemons_die_with_the_tree(line: Line, enter: Enter) -> None:
     said = b""
     while len(said) < 3:
         said += line.read()
-    tree.kill(pid)
+    os.kill(pid, END)
     assert ended(pid) == -signal.SIGKILL
     assert line.read() == b""
 
@@ -167,7 +96,7 @@ def test_a_tree_that_forks_all_the_time_dies(line: Line, enter: Enter) -> None:
 
     pid = line.start(enter, fork)
     assert line.read() == b"f"
-    tree.kill(pid)
+    os.kill(pid, END)
     ended(pid)
     assert line.read() == b""
 
@@ -240,7 +169,7 @@ def test_a_reaper_of_orphans_stays_one(line: Line, enter: Enter) -> None:
     """What the caller was, the new process is."""
     linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 1)
     try:
-        pid = line.start(enter, lambda say: os.write(say, str(is_reaper()).encode()))
+        pid = line.start(enter, lambda say: os.write(say, str(tree.adopts_orphans()).encode()))
     finally:
         linux.prctl(linux.PR_SET_CHILD_SUBREAPER, 0)
     assert line.read() == b"True"

@@ -7,7 +7,8 @@ from typing import Final
 
 import msgspec
 
-from penstock.sandbox import bpf, landlock
+from penstock.sandbox import bpf, cgroups, landlock
+from penstock.sandbox.cgroups import Cgroup
 from penstock.sandbox.linux import MACHINE
 from penstock.sandbox.namespaces import Identity
 from penstock.sandbox.permissions import Permissions
@@ -48,11 +49,18 @@ def namespaces_fail() -> str | None:
     return attempt(None)
 
 
+def cgroup() -> Cgroup | None:
+    """Where confined processes get cgroups of their own; None where they cannot."""
+    found = cgroups.find()
+    return found if isinstance(found, Cgroup) else None
+
+
 def means() -> list[Means]:
     """Each means that permissions rest on, for people to read."""
     version = landlock_version()
     failure = namespaces_fail()
     who = identity()
+    groups = cgroups.find()
     return [
         Means("system", sys.platform == "linux", f"{sys.platform} on {MACHINE}", "permissions need Linux"),
         Means(
@@ -74,9 +82,19 @@ def means() -> list[Means]:
             "a root, pids and a network of its own",
         ),
         Means(
+            "cgroup",
+            isinstance(groups, Cgroup),
+            groups if isinstance(groups, str) else f"{groups.folder} with {_controllers(groups)}",
+            "a surer end; memory and processes in sum where it has these controllers. Not needed",
+        ),
+        Means(
             "user", True, f"uid {who.uid}" + (" instead of root" if who.uid != os.geteuid() else ""), "files"
         ),
     ]
+
+
+def _controllers(found: Cgroup) -> str:
+    return " and ".join(found.controllers) or "no controllers"
 
 
 def gaps(permissions: Permissions) -> list[str]:

@@ -80,6 +80,7 @@ def _plan(permissions: Permissions, gaps: tuple[str, ...]) -> Plan:
         has_filter=available.has_filter(),
         landlock=available.landlock_version(),
         folder=str(Path.cwd()),
+        cgroup=available.cgroup(),
         gaps=gaps,
     )
 

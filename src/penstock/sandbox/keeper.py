@@ -1,22 +1,17 @@
 """The process that stays outside: it passes signals on, serves, and ends the way the one inside ended."""
 
-import ctypes
 import os
 import resource
 import select
 import signal
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from contextlib import suppress
 from pathlib import Path
 from types import FrameType
 from typing import Final, NoReturn
 
-from penstock.sandbox.linux import (
-    PR_GET_CHILD_SUBREAPER,
-    PR_SET_CHILD_SUBREAPER,
-    PR_SET_PDEATHSIG,
-    prctl,
-)
+from penstock.sandbox import tree
+from penstock.sandbox.linux import PR_SET_CHILD_SUBREAPER, PR_SET_PDEATHSIG, prctl
 
 PASSED_ON: Final = (
     signal.SIGTERM,
@@ -43,13 +38,13 @@ class Keeper:
 
     def __init__(self) -> None:
         self._blocked_before = signal.pthread_sigmask(signal.SIG_BLOCK, _HEARD)
-        self._was_reaper = is_reaper()
-        prctl(PR_SET_CHILD_SUBREAPER, 1)
+        self._adopted = tree.adopts_orphans()
+        tree.adopt_orphans()
         prctl(PR_SET_PDEATHSIG, END)
 
     def begin(self) -> None:
         """In the child, or when there will be none: as it was before."""
-        prctl(PR_SET_CHILD_SUBREAPER, int(self._was_reaper))
+        prctl(PR_SET_CHILD_SUBREAPER, int(self._adopted))
         signal.pthread_sigmask(signal.SIG_SETMASK, self._blocked_before)
 
     def keep(
@@ -59,13 +54,14 @@ class Keeper:
         told: Callable[[int], int] = int,
         serve: Mapping[int, Callable[[], bool]] | None = None,
         keep: Collection[int] = (),
-        finish: Callable[[], None] | None = None,
+        end: Iterable[Callable[[], None]] = (),
+        finish: Iterable[Callable[[], None]] = (),
     ) -> NoReturn:
         """Stay until the child and all its descendants have ended, then end like the child.
 
         `told` turns the child's wait status into the one to end with. `serve` has descriptors that are
         watched, and what to do when one is ready: a False answer ends its watching. Of the others only those
-        in `keep` stay open. `finish` is called last.
+        in `keep` stay open. `end` is called before the descendants are ended, `finish` after.
         """
         serving = serve or {}
         close_others({*serving, *keep}, has_standard=False)
@@ -85,17 +81,13 @@ class Keeper:
                     status = _signalled(child, noticed)
                 elif not serving[descriptor]():
                     poll.unregister(descriptor)
-        end_all()
-        if finish:
-            finish()
+        for step in end:
+            step()
+        while tree.end_strays():
+            pass
+        for step in finish:
+            step()
         end_like(told(status))
-
-
-def is_reaper() -> bool:
-    """Does this process become the parent of its descendants' orphans?"""
-    answer = ctypes.c_int()
-    prctl(PR_GET_CHILD_SUBREAPER, ctypes.addressof(answer))
-    return bool(answer.value)
 
 
 def _signalled(child: int, noticed: int) -> int | None:
@@ -114,31 +106,6 @@ def _reaped(child: int) -> int | None:
             return status
         if pid == 0:
             return None
-
-
-def end_all() -> None:
-    """Kill every descendant of this process, which has to be their reaper, and wait for the last one.
-
-    They are stopped first, until no new one is found: what is stopped cannot fork ahead of the killing.
-    """
-    while _has_children():
-        stopped: set[int] = set()
-        while found := _descendants() - stopped:
-            for pid in found:
-                _send(pid, signal.SIGSTOP)
-            stopped |= found
-        for pid in stopped:
-            _send(pid, signal.SIGKILL)
-        with suppress(ChildProcessError):
-            os.waitpid(-1, 0)
-
-
-def _has_children() -> bool:
-    with suppress(ChildProcessError):
-        while True:
-            if os.waitpid(-1, os.WNOHANG)[0] == 0:
-                return True
-    return False
 
 
 def end_like(status: int) -> NoReturn:
@@ -171,24 +138,3 @@ def _most_descriptors() -> int:
     with suppress(OSError):
         return max(int(each.name) for each in Path("/proc/self/fd").iterdir()) + 1
     return 1 << 20
-
-
-def _descendants() -> set[int]:
-    parents: dict[int, list[int]] = {}
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            with suppress(OSError):
-                parent = int((entry / "stat").read_bytes().rpartition(b")")[2].split()[1])
-                parents.setdefault(parent, []).append(int(entry.name))
-    found: set[int] = set()
-    ahead = [os.getpid()]
-    while ahead:
-        children = parents.get(ahead.pop(), [])
-        found.update(children)
-        ahead += children
-    return found
-
-
-def _send(pid: int, number: int) -> None:
-    with suppress(ProcessLookupError):
-        os.kill(pid, number)

@@ -11,10 +11,10 @@ DESCRIPTORS: Final = 1024
 _NONE: Final = ("RLIMIT_CORE", "RLIMIT_MSGQUEUE", "RLIMIT_NICE", "RLIMIT_RTPRIO", "RLIMIT_MEMLOCK")
 
 
-def address_space() -> int:
-    """Bytes that this process has mapped."""
-    pages = int(Path("/proc/self/statm").read_text().split()[0])
-    return pages * resource.getpagesize()
+def memory() -> tuple[int, int]:
+    """Bytes that this process has mapped, and those of them that are resident."""
+    mapped, resident = Path("/proc/self/statm").read_text().split()[:2]
+    return int(mapped) * resource.getpagesize(), int(resident) * resource.getpagesize()
 
 
 def tasks_of(uid: int) -> int:

@@ -9,6 +9,7 @@ import msgspec
 
 from penstock.sandbox import environment, landlock, limits, linux, namespaces, seccomp
 from penstock.sandbox.broker import Broker
+from penstock.sandbox.cgroups import Cgroup, Group
 from penstock.sandbox.keeper import Keeper, close_others
 from penstock.sandbox.landlock import Rule
 from penstock.sandbox.namespaces import Identity, Inside
@@ -33,6 +34,8 @@ class Plan(msgspec.Struct, frozen=True):
     """The version that is spoken; 0 to do without."""
     folder: str
     """Where the confined process begins, if it can see it."""
+    cgroup: Cgroup | None = None
+    """Where each confined process gets a cgroup of its own."""
     gaps: tuple[str, ...] = ()
     """What this kernel does not enforce; always empty in strict mode."""
 
@@ -46,17 +49,18 @@ class Plan(msgspec.Struct, frozen=True):
 
         Returns in a new process, the confined one: the caller stays behind as its keeper, outside, and ends
         the way it ended. So the caller's pid is the one to wait for, to signal (SIGTERM and the like are
-        passed on) and to kill, by `tree.kill`. Of the file descriptors 1, 2 and those in `keep` stay open; 0
-        leads nowhere unless it is among them.
+        passed on) and to kill: by `keeper.END`, or by SIGKILL where a reaper of orphans sees to the rest. Of
+        the file descriptors 1, 2 and those in `keep` stay open; 0 leads nowhere unless it is among them.
         """
         environment.clear(self.permissions.env)
         if not self.has_namespaces:
             # The process will not be allowed to list the folders of modules: Python remembers what is there.
             PathFinder.find_spec("penstock_no_such_module")
-        mapped = limits.address_space()
+        mapped, resident = limits.memory()
         # The namespaces' first process counts for the same user.
         tasks = 1 if self.has_namespaces else limits.tasks_of(self.identity.uid)
         broker = Broker(self.permissions.addresses) if self.permissions.net else None
+        group = self._group(resident)
         streams = Streams()
         keeper = Keeper()
         inside: Inside | None = None
@@ -78,14 +82,29 @@ class Plan(msgspec.Struct, frozen=True):
                 told=inside.told if inside else int,
                 serve={broker.fileno(): broker.serve} if broker else {},
                 keep=kept,
-                finish=streams.finish,
+                end=[group.kill] if group else [],
+                finish=[streams.finish, group.remove] if group else [streams.finish],
             )
+        if group:
+            group.enter()
         streams.use(has_input=0 in keep)
         self._confine({*keep, broker.inside.fileno()} if broker else set(keep), mapped, tasks)
         if broker:
             from penstock.sandbox.shim import Shim
 
             Shim(broker.inside).install()
+
+    def _group(self, resident: int) -> Group | None:
+        """A cgroup for the new process."""
+        if self.cgroup is None:
+            return None
+        self.cgroup.tidy()
+        memory = self.permissions.memory
+        # What is there already is copied as soon as it is touched.
+        most = None if memory is None else memory + resident
+        group = self.cgroup.of(os.getpid())
+        group.make(self.cgroup.limits(most, self.permissions.processes))
+        return group
 
     def _confine(self, keep: Collection[int], mapped: int, tasks: int) -> None:
         os.setsid()

@@ -22,12 +22,12 @@ from penstock.core.decide import Postponed, Raised, Refused
 from penstock.core.errors import PayloadError, SoftTimeoutError
 from penstock.core.job import Claimed, Options
 from penstock.core.payload import PROGRESS_LIMIT, check_json, encode_json
+from penstock.sandbox import tree
 from penstock.sandbox.confine import Plan
 from penstock.tasks.context import CURRENT, JobContext
 from penstock.tasks.signals import Signal
 from penstock.tasks.task import Task
 from penstock.worker.endings import Withdrawn, after_signal, error_text, text_of
-from penstock.worker.executors.process import tree
 from penstock.worker.executors.process.channel import Channel, WireKin
 from penstock.worker.executors.process.load import App
 from penstock.worker.executors.process.wire import OVERHEAD, Done, Progress, Run, Unfit

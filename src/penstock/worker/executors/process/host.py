@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from penstock.core.errors import ConfigError
-from penstock.worker.executors.process import tree
+from penstock.sandbox import tree
 from penstock.worker.executors.process.wire import (
     CONTROL_LIMIT,
     Broken,

@@ -19,10 +19,11 @@ from typing import Any, Final
 import msgspec
 
 from penstock.core.errors import PenstockError
+from penstock.sandbox import tree
+from penstock.sandbox.cgroups import Cgroup, Group
 from penstock.sandbox.confine import Plan
 from penstock.tasks.task import Task
 from penstock.telemetry import logs
-from penstock.worker.executors.process import tree
 from penstock.worker.executors.process.child import serve
 from penstock.worker.executors.process.load import App, load, plans
 from penstock.worker.executors.process.wire import (
@@ -59,6 +60,7 @@ class Server:
         self._helpers: set[int] = set()
         """Processes that importing the app started."""
         self._plans: dict[str, Plan] = {}
+        self._cgroup: Cgroup | None = None
         self._app: App | None = None
 
     def serve(self) -> None:
@@ -128,6 +130,7 @@ class Server:
             self._tell(Broken(str(error)))
             return
         self._app = app
+        self._cgroup = next((plan.cgroup for plan in self._plans.values()), None)
         self._helpers = set(tree.children())
         gc.collect()
         # What is there now is shared with the children as long as nobody touches it.
@@ -176,6 +179,7 @@ class Server:
 
     def _reap(self) -> None:
         ended: list[tuple[int, int]] = []
+        groups: list[Group] = []
         with suppress(ChildProcessError):
             while True:
                 pid, status = os.waitpid(-1, os.WNOHANG)
@@ -187,9 +191,16 @@ class Server:
                     del self._pids[number]
                     ended.append((number, status))
                     tree.kill_group(pid)
+                    if self._cgroup is not None:
+                        groups.append(self._cgroup.of(pid))
         if ended:
+            # What a keeper left that was killed itself.
+            for group in groups:
+                group.kill()
             # Children take in their own orphans; what comes to this process has lost its child.
-            left = tree.kill_strays(self._numbers.keys() | self._helpers)
+            left = tree.end_strays(self._numbers.keys() | self._helpers)
+            for group in groups:
+                group.remove()
             for number, status in ended:
                 self._tell(Exited(number, status, left))
 
@@ -198,7 +209,7 @@ class Server:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
             tree.kill_group(pid)
-        tree.kill_strays(())
+        tree.end_strays()
 
     def _tell(self, message: Message) -> None:
         # A worker that is gone has nobody left to tell; the next read says so.
