@@ -6,6 +6,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from tests.sandbox.line import Line
 from tests.sandbox.scene import NAME, SECRET
 
 Run = Callable[..., str]
+Start = Callable[..., "Future[str]"]
 
 
 @pytest.fixture(scope="session")
@@ -51,6 +53,13 @@ def run(place: Path) -> Run:
         return done.stdout
 
     return run
+
+
+@pytest.fixture(scope="session")
+def start(run: Run) -> Iterator[Start]:
+    """As `run`, beside the tests: two at a time, in their order."""
+    with ThreadPoolExecutor(2) as pool:
+        yield lambda *arguments: pool.submit(run, *arguments)
 
 
 @pytest.fixture

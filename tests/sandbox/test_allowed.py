@@ -7,14 +7,15 @@ from typing import Any
 import pytest
 
 from tests.sandbox.allowed import FINE, WORKS
-from tests.sandbox.conftest import Run
+from tests.sandbox.conftest import Start
 from tests.sandbox.crew import crews
 
 
 @pytest.fixture(scope="module")
-def done(run: Run) -> Any:
+def done(start: Start) -> Any:
     """What came of each work, by crew."""
-    return cache(lambda crew: json.loads(run(crew, "tests.sandbox.allowed")))
+    doing = {crew: start(crew, "tests.sandbox.allowed") for crew in crews()}
+    return cache(lambda crew: json.loads(doing[crew].result()))
 
 
 @pytest.mark.parametrize("crew", crews())

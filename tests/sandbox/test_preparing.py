@@ -6,6 +6,7 @@ import shutil
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -15,7 +16,7 @@ from penstock.sandbox import linux
 from penstock.sandbox.confine import prepare
 from penstock.sandbox.permissions import Permissions
 from penstock.sandbox.plan import Plan
-from tests.sandbox.conftest import Run
+from tests.sandbox.conftest import Start
 from tests.sandbox.crew import crews
 
 
@@ -37,6 +38,13 @@ def within(plan: Plan, act: Callable[[], object]) -> str:
     os.close(hear)
     os.waitpid(pid, 0)
     return said
+
+
+@pytest.fixture(scope="module")
+def answers(start: Start) -> Any:
+    """What each crew is told."""
+    asking = {crew: start(crew, "tests.sandbox.asking") for crew in (*crews(), "old")}
+    return lambda crew: json.loads(asking[crew].result())
 
 
 @pytest.mark.parametrize("field", ["read", "write"])
@@ -97,9 +105,9 @@ def test_elsewhere_than_on_linux_permissions_are_refused(monkeypatch: pytest.Mon
         prepare(Permissions())
 
 
-def test_a_kernel_that_cannot_enforce_is_refused(run: Run) -> None:
+def test_a_kernel_that_cannot_enforce_is_refused(answers: Any) -> None:
     """Unless as much as possible is enough; then it is said what is missing."""
-    answer = json.loads(run("old", "tests.sandbox.asking"))
+    answer = answers("old")
     assert answer["means"] == {
         "system": True,
         "seccomp": True,
@@ -116,9 +124,9 @@ def test_a_kernel_that_cannot_enforce_is_refused(run: Run) -> None:
 
 
 @pytest.mark.parametrize("crew", crews())
-def test_this_kernel_enforces_all_for_every_user(run: Run, crew: str) -> None:
+def test_this_kernel_enforces_all_for_every_user(answers: Any, crew: str) -> None:
     """With namespaces or without."""
-    answer = json.loads(run(crew, "tests.sandbox.asking"))
+    answer = answers(crew)
     assert answer["strict"] == answer["best-effort"] == ""
     assert answer["means"]["namespaces"] is not crew.endswith("contained")
 

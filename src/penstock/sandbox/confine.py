@@ -10,6 +10,7 @@ from typing import Final, Literal
 
 from penstock.core.errors import ConfigError, OptionError
 from penstock.sandbox import available, landlock, paths
+from penstock.sandbox.cgroups import Cgroup
 from penstock.sandbox.landlock import Rule
 from penstock.sandbox.permissions import Permissions
 from penstock.sandbox.plan import Plan as Plan
@@ -80,9 +81,15 @@ def _plan(permissions: Permissions, gaps: tuple[str, ...]) -> Plan:
         has_filter=available.has_filter(),
         landlock=available.landlock_version(),
         folder=str(Path.cwd()),
-        cgroup=available.cgroup(),
+        cgroup=_cgroup(has_namespaces),
         gaps=gaps,
     )
+
+
+def _cgroup(has_namespaces: bool) -> Cgroup | None:
+    """Only where it adds something: to enter one takes longer than the rest, and namespaces end as surely."""
+    found = available.cgroup()
+    return found if found and (found.controllers or not has_namespaces) else None
 
 
 def _real(walk: paths.Walk, field: str, given: Sequence[str]) -> list[str]:

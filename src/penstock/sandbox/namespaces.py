@@ -58,8 +58,8 @@ class Inside(NamedTuple):
 def fork(identity: Identity, root: Root, begin: Callable[[], None]) -> Inside | None:
     """None in the new process, which is the namespaces' second; in the caller, the first.
 
-    `begin` is called in whatever is forked, before anything else, and again in the new process: what it sets
-    may not outlive a fork.
+    `begin` is called in the new process. Until then signals wait, also in the first: where nobody listens,
+    it would ignore them.
 
     Three forks: the first leaves the caller's namespaces, its child is the new ones' first process, which
     reaps and forks the handler's. The one in between ends, so that the caller, a reaper of orphans, becomes
@@ -68,7 +68,6 @@ def fork(identity: Identity, root: Root, begin: Callable[[], None]) -> Inside | 
     line, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     stager = os.fork()
     if stager == 0:
-        begin()
         line.close()
         _reported(theirs, lambda: _leave(identity, root, theirs))
         begin()
@@ -127,6 +126,7 @@ def _mind(handler: int, line: socket.socket) -> NoReturn:
 
     for each in PASSED_ON:
         signal.signal(each, pass_on)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, PASSED_ON)
     close_others({line.fileno()}, has_standard=False)
     pid, status = 0, 0
     while pid != handler:

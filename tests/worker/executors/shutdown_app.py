@@ -49,18 +49,6 @@ async def inline_blocks(folder: str) -> None:
     time.sleep(1.5)  # noqa: ASYNC251 (that is the point)
 
 
-@inline.task(name="inline.holds")
-async def inline_holds(folder: str) -> None:
-    begun(folder, "holds")
-    time.sleep(300)  # noqa: ASYNC251 (that is the point)
-
-
-@inline.task(name="inline.waits")
-async def inline_waits(folder: str) -> None:
-    begun(folder, "waits")
-    await asyncio.sleep(300)
-
-
 @inline.task(name="inline.spawns")
 async def inline_spawns(folder: str) -> None:
     child = await asyncio.create_subprocess_exec(*SLEEPER)
@@ -70,6 +58,21 @@ async def inline_spawns(folder: str) -> None:
     finally:
         child.kill()
         await child.wait()
+
+
+held = app.queue("held")
+
+
+@held.task(name="held.holds")
+async def held_holds(folder: str) -> None:
+    begun(folder, "holds")
+    time.sleep(300)  # noqa: ASYNC251 (that is the point)
+
+
+@held.task(name="held.waits")
+async def held_waits(folder: str) -> None:
+    begun(folder, "waits")
+    await asyncio.sleep(300)
 
 
 def ends(folder: str) -> None:
@@ -86,7 +89,6 @@ def ignores(folder: str) -> None:
 
 def blocks(folder: str) -> None:
     begun(folder, "blocks")
-    threading.Lock().acquire()
     blocked = threading.Lock()
     blocked.acquire()
     blocked.acquire(timeout=60)

@@ -23,15 +23,15 @@ DEATHS = {
 }
 
 
-@pytest.mark.parametrize("how", DEATHS)
-async def test_a_death_has_its_reason_in_the_dead_letter_and_the_last_words(crew: Crew, how: str) -> None:
-    dead, after = await crew.add("die", how=how), await crew.add("add", a=1, b=2)
-    found, other = await crew.run(dead, after, concurrency=1)
-    reason, text = DEATHS[how]
+async def test_a_death_has_its_reason_in_the_dead_letter_and_the_last_words(crew: Crew) -> None:
+    ids = {how: await crew.add("die", how=how) for how in DEATHS}
+    after = await crew.add("add", a=1, b=2)
+    *dead, other = await crew.run(*ids.values(), after, concurrency=2)
 
-    assert (found.state, found.attempts, found.reason) == (State.DEAD, 1, reason)
-    assert text in (found.error or "").splitlines()[0]
-    assert f"last words before {how}" in (found.error or "")
+    for (how, (reason, text)), found in zip(DEATHS.items(), dead, strict=True):
+        assert (how, found.state, found.attempts, found.reason) == (how, State.DEAD, 1, reason)
+        assert text in (found.error or "").splitlines()[0]
+        assert f"last words before {how}" in (found.error or "")
     assert result_of(other) == 3
 
 

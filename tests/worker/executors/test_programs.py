@@ -68,17 +68,17 @@ async def test_a_programs_soft_limit_is_sigterm(programs: Crew) -> None:
     assert (found.error or "").startswith("SoftTimeoutError: the process was killed by SIGTERM")
 
 
-@pytest.mark.parametrize("task", ["sleeps_long", "listens", "deaf_program"])
-async def test_a_cancel_ends_a_program(programs: Crew, tmp_path: Path, task: str) -> None:
-    async with programs.at_work(lease=1.0):
-        job = await programs.add(task, path=str(tmp_path / "begun"))
-        await appears(tmp_path / "begun")
-        await programs.store.cancel(programs.queue, [job])
-        found = await programs.ended(job)
+async def test_a_cancel_ends_a_program(programs: Crew, tmp_path: Path) -> None:
+    tasks = ("sleeps_long", "listens", "deaf_program")
+    async with programs.at_work(lease=1.0, concurrency=len(tasks)):
+        jobs = [await programs.add(task, path=str(tmp_path / task)) for task in tasks]
+        for task in tasks:
+            await appears(tmp_path / task)
+        await programs.store.cancel(programs.queue, jobs)
+        found = [await programs.ended(job) for job in jobs]
 
-    assert (found.state, found.attempts) == (State.CANCELLED, 0)
-    if task == "listens":
-        assert (tmp_path / "begun").read_text() == "told"
+    assert [(job.state, job.attempts) for job in found] == [(State.CANCELLED, 0)] * 3
+    assert (tmp_path / "listens").read_text() == "told"
 
 
 def test_a_program_needs_its_executor_and_the_other_way_round() -> None:

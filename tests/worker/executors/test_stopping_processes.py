@@ -6,8 +6,6 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from penstock.core.moves import Move
 from penstock.core.states import State
 from penstock.stores.memory import MemoryStore
@@ -23,41 +21,37 @@ async def test_a_process_is_killed_at_the_timeout_of_its_job(crew: Crew) -> None
     assert "still at it" in (found.error or "")
 
 
-@pytest.mark.parametrize("task", ["softens", "softens_async"])
-async def test_a_soft_limit_is_an_exception_that_a_handler_can_make_something_of(
-    crew: Crew, task: str
-) -> None:
-    (found,) = await crew.run(await crew.add(task))
+async def test_a_soft_limit_is_an_exception_that_a_handler_can_make_something_of(crew: Crew) -> None:
+    found = await crew.run(await crew.add("softens"), await crew.add("softens_async"))
 
-    assert result_of(found) == "what was there"
+    assert [result_of(job) for job in found] == ["what was there"] * 2
 
 
-@pytest.mark.parametrize("task", ["too_soft", "too_soft_async"])
-async def test_a_soft_limit_that_a_handler_makes_nothing_of_is_a_timeout(crew: Crew, task: str) -> None:
-    (found,) = await crew.run(await crew.add(task))
-
-    assert (found.state, found.reason) == (State.DEAD, "TIMEOUT")
-    assert (found.error or "").startswith(
-        "SoftTimeoutError: the execution took longer than 0.1 s, its soft limit"
-    )
+async def test_a_soft_limit_that_a_handler_makes_nothing_of_is_a_timeout(crew: Crew) -> None:
+    for found in await crew.run(await crew.add("too_soft"), await crew.add("too_soft_async")):
+        assert (found.state, found.reason) == (State.DEAD, "TIMEOUT")
+        assert (found.error or "").startswith(
+            "SoftTimeoutError: the execution took longer than 0.1 s, its soft limit"
+        )
 
 
-@pytest.mark.parametrize("task", ["looks", "waits", "sleeps", "deaf"])
-async def test_a_cancel_from_anywhere_ends_a_handler_in_a_process_once(
-    crew: Crew, tmp_path: Path, task: str
-) -> None:
-    async with crew.at_work(lease=1.0):
-        job = await crew.add(task, path=str(tmp_path / "begun"))
-        await appears(tmp_path / "begun")
-        await crew.store.cancel(crew.queue, [job])
-        found = await crew.ended(job)
+async def test_a_cancel_from_anywhere_ends_a_handler_in_a_process_once(crew: Crew, tmp_path: Path) -> None:
+    tasks = ("looks", "waits", "sleeps", "deaf")
+    async with crew.at_work(lease=1.0, concurrency=len(tasks)):
+        jobs = {task: await crew.add(task, path=str(tmp_path / task)) for task in tasks}
+        for task in tasks:
+            await appears(tmp_path / task)
+        await crew.store.cancel(crew.queue, list(jobs.values()))
+        found = {task: await crew.ended(job) for task, job in jobs.items()}
         assert result_of(await crew.ended(await crew.add("add", a=1, b=2))) == 3
 
-    assert (found.state, found.reason, found.attempts) == (
-        (State.COMPLETED, None, 0) if task == "looks" else (State.CANCELLED, "CANCELLED", 0)
-    )
-    if task in {"waits", "sleeps"}:
-        assert (tmp_path / "begun").read_text() == "cleaned up"
+    assert {task: (job.state, job.reason, job.attempts) for task, job in found.items()} == {
+        "looks": (State.COMPLETED, None, 0),
+        "waits": (State.CANCELLED, "CANCELLED", 0),
+        "sleeps": (State.CANCELLED, "CANCELLED", 0),
+        "deaf": (State.CANCELLED, "CANCELLED", 0),
+    }
+    assert [(tmp_path / task).read_text() for task in ("waits", "sleeps")] == ["cleaned up"] * 2
 
 
 async def test_a_signal_to_everyone_does_not_end_what_the_worker_waits_for(
