@@ -107,6 +107,10 @@ bench-redis: $(BENCH_STAMP) $(REDIS_PEERS:%=$(BENCH_VENV)-%/.ready) ## Measure t
 bench-postgres: $(BENCH_STAMP) $(BENCH_VENV)-postgres/.ready ## Measure the PostgreSQL store beside its peers (BENCH_ARGS=...)
 	$(BENCH_VENV)/bin/python -m benchmarks postgres $(BENCH_ARGS)
 
+.PHONY: bench-execution
+bench-execution: $(BENCH_STAMP) $(BENCH_VENV)-redis/.ready ## Measure executors beside peers that use processes (BENCH_ARGS=...)
+	$(BENCH_VENV)/bin/python -m benchmarks execution $(BENCH_ARGS)
+
 .PHONY: bench-spark
 bench-spark: $(STAMP) ## Measure the pipeline on Spark beside programs without it (BENCH_ARGS=...)
 	$(BIN)/python -m benchmarks spark $(BENCH_ARGS)

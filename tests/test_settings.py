@@ -26,7 +26,7 @@ def test_a_flag_beats_the_environment_beats_the_file_beats_the_default(tmp_path:
 
 
 def test_every_setting_can_be_set_by_flag_by_variable_and_by_file(tmp_path: Path) -> None:
-    samples = {"worker.queues": "mail=2", "worker.log_level": "debug"}
+    samples = {"worker.queues": "mail=2", "worker.log_level": "debug", "worker.executor": "process"}
     numbers = {"limit", "concurrency", "lease", "shutdown_timeout", "poll", "jobs", "workers", "seed"}
     for name in settings.names():
         last = name.rpartition(".")[2]

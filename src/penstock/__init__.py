@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         DeclarationError,
         DuplicateJobError,
         FlowError,
+        HandlerError,
         IdempotencyConflictError,
         InvalidError,
         InvalidNameError,
@@ -28,8 +29,10 @@ if TYPE_CHECKING:
         PayloadError,
         PenstockError,
         PoolTimeoutError,
+        ProcessDiedError,
         QueueFullError,
         ResultTimeoutError,
+        SoftTimeoutError,
         StaleLeaseError,
         StoreError,
         StoreFormatError,
@@ -50,6 +53,7 @@ if TYPE_CHECKING:
     from penstock.core.outcomes import Enqueued, Refused
     from penstock.core.retry import Backoff, Jitter
     from penstock.core.states import State
+    from penstock.sandbox.permissions import Permissions
     from penstock.stores.open import open_store
     from penstock.stores.protocol import Durability, Store
     from penstock.tasks.batch import BatchHandle
@@ -75,6 +79,7 @@ _HOMES: Final = {
     "penstock.core.outcomes": ("Enqueued", "Refused"),
     "penstock.core.retry": ("Backoff", "Jitter"),
     "penstock.core.states": ("State",),
+    "penstock.sandbox.permissions": ("Permissions",),
     "penstock.stores.open": ("open_store",),
     "penstock.stores.protocol": ("Durability", "Store"),
     "penstock.tasks.batch": ("BatchHandle",),
@@ -115,6 +120,7 @@ __all__ = [
     "Flow",
     "FlowError",
     "FlowHandle",
+    "HandlerError",
     "IdempotencyConflictError",
     "InvalidError",
     "InvalidNameError",
@@ -133,7 +139,9 @@ __all__ = [
     "PayloadError",
     "Penstock",
     "PenstockError",
+    "Permissions",
     "PoolTimeoutError",
+    "ProcessDiedError",
     "QueueFullError",
     "QueueHandle",
     "QueueRef",
@@ -143,6 +151,7 @@ __all__ = [
     "Retry",
     "SendNext",
     "Snooze",
+    "SoftTimeoutError",
     "StaleLeaseError",
     "State",
     "Store",

@@ -41,6 +41,13 @@ class LogLevel(str):
     __slots__ = ()
 
 
+class ExecutorName(str):
+    """Where handlers run whose task and queue do not say."""
+
+    wanted = "inline or process"
+    __slots__ = ()
+
+
 LONGEST: Final = 100 * 366 * 86_400.0
 """Seconds that text may stand for: a hundred years, which any clock here can still add."""
 MOST: Final = 1_000_000_000
@@ -60,6 +67,7 @@ class WorkerSettings(_Group, frozen=True, kw_only=True):
     shutdown_timeout: Seconds | None = None
     poll: Seconds | None = None
     burst: bool = False
+    executor: ExecutorName | None = None
     log_level: LogLevel = LogLevel("info")
     log_json: bool = False
 
@@ -271,6 +279,10 @@ def _custom(field: str) -> Any:
             return kind(seconds(field, found))  # type: ignore[call-arg]
         if kind is Slots:
             return kind(_slots(field, found))  # type: ignore[call-arg]
+        if kind is ExecutorName:
+            if str(found) not in {"inline", "process"}:
+                raise OptionError(field, found, ExecutorName.wanted)
+            return kind(str(found))  # type: ignore[call-arg]
         if str(found).lower() not in _LEVELS:
             raise OptionError(field, found, LogLevel.wanted)
         return kind(str(found).lower())  # type: ignore[call-arg]

@@ -40,6 +40,17 @@ def test_an_empty_store_is_healthy(shell: Shell) -> None:
     assert shell.out.endswith("healthy\n")
 
 
+def test_what_permissions_rest_on_is_shown(shell: Shell) -> None:
+    shell.store(lambda store: store.info())
+
+    found = {each["name"]: each for each in shell.json("doctor")["sandbox"]}
+
+    assert list(found) == ["system", "seccomp", "landlock", "namespaces", "cgroup", "user"]
+    assert all(each["seen"] and each["use"] for each in found.values())
+    assert shell("doctor") == 0
+    assert "landlock: files, TCP" in shell.out
+
+
 def test_a_turned_clock_is_a_finding(shell: Shell) -> None:
     shell.store(lambda store: store.turn(3_000))
 

@@ -13,8 +13,9 @@ from penstock.core.states import State
 from penstock.core.transitions import TABLE, Row
 from penstock.scheduler import keeper, pruner
 from penstock.stores import protocol
-from penstock.tasks import flow
-from penstock.worker import options, progress
+from penstock.tasks import execution, flow
+from penstock.worker import options
+from penstock.worker.executors import output, stopping
 from penstock.worker.worker import Worker
 from tests.docs.pages import ROOT, faults, rules, section
 
@@ -117,6 +118,18 @@ def numbers_table() -> str:
         ("slots of a worker", worker["concurrency"]),
         ("poll", f"{worker['poll']:g} s"),
         ("drain on shutdown", f"{worker['shutdown_timeout']:g} s"),
+        (
+            "a process is told to stop, gets SIGTERM, is killed",
+            f"at 0, {stopping.TOLD:g}, {stopping.TOLD + stopping.ASKED:g} s",
+        ),
+        (
+            "a process is replaced after",
+            f"{execution.RECYCLE_JOBS} jobs, or {execution.RECYCLE_BYTES >> 30} GiB more memory",
+        ),
+        (
+            "output of a process",
+            f"{output.PASSED_ON >> 20} MiB per job passed on, {output.TAIL} bytes kept with its death",
+        ),
         ("tick", f"1/2 of the lease; {keeper.TICK:g} s in `penstock scheduler`"),
         ("promoted, recovered, pruned, carried over per call", f"{limit} each"),
         ("weight of a key", f"1 to {limits.MAX_WEIGHT}"),
@@ -126,7 +139,7 @@ def numbers_table() -> str:
         ("instants caught up by `all`", f"{catch_up.DEFAULT_LIMIT}; {catch_up.MAX_LIMIT} at most"),
         ("one call to a store", f"{protocol.CHUNK_JOBS} jobs or {protocol.CHUNK_BYTES >> 20} MiB"),
         ("payload", f"{payload.PAYLOAD_LIMIT >> 20} MiB, {payload.MAX_DEPTH} levels"),
-        ("progress value", f"{progress.VALUE_LIMIT >> 10} KiB"),
+        ("progress value", f"{payload.PROGRESS_LIMIT >> 10} KiB"),
         ("progress event", f"one per {effects.PROGRESS_EVERY_MS // 1000} s"),
         (
             "error kept",

@@ -6,10 +6,10 @@ from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Final, Unpack, cast
+from typing import TYPE_CHECKING, Any, Final, Unpack
 from weakref import WeakSet
 
-from penstock.app.decorator import TaskDecorator
+from penstock.app.decorator import Register, TaskDecorator
 from penstock.app.queue import QUEUE_ONLY, QueueHandle, QueueOptions, declaration_of
 from penstock.app.schedules import Schedules
 from penstock.app.sending import Sending
@@ -26,16 +26,18 @@ from penstock.stores.outgoing import OUTBOX_SCHEMA
 from penstock.stores.protocol import Store
 from penstock.tasks.batch import BatchHandle, batch_ref, send_batch
 from penstock.tasks.call import Call
+from penstock.tasks.execution import Execution, Tier, default_tier, job_options
 from penstock.tasks.flow import Flow
 from penstock.tasks.handle import JobHandle
 from penstock.tasks.middleware import EnqueueMiddleware, ExecutionMiddleware
-from penstock.tasks.options import Defaults, JobOptions
+from penstock.tasks.options import JobOptions
 from penstock.tasks.registry import Registry
 from penstock.tasks.task import AsyncTask, SyncTask, Task
 
 if TYPE_CHECKING:
     from penstock.app.restoring import Restorer
     from penstock.outbox.writing import Outbox
+    from penstock.worker.executors.process.host import Host
     from penstock.worker.pool import WorkerPool
 
 DEFAULT_URL: Final = "sqlite:///penstock.db"
@@ -85,6 +87,7 @@ class Penstock:
         self._users = 0
         self._opening: asyncio.Lock | None = None
         self._stranded: Store | None = None
+        self._is_storeless = False
         self._blocking = Blocking(self._twin)
         self.schedules = Schedules(self)
         self.cron = self.schedules.cron
@@ -101,7 +104,7 @@ class Penstock:
         does not agree.
         """
         defaults = {field: value for field, value in given.items() if field not in QUEUE_ONLY}
-        options = JobOptions.of(cast(Defaults, defaults))
+        options, execution = JobOptions.of(job_options(defaults)), Execution.of(given)
         declaration = declaration_of(name, given, options)
         known = self._queues.get(name)
         if known is None:
@@ -112,14 +115,16 @@ class Penstock:
                 options,
                 declaration,
                 lease=given.get("lease"),
-                register=self._registering(name, options),
+                execution=execution,
+                register=self._registering(name, options, execution),
                 registry=self.registry,
                 sender=self._sending,
             )
-        elif given and (options, declaration, given.get("lease")) != (
+        elif given and (options, declaration, given.get("lease"), execution) != (
             known.defaults,
             known.declaration,
             known.lease,
+            known.execution,
         ):
             raise ConfigError(f"queue {name!r} is declared already, with other options")
         return known
@@ -204,11 +209,9 @@ class Penstock:
         if execution is not None:
             self._execution_middleware.append(execution)
 
-    def _registering(
-        self, queue: str, queue_defaults: JobOptions
-    ) -> Callable[[Callable[..., Any], str | None, JobOptions], Task[..., ..., Any]]:
+    def _registering(self, queue: str, queue_defaults: JobOptions, queue_execution: Execution) -> Register:
         def register(
-            function: Callable[..., Any], name: str | None, options: JobOptions
+            function: Callable[..., Any], name: str | None, options: JobOptions, execution: Execution
         ) -> Task[..., ..., Any]:
             made: Task[..., ..., Any] = SyncTask(
                 function,
@@ -217,6 +220,7 @@ class Penstock:
                 sender=self._sending,
                 defaults=options.over(queue_defaults),
                 payload_limit=self._payload_limit,
+                execution=execution.over(queue_execution),
             )
             if made.is_async:
                 made.__class__ = AsyncTask
@@ -231,6 +235,8 @@ class Penstock:
     def store(self) -> Store:
         """The store; its driver is imported when it is first asked for."""
         if self._store is None:
+            if self._is_storeless:
+                raise ConfigError("this process executes handlers and has no store: enqueue from elsewhere")
             self._store = open_store(self.url or DEFAULT_URL)
         return self._store
 
@@ -382,17 +388,36 @@ class Penstock:
         if concurrency is not None:
             options["concurrency"] = concurrency
         self.registry.freeze()
+        host = self._host(options.get("executor"))
         workers = [
             Worker(
                 self.store,
                 self._queues[name].ref,
                 self.registry,
                 middleware=self._execution_middleware,
+                host=host,
                 **(_said(lease=self._queues[name].lease) | options | _said(concurrency=number or None)),
             )
             for name, number in slots.items()
         ]
-        return AppWorkers(self, workers, partial(self._prepare, list(slots)), self._restorer(list(slots)))
+        first = partial(self._prepare, list(slots))
+        return AppWorkers(self, workers, first, self._restorer(list(slots)), host)
+
+    def _host(self, executor: object) -> "Host | None":
+        """What makes processes for handlers, where any of them wants one."""
+        default = None if executor is None else default_tier("executor", executor)
+        tasks = [self.registry.require(name) for name in self.registry.names()]
+        if all(task.execution.tier(default) is Tier.INLINE for task in tasks):
+            return None
+        from penstock.app.place import place_of
+        from penstock.worker.executors.process.host import Host
+
+        return Host(place_of(self))
+
+    def forget_store(self) -> None:
+        """Have neither store nor client from now on: in a process that only executes handlers."""
+        self.url, self._store = None, None
+        self._is_storeless = True
 
     def scheduler(self, queues: Sequence[str] | None = None, **options: Any) -> "WorkerPool":
         """What keeps time and runs no job, for these queues or all that the tenant has; used as `worker`.

@@ -5,13 +5,14 @@ from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, Unpack, overl
 
 from penstock.core.errors import ConfigError
 from penstock.tasks.context import JobContext
-from penstock.tasks.options import Defaults, JobOptions
+from penstock.tasks.execution import Execution, TaskOptions, job_options
+from penstock.tasks.options import JobOptions
 from penstock.tasks.task import AsyncTask, SyncTask, Task
 
 P = ParamSpec("P")
 R = TypeVar("R")
 
-Register = Callable[[Callable[..., Any], str | None, JobOptions], Task[..., ..., Any]]
+Register = Callable[[Callable[..., Any], str | None, JobOptions, Execution], Task[..., ..., Any]]
 
 
 class Decorator(Protocol):
@@ -65,14 +66,15 @@ class TaskDecorator:
     def __call__(self, function: Callable[P, R], /) -> SyncTask[P, P, R]: ...
 
     @overload
-    def __call__(self, /, *, name: str | None = None, **defaults: Unpack[Defaults]) -> Decorator: ...
+    def __call__(self, /, *, name: str | None = None, **options: Unpack[TaskOptions]) -> Decorator: ...
 
-    def __call__(self, function: Any = None, /, *, name: str | None = None, **defaults: Any) -> Any:
-        options = JobOptions.of(defaults)  # type: ignore[arg-type]
+    def __call__(self, function: Any = None, /, *, name: str | None = None, **options: Any) -> Any:
+        defaults = JobOptions.of(job_options(options))
+        execution = Execution.of(options)
 
         def decorate(function: Callable[..., Any]) -> Task[..., ..., Any]:
             if not callable(function):
                 raise ConfigError(f"{function!r} cannot be a task: it is not a function")
-            return self._register(function, name, options)
+            return self._register(function, name, defaults, execution)
 
         return decorate if function is None else decorate(function)

@@ -5,6 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 
 from penstock.app.restoring import Restorer
+from penstock.worker.executors.process.host import Host
 from penstock.worker.pool import Runner, WorkerPool
 
 
@@ -20,8 +21,9 @@ class AppWorkers(WorkerPool):
         workers: Sequence[Runner],
         first: Callable[[], Awaitable[object]],
         restorer: Restorer,
+        host: Host | None = None,
     ) -> None:
-        super().__init__(workers)
+        super().__init__(workers, host)
         self._app = app
         self._first = first
         self._restorer = restorer

@@ -12,13 +12,14 @@ from penstock.core.names import check_key
 from penstock.core.states import State
 from penstock.stores.protocol import KeyInfo
 from penstock.tasks.call import Call, Sender
+from penstock.tasks.execution import Execution, TaskOptions
 from penstock.tasks.handle import JobHandle
-from penstock.tasks.options import Defaults, JobOptions, Seconds, milliseconds
+from penstock.tasks.options import JobOptions, Seconds, milliseconds
 from penstock.tasks.registry import Registry
 
 
-class QueueOptions(Defaults, total=False):
-    """What an app can say of a queue: its mode and limits, and defaults for its jobs."""
+class QueueOptions(TaskOptions, total=False):
+    """What an app can say of a queue: its mode and limits, and defaults for its tasks and their jobs."""
 
     mode: Mode | Literal["global", "keyed", "dynamic"]
     """How jobs share the workers; where it is keyed or dynamic, each job has a key and keys take turns."""
@@ -38,7 +39,7 @@ class QueueOptions(Defaults, total=False):
     """Seconds that this app's workers hold a job of the queue for, until they renew it."""
 
 
-QUEUE_ONLY: Final = frozenset(QueueOptions.__annotations__) - frozenset(Defaults.__annotations__)
+QUEUE_ONLY: Final = frozenset(QueueOptions.__annotations__) - frozenset(TaskOptions.__annotations__)
 
 
 def declaration_of(name: str, given: Mapping[str, Any], defaults: JobOptions) -> Declaration | None:
@@ -90,6 +91,7 @@ class QueueHandle:
         declaration: Declaration | None,
         *,
         lease: float | None,
+        execution: Execution,
         register: Register,
         registry: Registry,
         sender: QueueSender,
@@ -98,6 +100,7 @@ class QueueHandle:
         self.defaults = defaults
         self.declaration = declaration
         self.lease = lease
+        self.execution = execution
         self.task = TaskDecorator(register)
         self._registry = registry
         self._sender = sender

@@ -22,6 +22,7 @@ from penstock.core.events import Event
 from penstock.core.history import Checker
 from penstock.core.job import QueueRef
 from penstock.core.states import LIVE, State
+from penstock.sandbox.available import means
 from penstock.stores.protocol import HasHoldups, Query, QueueInfo, Store, StoreInfo
 
 CLOCK_TOLERANCE_MS: Final = 1_000
@@ -46,12 +47,22 @@ async def doctor(
             checks += await _examine(store, each, history=history)
         checks.append(await examine_schedules(store, desk.tenant, queue))
     findings = sum(len(check.findings) for check in checks)
-    desk.out.document({"store": info, "healthy": not findings, "findings": findings, "checks": checks})
+    sandbox = means()
+    desk.out.document(
+        {"store": info, "healthy": not findings, "findings": findings, "checks": checks, "sandbox": sandbox}
+    )
     desk.out.table(
         ["result", "check", "queue", "seen"],
         (
             ("wrong" if check.findings else "ok", check.name, check.queue or "–", check.seen)
             for check in checks
+        ),
+    )
+    desk.out.table(
+        ["permissions of tasks", "rest on", "seen"],
+        (
+            ("there" if each.is_there else "missing", f"{each.name}: {each.use}", each.seen)
+            for each in sandbox
         ),
     )
     for check in checks:

@@ -1,7 +1,11 @@
 """`penstock worker`: run the handlers of an app."""
 
+import asyncio
+import logging
+import os
+import sys
 from contextlib import nullcontext
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -15,6 +19,10 @@ App = Annotated[
     str | None,
     typer.Argument(metavar="MODULE:APP", help="Where the app is [PENSTOCK_APP]", show_default=False),
 ]
+
+
+LEAVE: Final = 1.0
+"""Seconds that what still runs in the event loop has to end when the workers have."""
 
 
 async def worker(
@@ -38,6 +46,12 @@ async def worker(
     burst: Annotated[
         bool | None, setting("worker.burst", "Stop when nothing is claimable", "--burst")
     ] = None,
+    executor: Annotated[
+        str | None,
+        setting(
+            "worker.executor", "Where handlers run that do not say: inline or process", metavar="EXECUTOR"
+        ),
+    ] = None,
     log_level: Annotated[
         str | None, setting("worker.log_level", "debug, info, warning, error or critical", metavar="LEVEL")
     ] = None,
@@ -54,6 +68,19 @@ async def worker(
     # A store named on the command line, in the environment or in the file goes before the app's own.
     with desk.app.using(desk.make_store()) if desk.settings.url else nullcontext():
         await desk.app.worker(**_options(options)).run(handle_signals=True)
+    await _leave()
+
+
+async def _leave() -> None:
+    """End the process also where a handler swallows every cancel: its job was given back already."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    if others and (await asyncio.wait(others, timeout=LEAVE))[1]:
+        logging.getLogger("penstock.worker").warning("handlers do not stop: the process ends without them")
+        logging.shutdown()
+        sys.stdout.flush()
+        os._exit(0)
 
 
 def _options(settings: WorkerSettings) -> dict[str, Any]:
@@ -65,4 +92,5 @@ def _options(settings: WorkerSettings) -> dict[str, Any]:
         shutdown_timeout=settings.shutdown_timeout,
         poll=settings.poll,
         burst=settings.burst,
+        executor=settings.executor,
     )

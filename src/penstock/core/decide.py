@@ -21,6 +21,10 @@ FAILED: Final = "FAILED"
 CANCELLED: Final = "CANCELLED"
 CHILD_FAILED: Final = "CHILD_FAILED"
 INVALID_PAYLOAD: Final = "INVALID_PAYLOAD"
+KILLED: Final = "KILLED"
+EXITED: Final = "EXITED"
+PROTOCOL: Final = "PROTOCOL"
+NO_PROCESS: Final = "NO_PROCESS"
 NO_HANDLER_MS: Final = 15_000
 NO_HANDLER_CAP_MS: Final = 300_000
 """A task that no worker knows yet may come with a deploy, which takes longer than an error's backoff."""

@@ -20,6 +20,9 @@ PenstockError
 ├── DeclarationError          a queue's declaration does not agree with the stored one
 ├── FlowError                 a graph of jobs that cannot be: a cycle, or a job it does not have
 ├── TransactionError          enqueue_in: no open transaction that the job could be part of
+├── SoftTimeoutError          in a handler: its soft limit is over, its timeout is near
+├── HandlerError              a handler in another process raised, or could not be executed there
+│   └── ProcessDiedError      the process of a handler ended before the handler did
 ├── BadRowError               a row of a DataFrame cannot be a job, and nothing says where to put it
 ├── TableError                a table on files is another's, damaged or newer than this version
 ├── ConfigError               settings, urls and app references that cannot be used
@@ -152,6 +155,31 @@ class FlowError(PenstockError):
 
 class TransactionError(PenstockError):
     """No open transaction that the job could be part of; nothing was enqueued."""
+
+
+class SoftTimeoutError(PenstockError, TimeoutError):
+    """In a handler: its soft limit is over. Return or clean up: its timeout ends it."""
+
+
+class HandlerError(PenstockError):
+    """A handler in another process raised: `kind` is the type's name, `text` has the traceback.
+
+    `reason` is the one that its job carries.
+    """
+
+    def __init__(self, kind: str, message: str, text: str, reason: str = "ERROR") -> None:
+        self.kind = kind
+        self.message = message
+        self.text = text
+        self.reason = reason
+        super().__init__(f"{kind}: {message}" if message else kind)
+
+    def __reduce__(self) -> tuple[type, tuple[str, str, str, str]]:
+        return type(self), (self.kind, self.message, self.text, self.reason)
+
+
+class ProcessDiedError(HandlerError):
+    """The process of a handler ended before the handler did; `text` ends with what it wrote last."""
 
 
 class BadRowError(PenstockError):

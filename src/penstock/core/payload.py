@@ -11,6 +11,7 @@ import msgspec
 from penstock.core.errors import PayloadError
 
 PAYLOAD_LIMIT: Final = 1 << 20
+PROGRESS_LIMIT: Final = 1 << 16
 MAX_DEPTH: Final = 64
 MIN_INT: Final = -(2**63)
 MAX_INT: Final = 2**64 - 1

@@ -12,6 +12,7 @@ from penstock.core.names import check_name
 from penstock.core.states import State
 from penstock.tasks.call import Call, FlowSender
 from penstock.tasks.context import JobContext
+from penstock.tasks.execution import Execution, Tier
 from penstock.tasks.family import ChildJob
 from penstock.tasks.flow import Flow
 from penstock.tasks.flow_handle import Counts, FlowDesk, counted
@@ -106,7 +107,13 @@ def batch_ref(batch: str) -> JobRef:
 def batch_task() -> Task[..., ..., Any]:
     """The task at the end of batches that have none of their own."""
     # Nobody enqueues through it, so there is nobody to send.
-    return AsyncTask(_numbers, name=BATCH_TASK, queue="default", sender=cast(FlowSender, None))
+    return AsyncTask(
+        _numbers,
+        name=BATCH_TASK,
+        queue="default",
+        sender=cast(FlowSender, None),
+        execution=Execution(executor=Tier.INLINE),
+    )
 
 
 def _left(children: Iterable[Child]) -> list[JobRef]:

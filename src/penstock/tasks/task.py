@@ -10,6 +10,7 @@ from penstock.core.names import check_name
 from penstock.core.payload import PAYLOAD_LIMIT, without_value
 from penstock.tasks.call import AnyCall, Call, FlowSender
 from penstock.tasks.context import JobContext
+from penstock.tasks.execution import Execution
 from penstock.tasks.handle import JobHandle
 from penstock.tasks.options import CallOptions, JobOptions
 from penstock.tasks.sending import OnError, all_of, outcomes
@@ -24,7 +25,7 @@ R = TypeVar("R")
 class Task(Generic[C, P, R]):
     """A registered function. C is its own signature, P that of `enqueue`: the same without the context.
 
-    `defaults` are the options of its jobs, those of its queue included.
+    `defaults` are the options of its jobs, `execution` says how they run, those of its queue included.
     """
 
     def __init__(
@@ -36,12 +37,14 @@ class Task(Generic[C, P, R]):
         sender: FlowSender,
         defaults: JobOptions | None = None,
         payload_limit: int = PAYLOAD_LIMIT,
+        execution: Execution | None = None,
     ) -> None:
         self.name = check_name("task", name)
         self.queue = check_name("queue", queue)
         self.function = function
         self.sender = sender
         self.defaults = defaults or JobOptions()
+        self.execution = (execution or Execution()).checked()
         self.is_async = _is_async(function)
         self.payload_limit = payload_limit
         self._signature: Signature | None = None

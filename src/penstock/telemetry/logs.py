@@ -97,6 +97,15 @@ def configure(
     return handler
 
 
+def configured() -> tuple[int | None, bool]:
+    """The level that `configure` set and whether as JSON; None where it was not called."""
+    logger = logging.getLogger(ROOT)
+    for each in logger.handlers:
+        if isinstance(each, _OwnHandler):
+            return logger.level, isinstance(each.formatter, JsonFormatter)
+    return None, False
+
+
 class _OwnHandler(logging.StreamHandler[TextIO]):
     """Marks the handler that `configure` may replace."""
 

@@ -34,6 +34,7 @@ class Delivery:
         "running",
         "saw_stop",
         "sent",
+        "soft",
         "started",
         "stop",
         "task",
@@ -50,6 +51,8 @@ class Delivery:
         self.lost = False
         """The lease is gone, or may be: nothing may be settled."""
         self.stop: Stop | None = None
+        self.soft = False
+        """Its soft limit is over: what it returns still counts."""
         self.saw_stop = False
         """The handler looked, and was told to stop."""
         self.task: asyncio.Task[None] | None = None
@@ -70,4 +73,8 @@ class Delivery:
         if self.asked or self.lost or self.stop is not None:
             self.saw_stop = True
             return True
-        return False
+        return self.soft
+
+    def soften(self) -> None:
+        """From now on the context says that it is time to end."""
+        self.soft = True

@@ -9,13 +9,21 @@ import msgspec
 
 from penstock.core import decide
 from penstock.core.decide import Ending, Interrupted, Postponed, Raised, Refused, Returned
-from penstock.core.errors import OptionError
+from penstock.core.errors import HandlerError, OptionError, ProcessDiedError, SoftTimeoutError
 from penstock.core.job import Claimed
 from penstock.core.retry import MAX_DELAY_MS
 from penstock.tasks import signals
 from penstock.worker.delivery import Delivery, Stop
 
 _HERE: Final = str(Path(__file__).parent)
+
+
+class TracedRetry(signals.Retry):
+    """A Retry that was raised in another process, with its traceback there."""
+
+    def __init__(self, after: float, message: str, text: str) -> None:
+        super().__init__(after, reason=message)
+        self.text = text
 
 
 class Withdrawn(msgspec.Struct, frozen=True):
@@ -42,20 +50,27 @@ def after_return(delivery: Delivery, result: bytes | None) -> Ending:
 def after_error(delivery: Delivery, error: BaseException) -> Ending | Withdrawn:
     """How an execution ended that raised."""
     if delivery.stop is Stop.TIMEOUT:
-        return timed_out(delivery.job)
+        return timed_out(delivery.job, error)
     if isinstance(error, signals.Signal):
-        return _after_signal(error)
+        return after_signal(error)
     if delivery.stop is not None and (delivery.saw_stop or not delivery.in_thread):
         # Whatever a handler makes of being told to stop, it is not the job's own fault.
         return Interrupted()
+    if isinstance(error, SoftTimeoutError):
+        return Raised(error_text(error), decide.TIMEOUT)
+    if isinstance(error, HandlerError):
+        return Raised(error_text(error), error.reason)
     # A cancel that the worker did not ask for is an error like any other.
     return Raised(error_text(error))
 
 
-def timed_out(job: Claimed) -> Raised:
-    """The execution took longer than the job allows."""
+def timed_out(job: Claimed, error: BaseException | None = None) -> Raised:
+    """The execution took longer than the job allows; a process that was killed for it may have said more."""
     seconds = job.options.timeout_ms / 1000
-    return Raised(f"TimeoutError: the execution took longer than {seconds:g} s", decide.TIMEOUT)
+    text = f"TimeoutError: the execution took longer than {seconds:g} s"
+    if isinstance(error, ProcessDiedError):
+        text = f"{text}\n\n{error.text}"
+    return Raised(text, decide.TIMEOUT)
 
 
 def no_handler(job: Claimed) -> Raised:
@@ -63,7 +78,8 @@ def no_handler(job: Claimed) -> Raised:
     return Raised(f"UnknownTaskError: no task named {job.task!r} in this worker", decide.NO_HANDLER)
 
 
-def _after_signal(signal: signals.Signal) -> Ending | Withdrawn:
+def after_signal(signal: signals.Signal) -> Ending | Withdrawn:
+    """What the handler's word means."""
     try:
         match signal:
             case signals.Retry():
@@ -86,7 +102,7 @@ def _reason(signal: signals.Fail | signals.Cancel) -> str | None:
     reason: object = getattr(signal, "reason", signal)
     if reason is None:
         return None
-    return (_headline(reason) if isinstance(reason, BaseException) else _text(reason)) or None
+    return (_headline(reason) if isinstance(reason, BaseException) else text_of(reason)) or None
 
 
 def _delay_ms(field: str, seconds: object) -> int:
@@ -98,21 +114,24 @@ def _delay_ms(field: str, seconds: object) -> int:
 
 def error_text(error: BaseException) -> str:
     """`Type: message`, then the traceback from the handler's own code on."""
+    if isinstance(error, HandlerError | TracedRetry):
+        return error.text
     first = _headline(error)
     try:
         told = "".join(traceback.format_exception(type(error), error, _own_frames(error.__traceback__)))
-    except BaseException:  # noqa: BLE001 (as in `_text`)
+    except BaseException:  # noqa: BLE001 (as in `text_of`)
         return first
     return f"{first}\n\n{told.rstrip()}"
 
 
 def _headline(error: BaseException) -> str:
     """`Type: message`."""
-    kind, message = type(error).__qualname__, _text(error)
+    kind, message = type(error).__qualname__, text_of(error)
     return f"{kind}: {message}" if message else kind
 
 
-def _text(value: object) -> str:
+def text_of(value: object) -> str:
+    """Its text, whatever the user's code makes of being asked for it."""
     try:
         return str(value)
     except BaseException as broken:  # noqa: BLE001 (the user's code: whatever it raises is not the worker's)

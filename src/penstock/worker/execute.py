@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Awaitable, Sequence
+from collections.abc import Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -21,8 +21,8 @@ from penstock.worker.clock import boottime
 from penstock.worker.deadlines import Deadlines
 from penstock.worker.delivery import Delivery, Stop
 from penstock.worker.endings import Withdrawn, after_error, after_return, error_text, no_handler, timed_out
-from penstock.worker.executors.inline import call_inline
-from penstock.worker.executors.thread import Threads
+from penstock.worker.executors.protocol import Call
+from penstock.worker.executors.tiers import Tiers
 from penstock.worker.lease import margin_of
 from penstock.worker.middleware import wrapped
 from penstock.worker.progress import Reporter
@@ -50,11 +50,13 @@ class Executions:
         middleware: Sequence[ExecutionMiddleware],
         lease: float,
         store: Store,
+        tiers: Tiers,
         about: dict[str, object],
     ) -> None:
         self._queue = queue
         self._kin = StoreKin(store, queue)
         self._registry = registry
+        self._tiers = tiers
         self._worker = worker
         self._held = held
         self._slots = slots
@@ -66,7 +68,6 @@ class Executions:
         self._margin = margin_of(lease)
         self._loop = asyncio.get_running_loop()
         self._owner = asyncio.current_task()
-        self._threads = Threads(f"penstock-{queue.name}")
         self._deadlines = Deadlines(self._late)
         self._running: set[Delivery] = set()
         self._overdue: set[Delivery] = set()
@@ -87,7 +88,7 @@ class Executions:
                 self._settler.settle(delivery, no_handler(job))
             else:
                 delivery.running = True
-                delivery.in_thread = not task.is_async
+                delivery.in_thread = self._tiers.uses_thread(task)
                 self._running.add(delivery)
                 timeout = job.options.timeout_ms / 1000
                 self._deadlines.add(delivery, now, timeout)
@@ -150,9 +151,8 @@ class Executions:
                 delivery.task.cancel()
 
     def close(self) -> None:
-        """Let the threads go."""
+        """Look at no time any more."""
         self._deadlines.close()
-        self._threads.close()
 
     async def _run(self, delivery: Delivery, task: Task[..., ..., Any], ctx: JobContext) -> None:
         delivery.started = True
@@ -175,17 +175,13 @@ class Executions:
         self, delivery: Delivery, task: Task[..., ..., Any], ctx: JobContext
     ) -> Ending | Withdrawn:
         try:
-            args, kwargs = task.bind(delivery.job.payload, ctx)
+            call = self._tiers.of(task).prepare(delivery, task, ctx)
         except PayloadError as error:
             return Raised(error_text(error), decide.INVALID_PAYLOAD)
         except Exception as error:  # noqa: BLE001 (validators are the user's code)
             return Raised(error_text(error))
-        call = call_inline if task.is_async else self._threads.call
         try:
-            if self._middleware:
-                value = await self._through(ctx, partial(call, task.function, args, kwargs))
-            else:
-                value = await call(task.function, args, kwargs)
+            value = await (self._through(ctx, call) if self._middleware else call())
             return after_return(delivery, task.encode_result(value))
         except BaseException as error:
             if self._loop.is_closed():
@@ -199,7 +195,7 @@ class Executions:
         """True when the worker's own task was cancelled: then its loop may be cancelling all there are."""
         return self._owner is not None and self._owner.cancelling() > 0
 
-    async def _through(self, ctx: JobContext, call: "partial[Awaitable[Any]]") -> Any:
+    async def _through(self, ctx: JobContext, call: Call) -> Any:
         return await wrapped(self._middleware, ctx, call)()
 
     def _context(self, delivery: Delivery, deadline: float) -> JobContext:

@@ -7,8 +7,11 @@ import signal
 import sys
 import time
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Final, Protocol
+
+from penstock.worker.executors.process.host import Host
+from penstock.worker.stuck import Watch
 
 _LOGGER: Final = logging.getLogger("penstock.worker")
 ECHO: Final = 0.5
@@ -30,10 +33,12 @@ class Runner(Protocol):
 class WorkerPool:
     """Workers of several queues, or several of one."""
 
-    def __init__(self, workers: Sequence[Runner]) -> None:
+    def __init__(self, workers: Sequence[Runner], host: Host | None = None) -> None:
         self._workers = tuple(workers)
+        self._host = host
         self._signals = 0
         self._heard: dict[str, float] = {}
+        self._watch = Watch(self._workers)
 
     def stop(self, now: bool = False) -> None:
         """Ask all of them to return; from any thread."""
@@ -44,8 +49,8 @@ class WorkerPool:
         """Work until every worker has returned. When one fails, all are stopped and its error is raised.
 
         With `handle_signals`, SIGTERM and SIGINT stop after running jobs have ended, a second one at once,
-        and SIGQUIT writes the stacks of all threads to standard error. For the main thread only. The same
-        signal again within half a second is not a second one.
+        and SIGQUIT writes the stacks of all threads to standard error, and those of handlers in processes.
+        For the main thread only. The same signal again within half a second is not a second one.
         """
         with self._handling() if handle_signals else _nothing():
             runs = [asyncio.create_task(worker.run()) for worker in self._workers]
@@ -64,17 +69,29 @@ class WorkerPool:
             for run in runs:
                 run.result()
 
-    def _signalled(self, name: str) -> None:
-        now = time.monotonic()
+    def _signalled(self, loop: asyncio.AbstractEventLoop, number: int) -> None:
+        """In the main thread, between two steps of whatever it does: also of a handler that blocks it."""
+        name, now = signal.Signals(number).name, time.monotonic()
         if now - self._heard.get(name, -ECHO) < ECHO:
             return
         self._heard[name] = now
         self._signals += 1
-        if self._signals == 1:
-            _LOGGER.info("%s: finishing what runs; once more to stop at once", name)
-        else:
+        self._watch.begin(self._signals > 1)
+        # A closed loop has nothing left to stop.
+        with suppress(RuntimeError):
+            loop.call_soon_threadsafe(self._obey, name, self._signals > 1)
+
+    def _obey(self, name: str, is_again: bool) -> None:
+        self._watch.end()
+        if is_again:
             _LOGGER.warning("%s again: stopping at once", name)
-        self.stop(now=self._signals > 1)
+        else:
+            _LOGGER.info("%s: finishing what runs; once more to stop at once", name)
+        self.stop(now=is_again)
+
+    def _quit(self) -> None:
+        if self._host is not None:
+            self._host.dump_stacks()
 
     @contextmanager
     def _handling(self) -> Iterator[None]:
@@ -82,16 +99,18 @@ class WorkerPool:
         handled = (signal.SIGTERM, signal.SIGINT)
         before = {each: signal.getsignal(each) for each in handled}
         for each in handled:
-            loop.add_signal_handler(each, self._signalled, each.name)
-        # In C, so that the stacks come also when a handler holds the event loop.
-        faulthandler.register(signal.SIGQUIT, file=sys.__stderr__ or sys.stderr, all_threads=True)
+            signal.signal(each, lambda number, _: self._signalled(loop, number))
+        loop.add_signal_handler(signal.SIGQUIT, self._quit)
+        # In C, so that the stacks come also when a handler holds the event loop; then as set above.
+        faulthandler.register(signal.SIGQUIT, file=sys.__stderr__ or sys.stderr, all_threads=True, chain=True)
         try:
             yield
         finally:
             faulthandler.unregister(signal.SIGQUIT)
+            loop.remove_signal_handler(signal.SIGQUIT)
             for each in handled:
-                loop.remove_signal_handler(each)
                 signal.signal(each, before[each])
+            self._watch.end()
 
 
 @contextmanager

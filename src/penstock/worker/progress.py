@@ -10,14 +10,13 @@ from penstock.core.errors import StoreError
 from penstock.core.job import QueueRef
 from penstock.core.moves import Report
 from penstock.core.outcomes import Applied
-from penstock.core.payload import check_json, encode_json
+from penstock.core.payload import PROGRESS_LIMIT, check_json, encode_json
 from penstock.stores.protocol import CHUNK_JOBS, Store
 from penstock.worker.delivery import Delivery
 
 _LOGGER: Final = logging.getLogger("penstock.worker")
 EVERY: Final = 0.1
 """Seconds between two sendings; each carries the newest value of every job that has one."""
-VALUE_LIMIT: Final = 1 << 16
 
 
 class Reporter:
@@ -36,8 +35,8 @@ class Reporter:
 
     def note(self, delivery: Delivery, value: Any) -> None:
         """Take a value from a handler, in any thread; PayloadError when it is not JSON."""
-        check_json("progress", value, VALUE_LIMIT)
-        encoded = encode_json("progress", value, VALUE_LIMIT)
+        check_json("progress", value, PROGRESS_LIMIT)
+        encoded = encode_json("progress", value, PROGRESS_LIMIT)
         if delivery.closed or delivery.lost:
             return
         delivery.progress = encoded

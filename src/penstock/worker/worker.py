@@ -8,16 +8,20 @@ from typing import Final
 
 from penstock.core.errors import StoreError
 from penstock.core.job import QueueRef
+from penstock.core.moves import Release
 from penstock.scheduler.pruner import EVENTS_AGE, EVENTS_KEPT
 from penstock.scheduler.reclaimer import keeping
 from penstock.scheduler.scheduler import Scheduler
 from penstock.stores.protocol import Store
+from penstock.tasks.execution import default_tier
 from penstock.tasks.middleware import ExecutionMiddleware
 from penstock.tasks.registry import Registry
 from penstock.telemetry.logs import about_worker
 from penstock.worker.claim import ClaimLoop
 from penstock.worker.delivery import Delivery
 from penstock.worker.execute import Executions
+from penstock.worker.executors.process.host import Host
+from penstock.worker.executors.tiers import Tiers
 from penstock.worker.lease import LeaseKeeper
 from penstock.worker.options import (
     MAX_CONCURRENCY,
@@ -46,7 +50,8 @@ class Worker:
 
     Times in seconds. `name` has to differ between workers that live at the same time; the default does.
     `tick` is how often the queue's other duties are looked after, half a lease unless given. A `burst` ends
-    when nothing is claimable; delayed jobs are not waited for.
+    when nothing is claimable; delayed jobs are not waited for. `executor` is where handlers run whose task
+    and queue do not say; `host` makes the processes for those that do not run in the worker.
     """
 
     def __init__(
@@ -65,6 +70,8 @@ class Worker:
         tick: float | None = None,
         events_kept: int = EVENTS_KEPT,
         events_age: float = EVENTS_AGE,
+        executor: str | None = None,
+        host: Host | None = None,
     ) -> None:
         self.queue = queue
         self.name = worker_name(name)
@@ -73,12 +80,14 @@ class Worker:
         self._store = store
         self._registry = registry
         self._poll = check_seconds("poll", poll, 0.01, MAX_TIME)
-        self._shutdown_timeout = check_seconds("shutdown_timeout", shutdown_timeout, 0, MAX_TIME)
+        self.shutdown_timeout = check_seconds("shutdown_timeout", shutdown_timeout, 0, MAX_TIME)
         self._middleware = tuple(middleware)
         self._burst = burst
         self._tick = self.lease / 2 if tick is None else check_seconds("tick", tick, 0.01, MAX_TIME)
         self._events_kept = check_count("events_kept", events_kept, 0, 10**12)
         self._events_age = check_seconds("events_age", events_age, 0, 10 * 365 * MAX_TIME)
+        self._executor = None if executor is None else default_tier("executor", executor)
+        self._host = host
         self._loop: asyncio.AbstractEventLoop | None = None
         self._run: _Run | None = None
         self._stop_asked = False
@@ -109,6 +118,16 @@ class Worker:
         finally:
             self._run = None
 
+    async def give_back(self) -> int:
+        """Give back what runs, in another event loop: for when a handler blocks the worker's own."""
+        run = self._run
+        held = [] if run is None else [each for each in run.held.copy().values() if not each.closed]
+        if held:
+            store = self._store.twin()
+            await store.open()
+            await store.settle(self.queue, [Release(each.job.id, each.token) for each in held])
+        return len(held)
+
     def _pass_on(self) -> None:
         if self._run is not None and self._stop_asked:
             self._run.stop(self._now_asked)
@@ -120,8 +139,9 @@ class _Run:
     def __init__(self, worker: Worker) -> None:
         store, queue = worker._store, worker.queue
         self._about = about = about_worker(queue, worker.name)
-        self._shutdown_timeout = worker._shutdown_timeout
-        held: dict[str, Delivery] = {}
+        self._shutdown_timeout = worker.shutdown_timeout
+        self.held: dict[str, Delivery] = {}
+        held = self.held
         self._slots = slots = Slots(worker.concurrency)
         self._scheduler = Scheduler(
             store,
@@ -131,6 +151,13 @@ class _Run:
             events_age=worker._events_age,
         )
         self._reporter = Reporter(store, queue, self._asked)
+        self._tiers = Tiers(
+            queue,
+            worker._registry,
+            default=worker._executor,
+            host=worker._host,
+            concurrency=worker.concurrency,
+        )
         self._settler = Settler(
             store,
             queue,
@@ -152,6 +179,7 @@ class _Run:
             middleware=worker._middleware,
             lease=worker.lease,
             store=store,
+            tiers=self._tiers,
             about=about,
         )
         self._keeper = LeaseKeeper(
@@ -192,6 +220,7 @@ class _Run:
 
     async def work(self) -> None:
         """Everything from the first claim to the last settlement; raises what made it impossible to go on."""
+        await self._tiers.open()
         _LOGGER.info("worker started", extra=self._about)
         self._keeper.start()
         claiming = asyncio.create_task(self._claims.run())
@@ -207,6 +236,7 @@ class _Run:
             ticking.cancel()
             claiming.cancel()
             self._executions.close()
+            await self._tiers.close()
             await self._reporter.close()
             await self._keeper.stop()
             await asyncio.wait([claiming, ticking], timeout=STOP_GRACE)

@@ -1,0 +1,1 @@
+"""What a task may touch, enforced by the Linux kernel."""

@@ -1,0 +1,130 @@
+"""Which files Python and the app need to run, and where a path really leads."""
+
+import os
+import stat
+import sys
+import sysconfig
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Final
+
+DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
+_SYSTEM: Final = (
+    "/lib",
+    "/lib32",
+    "/lib64",
+    "/usr/lib",
+    "/usr/lib32",
+    "/usr/lib64",
+    "/usr/local/lib",
+    "/usr/share/zoneinfo",
+    "/etc/ld.so.cache",
+    "/etc/localtime",
+    "/etc/ssl/certs",
+    "/etc/ssl/openssl.cnf",
+    "/etc/pki/tls",
+    "/etc/ca-certificates",
+    "/usr/share/ca-certificates",
+)
+"""Shared libraries, time zones and public certificates."""
+
+
+class Walk:
+    """Follows paths to where they lead, and notes the symbolic links on the way."""
+
+    def __init__(self) -> None:
+        self.links: dict[str, str] = {}
+
+    def real(self, path: str) -> str | None:
+        """The path without links; None when it leads nowhere."""
+        done = ""
+        ahead = [part for part in path.split("/") if part and part != "."][::-1]
+        for _ in range(256):
+            if not ahead:
+                return done or "/"
+            part = ahead.pop()
+            if part == "..":
+                done = done.rpartition("/")[0]
+                continue
+            here = f"{done}/{part}"
+            try:
+                is_link = stat.S_ISLNK(os.lstat(here).st_mode)
+            except OSError:
+                return None
+            if is_link:
+                target = os.readlink(here)  # noqa: PTH115 (a Path would tidy what the link says)
+                self.links[here] = target
+                done = "" if target.startswith("/") else done
+                ahead += [each for each in target.split("/") if each and each != "."][::-1]
+            else:
+                done = here
+        return None
+
+
+def interpreter() -> list[str]:
+    """What the interpreter reads: its libraries, those of the system, and installed packages."""
+    named = sysconfig.get_paths()
+    places = [named[each] for each in ("stdlib", "platstdlib", "purelib", "platlib")]
+    places += [f"{sys.base_prefix}/lib", f"{sys.base_exec_prefix}/lib", f"{sys.prefix}/pyvenv.cfg"]
+    places += [each for each in sys.path if "site-packages" in each or "dist-packages" in each]
+    return [each for each in (*places, *_SYSTEM) if os.path.exists(each)]  # noqa: PTH110
+
+
+def _search_path() -> list[str]:
+    """The folders of the app's own code: those that Python searches and that are not the interpreter's."""
+    ours = interpreter()
+    found = [str(Path(each).absolute()) for each in sys.path]
+    return [each for each in dict.fromkeys(found) if Path(each).is_dir() and not is_below(each, ours)]
+
+
+def app_code() -> list[str]:
+    """What can be imported from the app's folders, and what was imported already.
+
+    Not the folders as a whole: settings with passwords and databases often lie beside the code. A package
+    without an `__init__` looks like any folder, so it counts only if it was imported.
+    """
+    found = [path for folder in _search_path() for path in _importable(Path(folder))]
+    found += [each for each in sys.path if Path(each).is_file()]
+    return list(dict.fromkeys([*found, *_imported()]))
+
+
+def covered(paths: Iterable[str]) -> list[str]:
+    """The paths without those that lie in another one, each after those above it."""
+    kept: list[str] = []
+    for path in sorted(set(paths), key=lambda each: each.split("/")):
+        if not is_below(path, kept):
+            kept.append(path)
+    return kept
+
+
+def _importable(folder: Path) -> Iterator[str]:
+    try:
+        entries = sorted(os.scandir(folder), key=lambda each: each.name)
+    except OSError:
+        return
+    for entry in entries:
+        name, dot, ending = entry.name.partition(".")
+        if entry.is_dir():
+            is_package = not dot and name.isidentifier() and any(Path(entry.path).glob("__init__.*"))
+            if is_package or entry.name.endswith((".dist-info", ".egg-info")) or name == "__pycache__":
+                yield entry.path
+        elif name.isidentifier() and (ending in ("py", "pyc") or ending.endswith("so")):
+            yield entry.path
+
+
+def _imported() -> Iterator[str]:
+    """Files of modules; folders of packages, those without a file of their own included."""
+    for name, module in list(sys.modules.items()):
+        if "." in name:
+            continue
+        file = getattr(module, "__file__", None)
+        folders = list(getattr(module, "__path__", ()))
+        if folders:
+            yield from (each for each in folders if os.path.isdir(each))  # noqa: PTH112
+        elif file and os.path.isabs(file):  # noqa: PTH117
+            yield file
+
+
+def is_below(path: str, folders: Iterable[str]) -> bool:
+    """Is it one of them, or in one of them?"""
+    return any(path == each or path.startswith(each.rstrip("/") + "/") for each in folders)

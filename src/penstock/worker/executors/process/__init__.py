@@ -1,0 +1,1 @@
+"""Handlers in processes that a fork server makes and a worker keeps."""

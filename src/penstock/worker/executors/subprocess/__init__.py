@@ -1,0 +1,1 @@
+"""Jobs for programs: one process each, lines of JSON in and out."""

@@ -1,0 +1,57 @@
+"""Which executor runs which task of a worker."""
+
+from typing import Any
+
+from penstock.core.errors import ConfigError
+from penstock.core.job import QueueRef
+from penstock.tasks.execution import Tier
+from penstock.tasks.registry import Registry
+from penstock.tasks.task import Task
+from penstock.worker.executors.inline import Inline
+from penstock.worker.executors.process.executor import Processes
+from penstock.worker.executors.process.host import Host
+from penstock.worker.executors.protocol import Executor
+from penstock.worker.executors.subprocess.executor import Programs
+
+
+class Tiers:
+    """The executors of one worker; ConfigError where a task wants one that it does not have."""
+
+    def __init__(
+        self,
+        queue: QueueRef,
+        registry: Registry,
+        *,
+        default: Tier | None,
+        host: Host | None,
+        concurrency: int,
+    ) -> None:
+        tiers = {name: registry.require(name).execution.tier(default) for name in registry.names()}
+        self._inline: Executor = Inline(f"penstock-{queue.name}")
+        self._executors: dict[Tier, Executor] = {}
+        if not set(tiers.values()) <= {Tier.INLINE}:
+            if host is None:
+                raise ConfigError("handlers in processes need the worker of an app: app.worker()")
+            self._executors = {Tier.PROCESS: Processes(host, concurrency), Tier.SUBPROCESS: Programs(host)}
+        # By name, for each job asks.
+        self._elsewhere = {
+            name: self._executors[tier] for name, tier in tiers.items() if tier is not Tier.INLINE
+        }
+
+    async def open(self) -> None:
+        """Open those that are there."""
+        for executor in (self._inline, *self._executors.values()):
+            await executor.open()
+
+    async def close(self) -> None:
+        """Close those that are there."""
+        for executor in (self._inline, *self._executors.values()):
+            await executor.close()
+
+    def of(self, task: Task[..., ..., Any]) -> Executor:
+        """The executor of the task."""
+        return self._elsewhere.get(task.name, self._inline)
+
+    def uses_thread(self, task: Task[..., ..., Any]) -> bool:
+        """True when the handler runs where it cannot be interrupted."""
+        return not task.is_async and task.name not in self._elsewhere

@@ -1,0 +1,5 @@
+"""An app of the same name without tasks."""
+
+from penstock import Penstock
+
+app = Penstock("memory://")

@@ -1,0 +1,94 @@
+"""A queue whose handlers run in processes, in few words."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from penstock import Penstock
+from penstock.app.place import place_of
+from penstock.core.job import Job, QueueRef
+from penstock.core.payload import decode_json
+from penstock.stores.protocol import Store
+from penstock.worker.executors.process.host import Host
+from penstock.worker.worker import Worker
+from tests.worker.executors import handlers
+from tests.worker.kit import PATIENCE, Desk, eventually, running
+
+WORK = QueueRef("default", "work")
+BOX = QueueRef("default", "box")
+PROGRAMS = QueueRef("default", "programs")
+
+
+class Crew(Desk):
+    """A queue of an app of handlers."""
+
+    def __init__(
+        self, queue: QueueRef = WORK, store: Store | None = None, app: Penstock = handlers.app
+    ) -> None:
+        super().__init__(queue, store)
+        self.host: Host | None = None
+        self.app = app
+
+    async def add(self, task: str, /, timeout_ms: int | None = None, **arguments: Any) -> str:
+        """A job with one attempt, unless its task says otherwise."""
+        known = self.app.task_named(task)
+        policy = known.defaults.policy
+        return await self.enqueue(
+            task,
+            msgspec.json.encode(arguments),
+            max_attempts=policy.max_attempts,
+            timeout_ms=timeout_ms or policy.timeout_ms,
+        )
+
+    def worker(self, *functions: Callable[..., Any], **options: Any) -> Worker:
+        settings = {"lease": 30.0, "shutdown_timeout": 5.0, "tick": 60.0} | options
+        self.host = Host(place_of(self.app))
+        return Worker(self.store, self.queue, self.app.registry, host=self.host, **settings)
+
+    async def run(self, *jobs: str, **options: Any) -> list[Job]:
+        """Execute what is there; the records of these jobs."""
+        await self.burst(**options)
+        return [await self.job(job) for job in jobs]
+
+    @asynccontextmanager
+    async def at_work(self, **options: Any) -> AsyncIterator[Worker]:
+        """A worker for the time of the block."""
+        worker = self.worker(**options)
+        async with running(worker):
+            yield worker
+
+
+def result_of(job: Job) -> Any:
+    """What a completed job returned."""
+    assert job.state == "completed", (job.reason, job.error)
+    return None if job.result is None else decode_json("result", job.result)
+
+
+async def appears(path: Path, text: str = "") -> None:
+    """Wait until the file is there, with that text."""
+
+    async def is_there() -> bool:
+        return path.exists() and text in path.read_text()
+
+    await eventually(is_there)
+
+
+async def pid_in(path: Path, patience: float = PATIENCE) -> int:
+    """The number that a file holds, once it does."""
+    async with asyncio.timeout(patience):
+        while not path.exists() or not path.read_text().isdigit():  # noqa: ASYNC110 (nobody tells of it)
+            await asyncio.sleep(0.005)
+    return int(path.read_text())
+
+
+def is_alive(pid: int) -> bool:
+    """True for a process that runs; one that ended and was not reaped yet does not."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+    return stat.rpartition(")")[2].split()[0] != "Z"

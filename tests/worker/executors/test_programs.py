@@ -1,0 +1,96 @@
+"""Jobs as programs: a line in, lines out, the exit code decides."""
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from penstock.core.errors import OptionError
+from penstock.core.states import State
+from penstock.tasks.context import JobContext
+from tests.worker.executors.handlers import programs as queue
+from tests.worker.executors.kit import Crew, appears, result_of
+
+
+async def test_a_program_gets_its_job_as_a_line_and_answers_with_lines(programs: Crew) -> None:
+    (found,) = await programs.run(await programs.add("echo", value={"text": "two\nlines"}))
+
+    assert result_of(found) == [{"text": "two\nlines"}, 1, "echo"]
+    assert found.progress == b"1"
+
+
+async def test_a_programs_input_ends_after_its_line(programs: Crew) -> None:
+    job = await programs.add("read_all")
+    (found,) = await programs.run(job)
+
+    assert result_of(found) == job
+
+
+async def test_a_large_payload_reaches_a_program(programs: Crew) -> None:
+    (found,) = await programs.run(await programs.add("echo", value="x" * 500_000))
+
+    assert len(result_of(found)[0]) == 500_000
+
+
+async def test_the_exit_code_decides_also_after_a_result(programs: Crew) -> None:
+    jobs = [await programs.add("says", word="result", value=5, code=code) for code in (0, 1)]
+    good, bad = await programs.run(*jobs)
+
+    assert result_of(good) == 5
+    assert (bad.state, bad.reason, bad.result) == (State.DEAD, "EXITED: 1", None)
+
+
+async def test_a_program_steers_its_job(programs: Crew) -> None:
+    said = {"retry": 20.0, "snooze": 30.0, "fail": "no such order", "cancel": "not wanted"}
+    ids = {}
+    for word, value in said.items():
+        payload = msgspec.json.encode({"word": word, "value": value})
+        ids[word] = await programs.enqueue("says", payload, max_attempts=2)
+    await programs.burst()
+    jobs = {word: await programs.job(job) for word, job in ids.items()}
+
+    assert (jobs["retry"].state, jobs["retry"].attempts) == (State.DELAYED, 1)
+    assert (jobs["snooze"].state, jobs["snooze"].attempts) == (State.DELAYED, 0)
+    assert (jobs["fail"].state, jobs["fail"].error) == (State.FAILED, "no such order")
+    assert jobs["cancel"].state is State.CANCELLED
+
+
+async def test_calls_of_a_program_are_checked_against_the_function(programs: Crew) -> None:
+    (found,) = await programs.run(await programs.add("exits", code="three"))
+
+    assert found.reason == "INVALID_PAYLOAD"
+
+
+async def test_a_programs_soft_limit_is_sigterm(programs: Crew) -> None:
+    (found,) = await programs.run(await programs.add("soft_program"))
+
+    assert found.reason == "TIMEOUT"
+    assert (found.error or "").startswith("SoftTimeoutError: the process was killed by SIGTERM")
+
+
+async def test_a_cancel_ends_a_program(programs: Crew, tmp_path: Path) -> None:
+    tasks = ("sleeps_long", "listens", "deaf_program")
+    async with programs.at_work(lease=1.0, concurrency=len(tasks)):
+        jobs = [await programs.add(task, path=str(tmp_path / task)) for task in tasks]
+        for task in tasks:
+            await appears(tmp_path / task)
+        await programs.store.cancel(programs.queue, jobs)
+        found = [await programs.ended(job) for job in jobs]
+
+    assert [(job.state, job.attempts) for job in found] == [(State.CANCELLED, 0)] * 3
+    assert (tmp_path / "listens").read_text() == "told"
+
+
+def test_a_program_needs_its_executor_and_the_other_way_round() -> None:
+    def task(ctx: JobContext) -> None: ...
+
+    with pytest.raises(OptionError, match=r"program: found None, wanted what executor='subprocess' starts"):
+        queue.task(name="a", executor="subprocess")(task)
+    with pytest.raises(OptionError, match=r"program: .* wanted executor='subprocess' beside it"):
+        queue.task(name="a", executor="process", program=["true"])(task)
+    with pytest.raises(OptionError, match="program: found 'true', wanted a program and its arguments"):
+        queue.task(name="a", program="true")(task)
+    with pytest.raises(
+        OptionError, match="executor: found 'thread', wanted one of inline, process, subprocess"
+    ):
+        queue.task(name="a", executor="thread")(task)  # type: ignore[call-overload]
