@@ -5,9 +5,10 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
+import psycopg
 from msgspec.structs import replace
 
-from penstock.core.errors import StoreFormatError
+from penstock.core.errors import StoreFormatError, TransactionError
 from penstock.core.job import QueueRef
 from penstock.stores.outgoing import OUTBOX_SCHEMA, Failed, OutboxState, Outgoing
 from penstock.stores.postgres.address import Address, address_of, checked_name
@@ -92,8 +93,10 @@ async def write(connection: object, schema: str, queue: QueueRef, body: str, *, 
     channel = channel_of(schema, _BELL, Topic.READY)
     try:
         await engine.run(in_schema(_WRITE, schema), queue.tenant, queue.name, body, channel)
-    except StoreFormatError as error:
-        raise _no_outbox(schema, "this database") from error
+    except TransactionError as error:
+        if isinstance(error.__cause__, psycopg.errors.UndefinedTable | psycopg.errors.InvalidSchemaName):
+            raise _no_outbox(schema, "this database") from error
+        raise
 
 
 def tables(url: str) -> str:

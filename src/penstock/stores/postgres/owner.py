@@ -7,7 +7,6 @@ import psycopg
 
 from penstock.stores.postgres.address import address_of
 from penstock.stores.postgres.engine import Connection, Engine
-from penstock.stores.postgres.faults import translated
 from penstock.stores.postgres.migrate import Schema, bring_up, grants, look, script
 
 
@@ -55,7 +54,6 @@ class SchemaOwner:
             finally:
                 await connection.close()
         except psycopg.Error as error:
-            address = self._engine.address
-            raise translated(error, address.shown, address.secrets) from error
+            raise self._engine.faults.translate(error) from error
         finally:
             await self._engine.close()

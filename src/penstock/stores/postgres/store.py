@@ -15,6 +15,7 @@ from penstock.stores.postgres.moves import PostgresMoves
 from penstock.stores.postgres.readers import PostgresReaders
 from penstock.stores.postgres.records import expire_item, settlement_item
 from penstock.stores.postgres.schedules import PostgresSchedules
+from penstock.stores.postgres.standing import prove
 from penstock.stores.postgres.within import PostgresWithin
 from penstock.stores.protocol import PRUNE_LIMIT
 
@@ -37,6 +38,7 @@ class PostgresStore(
             try:
                 await self._engine.open()
                 self._store_id = (await migrate(self._engine)).store
+                await prove(self._engine)
             except BaseException:
                 await self._engine.close()
                 raise
