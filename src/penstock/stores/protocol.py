@@ -487,6 +487,15 @@ class HasHoldups(Protocol):
         ...
 
 
+@runtime_checkable
+class HasWalls(Protocol):
+    """A store that may show a user some tenants only."""
+
+    async def is_shut_out(self, tenant: str) -> bool:
+        """True when the user of this store sees nothing of the tenant, whatever is there."""
+        ...
+
+
 class Wakeups(Protocol):
     """Hints that spare polling. A bell may ring for nothing; a fallback poll always runs."""
 

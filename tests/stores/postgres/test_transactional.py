@@ -415,7 +415,7 @@ def test_an_engine_in_autocommit_mode_is_refused(shop: Shop) -> None:
         shop.app.blocking as queue,
         Session(engine) as session,
         session.begin(),
-        pytest.raises(TransactionError, match="AUTOCOMMIT.*isolation_level"),
+        pytest.raises(TransactionError, match=r"AUTOCOMMIT.*isolation_level"),
     ):
         queue.enqueue_in(session, shop.send, "ada")
     engine.dispose()

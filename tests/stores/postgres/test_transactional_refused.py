@@ -49,7 +49,7 @@ async def connected(url: str, **more: Any) -> AsyncIterator[psycopg.AsyncConnect
 
 async def test_a_row_that_another_transaction_holds_is_not_waited_for_without_end(shop: Shop) -> None:
     """Nor is a key, or one of its kind; and the caller's own setting is as it was."""
-    tasks = [shop.tight, shop.send.options(unique="live"), shop.send.options(idempotency_key="k")]
+    tasks: list[Any] = [shop.tight, shop.send.options(unique="live"), shop.send.options(idempotency_key="k")]
     async with asyncio.timeout(SECONDS), shop.app, connected(shop.url) as first:
         for each in tasks:
             await each.enqueue_in(first, "ada")

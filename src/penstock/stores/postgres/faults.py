@@ -49,6 +49,7 @@ _BY_CODE: Final[dict[str, _Meaning]] = {
     "3F": _NO_TABLES,
     "42P01": _NO_TABLES,
     "42501": _Meaning(ConfigError, "does not let this user do what Penstock needs", Proof.WRITE),
+    "42704": _Meaning(ConfigError, "does not know the role, or another thing that was named"),
     "42P05": _POOLER,
     "26000": _POOLER,
     "57014": _Meaning(StoreTimeoutError, "did not answer in time"),

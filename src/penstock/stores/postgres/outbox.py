@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from penstock.core.errors import StoreFormatError, TransactionError
 from penstock.core.job import QueueRef
 from penstock.stores.outgoing import OUTBOX_SCHEMA, Failed, OutboxState, Outgoing
-from penstock.stores.postgres.address import Address, address_of, checked_name
+from penstock.stores.postgres.address import Address, address_of
 from penstock.stores.postgres.engine import Connection, Engine
 from penstock.stores.postgres.migrate import lock_of
 from penstock.stores.postgres.sources import in_schema
@@ -88,7 +88,6 @@ _FAILED: Final = "SELECT number, tenant, queue, reason FROM penstock.failed ORDE
 
 async def write(connection: object, schema: str, queue: QueueRef, body: str, *, blocking: bool) -> None:
     """Put a parcel into the outbox as part of the transaction that a driver's connection is in."""
-    schema = checked_name("schema", schema, _PLACE)
     engine = GuestEngine(Address("", _PLACE, schema, False), checked(connection, blocking=blocking))
     channel = channel_of(schema, _BELL, Topic.READY)
     try:

@@ -14,6 +14,8 @@ _COLUMNS: Final = "name, number, declaration, arrival_us, paused_at, pause_reaso
 _QUEUE: Final = f"SELECT {_COLUMNS} FROM penstock.queue WHERE tenant = $1 AND name = $2"  # noqa: S608 (constants)
 _QUEUES: Final = f"SELECT {_COLUMNS} FROM penstock.queue WHERE tenant = $1 ORDER BY name"  # noqa: S608 (constants)
 
+_SHUT_OUT: Final = "SELECT row_security_active('penstock.job') AND NOT penstock.is_admitted($1)"
+
 _PAUSE: Final = """
 UPDATE penstock.queue SET
     paused_at = CASE WHEN $3::boolean THEN given.now END,
@@ -55,6 +57,11 @@ class PostgresQueues(Room):
     async def tenants(self) -> list[str]:
         """The tenants that have queues, by name; those alone that the role may see."""
         return sorted(tenant for (tenant,) in await self._ask("SELECT DISTINCT tenant FROM penstock.queue"))
+
+    async def is_shut_out(self, tenant: str) -> bool:
+        """True where there is a wall between tenants, and the user was not admitted to this one."""
+        [(is_out,)] = await self._ask(_SHUT_OUT, tenant)
+        return bool(is_out)
 
     async def pause(self, queue: QueueRef, pause: Pause | None, for_ms: int | None = None) -> None:
         """Stop claims, or let them go on."""
