@@ -1,6 +1,7 @@
 """What is written into an outbox comes to its store once, in order, whoever dies."""
 
 import asyncio
+import secrets
 import signal
 import subprocess
 import sys
@@ -245,6 +246,31 @@ async def test_a_store_that_is_away_sets_nothing_aside(shop: Shop, database: str
         state = await relay._outbox.state(10)
 
     assert (state.waiting, state.failed) == (1, 0)
+
+
+async def test_a_database_that_refuses_the_relay_for_a_while_is_waited_for(shop: Shop, database: str) -> None:
+    """It worked before: a password is being changed, or a right."""
+    role = f"carrier_{secrets.token_hex(4)}"
+    store = MemoryStore()
+    with psycopg.connect(database, autocommit=True) as operator:
+        operator.execute(f"CREATE ROLE {role} SUPERUSER LOGIN")
+        try:
+            async with relaying(database.replace("postgres@", f"{role}@", 1), store) as relay:
+                await write(shop, database, "ada")
+                operator.execute(f"ALTER ROLE {role} NOLOGIN")
+                operator.execute(
+                    "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE usename = %s",
+                    (role,),
+                )
+                with pytest.raises(StoreUnavailableError, match="worked before"):
+                    await relay.carry()
+                operator.execute(f"ALTER ROLE {role} LOGIN")
+                carried = await relay.carry()
+        finally:
+            operator.execute(f"DROP OWNED BY {role} CASCADE")
+            operator.execute(f"DROP ROLE {role}")
+
+    assert carried.jobs == 1
 
 
 class AwayAtFirst(MemoryStore):

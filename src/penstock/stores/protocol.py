@@ -372,6 +372,10 @@ class Reads(Protocol):
         """How many pending jobs, of its key where keys take turns, will be claimed before this one."""
         ...
 
+    async def oldest(self, queue: QueueRef) -> int | None:
+        """When the first of the pending jobs was enqueued, by the heads of the line; None without any."""
+        ...
+
     async def expired(self, queue: QueueRef, limit: int = RECOVER_LIMIT) -> list[ExpiredLease]:
         """Leases that ran out, oldest first."""
         ...

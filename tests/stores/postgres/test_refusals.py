@@ -158,3 +158,16 @@ def test_a_short_password_is_hidden_where_it_stands_alone() -> None:
     said = str(faults.translate(psycopg.OperationalError("servers say 's' and t0p=1")))
 
     assert said == "the server cannot be reached: servers say '…' and …=1"
+
+
+@pytest.mark.parametrize(
+    "error", [psycopg.errors.DuplicatePreparedStatement, psycopg.errors.InvalidSqlStatementName]
+)
+def test_a_pooler_that_takes_settings_and_shares_its_connections_is_found_out(
+    error: type[psycopg.Error],
+) -> None:
+    """By statements that another one has prepared, or that this one has elsewhere."""
+    found = Faults("the server").translate(error("prepared statement _pg3_0"))
+
+    assert isinstance(found, ConfigError)
+    assert "add pooler=transaction to the url" in str(found)

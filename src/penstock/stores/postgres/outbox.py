@@ -83,6 +83,9 @@ SELECT
         FROM penstock.outbox ORDER BY number LIMIT 1),
     (SELECT count(*) FROM penstock.failed)
 """
+_MAY_WRITE: Final = """
+SELECT has_table_privilege($1, 'DELETE') AND current_setting('transaction_read_only') = 'off'
+"""
 _FAILED: Final = "SELECT number, tenant, queue, reason FROM penstock.failed ORDER BY number LIMIT $1::bigint"
 
 
@@ -129,6 +132,8 @@ class PostgresOutbox:
                 async with self._engine.transaction() as connection:
                     await connection.execute("SELECT pg_advisory_xact_lock(%s)", (self._lock("tables"),))
                     await connection.execute(_tables(self._address.schema).encode())
+            [(may_write,)] = await self._engine.run(_MAY_WRITE, self._named("penstock.outbox"))
+            self._engine.proven(may_write=may_write)
         except BaseException:
             await self.close()
             raise
