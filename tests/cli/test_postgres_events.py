@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from penstock.cli import checks
+from penstock.cli import checks, tailing
 from tests.cli.conftest import Shell
 from tests.conformance.having import on
 from tests.conformance.stores import STORES
@@ -89,3 +89,23 @@ def test_readers_and_doctor_name_who_holds_them_back(shell: Shell, monkeypatch: 
     assert check["name"] == "newest events"
     assert who in check["findings"][0]
     assert "held_back" not in after
+
+
+def test_a_tail_says_beside_the_events_that_newer_ones_are_held_back(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Once, and not among them; a moment is not worth a word."""
+    shell.enqueue("a")
+    with _began(shell):
+        shell.enqueue("b")
+        shell("events", "tail")
+        moment = shell.err
+        monkeypatch.setattr(tailing, "HELD_MS", 0)
+        shell("events", "tail", "--json")
+        lines, said = shell.out.splitlines(), shell.err
+    shell("events", "tail")
+
+    assert moment == shell.err == ""
+    assert [json.loads(line)["job"] for line in lines] == ["a"]
+    assert said.count("\n") == 1
+    assert "newer events are held back" in said

@@ -4,6 +4,8 @@ import io
 
 import pytest
 
+from penstock.cli import queues
+from penstock.core.job import QueueRef
 from tests.cli.conftest import MAIL, Shell, Terminal
 
 
@@ -31,7 +33,7 @@ def test_a_narrow_terminal_gets_fewer_columns_and_their_names(
     assert "pending" in shell.out
     table, _, rest = shell.out.partition("no room for ")
     assert "blocked" not in table
-    assert " ".join(rest.split()) == "blocked, completed, cancelled, mode: --json has all"
+    assert " ".join(rest.split()) == "blocked, completed, failed, cancelled, mode: --json has all"
 
 
 def test_the_mode_is_shown(shell: Shell) -> None:
@@ -81,6 +83,32 @@ def test_purge_deletes_what_waits_and_leaves_the_rest(shell: Shell) -> None:
     assert shell.json("queues", "purge", "mail", "--yes") == {"queue": "mail", "deleted": 2, "kept": 0}
     counts = shell.json("queues", "list")["queues"][0]["counts"]
     assert {state: count for state, count in counts.items() if count} == {"active": 1, "completed": 1}
+
+
+def test_purge_goes_through_pages_in_smaller_batches(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(queues, "PAGE", 5)
+    monkeypatch.setattr(queues, "BATCH", 2)
+    shell.enqueue(*(f"j{n}" for n in range(12)))
+
+    assert shell.json("queues", "purge", "mail", "--yes")["deleted"] == 12
+    assert shell.json("queues", "show", "mail")["counts"]["pending"] == 0
+
+
+def test_lists_say_how_long_the_oldest_job_waits(shell: Shell) -> None:
+    shell.enqueue("a")
+    shell.enqueue("b", queue=QueueRef("default", "later"), delay_ms=60_000)
+    shell.store(lambda store: store.turn(7_200_000))
+    shell.store(lambda store: store.promote(QueueRef("default", "later")))
+    found = [each["queue"] for each in shell.json("queues", "list")["queues"] if "oldest_at" in each]
+    shell("queues", "list")
+    listed = shell.out
+    shell("queues", "show", "mail")
+
+    assert found == ["later", "mail"]
+    assert listed.count("2 h") == 2
+    assert shell.out.count("2 h") == 1
+    shell.claim()
+    assert "oldest_at" not in shell.json("queues", "show", "mail")
 
 
 def test_purge_asks_first(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 
 from penstock.core.job import QueueRef
+from penstock.core.limits import Declaration, Mode
 from penstock.core.moves import Expire, Release, Retry
 from penstock.core.states import State
 from penstock.stores.protocol import Store
@@ -152,6 +153,41 @@ async def test_ahead_counts_the_jobs_that_will_be_claimed_before(store: Store, q
     assert ahead == {"high": 0, "a": 1, "b": 2, "c": 3}
     assert high.id == "high"
     assert [await store.ahead(queue, name) for name in ("a", "b", "c")] == [0, 1, 2]
+
+
+async def test_how_long_the_oldest_job_waits_is_known(store: Store, queue: QueueRef) -> None:
+    """Over tiers; what is delayed, runs or has ended does not wait for a worker."""
+    before = await store.oldest(queue)
+    await enqueue(store, queue, [new_job("a", priority=2), new_job("b", priority=2)])
+    await store.turn(1_000)
+    await enqueue(store, queue, [new_job("high", priority=9), new_job("later", delay_ms=60_000)])
+    [first] = await store.get(queue, ["a"])
+    found = await store.oldest(queue)
+    await store.cancel(queue, ["a"])
+    behind = await store.oldest(queue)
+    await claim(store, queue, 2)
+
+    assert before is None
+    assert first is not None
+    assert found == behind == first.enqueued_at
+    assert await store.oldest(queue) is None
+
+
+async def test_how_long_the_oldest_job_waits_is_known_where_keys_take_turns(
+    store: Store, queue: QueueRef
+) -> None:
+    """Over all keys."""
+    await store.declare(queue, Declaration(mode=Mode.KEYED, key_limit=1))
+    await enqueue(store, queue, [new_job("a", key="x")])
+    await store.turn(1_000)
+    await enqueue(store, queue, [new_job("b", key="y")])
+    first, second = [job.enqueued_at for job in await store.get(queue, ["a", "b"]) if job is not None]
+    found = await store.oldest(queue)
+    held = await claim(store, queue, 1)
+
+    assert found == first
+    assert [job.id for job in held] == ["a"]
+    assert await store.oldest(queue) == second
 
 
 async def test_calls_that_do_not_wait_for_each_other_take_effect_in_their_order(

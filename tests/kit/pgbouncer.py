@@ -35,6 +35,7 @@ def running(program: Path, server_port: int, *, connections: int = 2) -> Iterato
             f"[databases]\n* = host=127.0.0.1 port={server_port}\n"
             f"[pgbouncer]\nlisten_addr = 127.0.0.1\nlisten_port = {port}\nunix_socket_dir =\n"
             f"auth_type = trust\nauth_file = {folder / 'users.txt'}\npool_mode = transaction\n"
+            "admin_users = postgres\n"
             f"default_pool_size = {connections}\nmax_client_conn = 100\n"
         )
         with (folder / "log").open("wb") as log:

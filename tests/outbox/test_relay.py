@@ -1,6 +1,7 @@
 """What is written into an outbox comes to its store once, in order, whoever dies."""
 
 import asyncio
+import secrets
 import signal
 import subprocess
 import sys
@@ -25,6 +26,7 @@ from penstock.stores.protocol import Topic
 from tests.conformance.stores import Kind, opened
 from tests.outbox.conftest import DEFAULT, Shop, jobs_in, outbox_in, relaying
 
+SECONDS = 30.0
 DIES = """
 import asyncio, importlib, os, signal, sys
 
@@ -170,8 +172,11 @@ async def test_what_a_store_refuses_is_set_aside_and_others_go_on(
     assert (back, again.jobs) == (1, 1)
 
 
-async def test_a_full_queue_holds_up_only_itself(shop: Shop, database: str) -> None:
-    """Its entries wait, in their order, for room."""
+async def test_a_full_queue_holds_up_only_itself(
+    shop: Shop, database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Its entries wait, in their order, for room; that they do is told once, and that there is some."""
+    caplog.set_level("INFO", "penstock.outbox")
     narrow = shop.app.queue("narrow", max_length=1)
     task = narrow.task(name="tight")(_tight)
     store = MemoryStore()
@@ -186,9 +191,16 @@ async def test_a_full_queue_holds_up_only_itself(shop: Shop, database: str) -> N
         relay._held.clear()
         third = await relay.carry()
         jobs = await jobs_in(store, queue, State.PENDING)
+        await store.cancel(queue, ids[1:2])
+        relay._held.clear()
+        await relay.carry()
 
     assert (first.jobs, second, third.jobs) == (2, Carried(0, 0, True), 1)
     assert [job.id for job in jobs] == ids[1:2]
+    assert caplog.messages == [
+        "the queue is full: its entries wait in the outbox",
+        "the queue takes jobs again",
+    ]
 
 
 class Choking(MemoryStore):
@@ -234,6 +246,68 @@ async def test_a_store_that_is_away_sets_nothing_aside(shop: Shop, database: str
         state = await relay._outbox.state(10)
 
     assert (state.waiting, state.failed) == (1, 0)
+
+
+async def test_a_database_that_refuses_the_relay_for_a_while_is_waited_for(shop: Shop, database: str) -> None:
+    """It worked before: a password is being changed, or a right."""
+    role = f"carrier_{secrets.token_hex(4)}"
+    store = MemoryStore()
+    with psycopg.connect(database, autocommit=True) as operator:
+        operator.execute(f"CREATE ROLE {role} SUPERUSER LOGIN")
+        try:
+            async with relaying(database.replace("postgres@", f"{role}@", 1), store) as relay:
+                await write(shop, database, "ada")
+                operator.execute(f"ALTER ROLE {role} NOLOGIN")
+                operator.execute(
+                    "SELECT pg_terminate_backend(pid, 10000) FROM pg_stat_activity WHERE usename = %s",
+                    (role,),
+                )
+                with pytest.raises(StoreUnavailableError, match="worked before"):
+                    await relay.carry()
+                operator.execute(f"ALTER ROLE {role} LOGIN")
+                carried = await relay.carry()
+        finally:
+            operator.execute(f"DROP OWNED BY {role} CASCADE")
+            operator.execute(f"DROP ROLE {role}")
+
+    assert carried.jobs == 1
+
+
+class AwayAtFirst(MemoryStore):
+    """Cannot be reached twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.failures = 2
+        self.is_back = asyncio.Event()
+
+    async def enqueue(self, queue: QueueRef, jobs: Any, spawns: Any = ()) -> list[Enqueued | Refused]:
+        self.failures -= 1
+        if self.failures >= 0:
+            raise StoreUnavailableError("gone")
+        self.is_back.set()
+        return await super().enqueue(queue, jobs, spawns)
+
+
+async def test_a_relay_says_once_why_it_waits_and_once_that_it_goes_on(
+    shop: Shop, database: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    """However often it tried."""
+    caplog.set_level("INFO", "penstock.outbox")
+    store = AwayAtFirst()
+    async with outbox_in(database):
+        await write(shop, database, "ada")
+    async with asyncio.timeout(SECONDS), opened(store):
+        relay = OutboxRelay(database, store)
+        running = asyncio.create_task(relay.run())
+        await store.is_back.wait()
+        relay.stop()
+        await running
+
+    assert [line for line in caplog.messages if line.startswith("carrying")] == [
+        "carrying failed, will repeat: gone",
+        "carrying works again",
+    ]
 
 
 async def test_large_jobs_go_in_several_calls(shop: Shop, database: str) -> None:

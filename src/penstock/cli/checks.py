@@ -19,6 +19,7 @@ from penstock.scheduler.pruner import EVENTS_AGE, EVENTS_KEPT
 from penstock.stores.protocol import (
     Adoption,
     HasHoldups,
+    HasWalls,
     Holdup,
     KeyInfo,
     Query,
@@ -153,6 +154,19 @@ async def examine_holdup(store: Store) -> list[Check]:
     if held is not None and (held.age_ms or 0) > HOLDUP_GRACE_MS:
         check.findings.append(f"{check.seen}: events since then cannot be read until it ends")
     return [check]
+
+
+async def examine_wall(store: Store, tenant: str) -> list[Check]:
+    """Whether the user sees the tenant at all; nothing where everybody does."""
+    if not isinstance(store, HasWalls) or not await store.is_shut_out(tenant):
+        return []
+    return [
+        Check(
+            "tenant",
+            tenant,
+            findings=[f"the user of the url was not admitted to the tenant {tenant}, and sees nothing of it"],
+        )
+    ]
 
 
 def holdup_line(held: Holdup) -> str:

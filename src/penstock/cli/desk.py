@@ -12,7 +12,13 @@ import typer
 from penstock import settings as all_settings
 from penstock.app.app import Penstock
 from penstock.cli.output import Output
-from penstock.cli.reference import load_app, open_store, refuse_memory, refuse_missing_file
+from penstock.cli.reference import (
+    load_app,
+    open_store,
+    refuse_memory,
+    refuse_missing_file,
+    refuse_missing_schema,
+)
 from penstock.core.errors import ConfigError, OptionError, UnknownQueueError
 from penstock.core.job import DEFAULT_TENANT, QueueRef
 from penstock.core.names import check_name
@@ -62,10 +68,12 @@ class Desk:
 
     @asynccontextmanager
     async def store(self, *, may_be_new: bool = False) -> AsyncIterator[Store]:
-        """The store, open for the time of the block; a missing file is made only if it may be new."""
+        """The store, open for the time of the block; what is missing is made only if it may be new."""
         store = self.make_lasting_store() if may_be_new else self.make_store()
         if not may_be_new:
-            refuse_missing_file(self.settings.url or (None if self.app is None else self.app.url))
+            url = self.settings.url or (None if self.app is None else self.app.url)
+            refuse_missing_file(url)
+            await refuse_missing_schema(url)
         await store.open()
         try:
             yield store

@@ -15,6 +15,7 @@ from penstock.cli.checks import (
     examine_readers,
     examine_relays,
     examine_schedules,
+    examine_wall,
 )
 from penstock.cli.desk import Desk
 from penstock.cli.output import span
@@ -43,6 +44,7 @@ async def doctor(
     async with desk.store() as store:
         info = await store.info()
         checks = [_kind(info), _offset(info), await _clock(store), *await examine_holdup(store)]
+        checks += await examine_wall(store, desk.tenant)
         for each in await desk.queues(store, queue):
             checks += await _examine(store, each, history=history)
         checks.append(await examine_schedules(store, desk.tenant, queue))

@@ -68,6 +68,7 @@ async def tail(
         else:
             printer.cursors = {refs[0]: begin}
             await printer.print_new()
+        await printer.tell_holdup()
         if follow:
             await printer.follow()
 

@@ -1,6 +1,6 @@
 """`penstock queues`: what waits where; pause, resume, purge."""
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Final
 
 import typer
 
@@ -16,31 +16,37 @@ from penstock.stores.protocol import Pause, Query, QueueInfo, Store
 
 group = typer.Typer(help="See what waits where; pause, resume, purge.", no_args_is_help=True)
 
+BATCH: Final = 500
+"""Jobs that are deleted by one call."""
+PAGE: Final = 20 * BATCH
+"""Jobs that are looked for by one: a store may have to go through all of them for each page."""
+
 Name = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name", show_default=False)]
 
 
 @command(group, "list")
 async def list_queues(desk: Desk) -> None:
-    """List the queues with their jobs by state."""
+    """List the queues with their jobs by state, and how long the oldest of the pending ones waits."""
     async with desk.store() as store:
         infos = await store.queues(desk.tenant)
         counts = [await store.counts(info.queue) for info in infos]
+        oldest = [await store.oldest(info.queue) for info in infos]
         now = await store.now()
-    desk.out.document(
-        {"queues": [_document(info, count, now) for info, count in zip(infos, counts, strict=True)]}
-    )
+    found = list(zip(infos, counts, oldest, strict=True))
+    desk.out.document({"queues": [_document(info, count, since, now) for info, count, since in found]})
     desk.out.table(
-        ["queue", *State, "mode", "paused"],
+        ["queue", *State, "oldest", "mode", "paused"],
         (
             (
                 info.queue.name,
                 *(count[state] for state in State),
+                _waited(since, now),
                 info.mode,
                 "yes" if _paused(info.pause, now) else "",
             )
-            for info, count in zip(infos, counts, strict=True)
+            for info, count, since in found
         ),
-        right=frozenset(State),
+        right=frozenset({*State, "oldest"}),
         drop=["cancelled", "mode", "blocked", "completed", "failed"],
     )
 
@@ -50,13 +56,13 @@ async def show(desk: Desk, queue: Name) -> None:
     """Show one queue: counts, leases, pause, events kept."""
     async with desk.store() as store:
         info = await desk.queue(store, queue)
-        counts = await store.counts(info.queue)
+        counts, since = await store.counts(info.queue), await store.oldest(info.queue)
         leases = await store.leases(info.queue)
         first, last = await store.event_range(info.queue)
         now = await store.now()
     workers = sorted({lease.worker for lease in leases})
     desk.out.document(
-        _document(info, counts, now)
+        _document(info, counts, since, now)
         | {
             "leases": len(leases),
             "workers": workers,
@@ -71,6 +77,7 @@ async def show(desk: Desk, queue: Name) -> None:
             ("mode", info.mode),
             ("paused", _paused(info.pause, now) or "no"),
             *((state, counts[state]) for state in State),
+            ("oldest", _waited(since, now) or None),
             ("leases", len(leases)),
             ("run out", sum(lease.deadline <= now for lease in leases)),
             ("workers", ", ".join(workers) or "none holds a lease"),
@@ -129,12 +136,14 @@ async def purge(
             desk.out.confirm(f"Delete up to {many} {which} of queue {queue!r} for good?")
         deleted = kept = 0
         with progress("deleting", many) as advance:
-            query = Query(states=states, task=task, limit=500, payloads=False, results=False)
+            query = Query(states=states, task=task, limit=PAGE, payloads=False, results=False)
             async for jobs in each_page(store, info.queue, query):
-                outcomes = await store.delete(info.queue, [job.id for job in jobs])
-                done = sum(isinstance(outcome, Applied) for outcome in outcomes)
-                deleted, kept = deleted + done, kept + len(jobs) - done
-                advance(len(jobs))
+                for start in range(0, len(jobs), BATCH):
+                    ids = [job.id for job in jobs[start : start + BATCH]]
+                    outcomes = await store.delete(info.queue, ids)
+                    done = sum(isinstance(outcome, Applied) for outcome in outcomes)
+                    deleted, kept = deleted + done, kept + len(ids) - done
+                    advance(len(ids))
     desk.out.document({"queue": queue, "deleted": deleted, "kept": kept})
     moved = f"; {kept} had moved on and were kept" if kept else ""
     desk.out.line(f"deleted {deleted} {which} of queue {queue!r}{moved}")
@@ -146,15 +155,21 @@ async def _tell(desk: Desk, store: Store, queue: str) -> None:
     desk.out.line(f"queue {queue!r} is " + (_paused(info.pause, now) or "open"))
 
 
-def _document(info: QueueInfo, counts: dict[State, int], now: int) -> dict[str, Any]:
+def _document(info: QueueInfo, counts: dict[State, int], since: int | None, now: int) -> dict[str, Any]:
     return without_none(
         queue=info.queue.name,
         tenant=info.queue.tenant,
         number=info.number,
         mode=info.mode,
         counts=counts,
+        oldest_at=utc(since),
         pause=_pause_document(info.pause, now),
     )
+
+
+def _waited(since: int | None, now: int) -> str:
+    """How long the oldest of the pending jobs has waited."""
+    return "" if since is None else span(now - since)
 
 
 def _pause_document(pause: Pause | None, now: int) -> dict[str, Any] | None:

@@ -5,6 +5,7 @@ import sys
 import sysconfig
 import traceback
 from pathlib import Path
+from typing import Final
 from urllib.parse import unquote
 
 import penstock
@@ -13,7 +14,9 @@ from penstock.core.errors import ConfigError
 from penstock.stores.open import open_store
 from penstock.stores.protocol import Store
 
-__all__ = ["load_app", "open_store", "refuse_memory", "refuse_missing_file"]
+__all__ = ["load_app", "open_store", "refuse_memory", "refuse_missing_file", "refuse_missing_schema"]
+
+_MAKES: Final = "a worker or an enqueue with --declare makes it"
 
 
 def refuse_missing_file(url: str | None) -> None:
@@ -21,8 +24,18 @@ def refuse_missing_file(url: str | None) -> None:
     scheme, _, rest = (url or "").partition(":///")
     path = Path(unquote(rest.partition("?")[0]))
     if scheme == "sqlite" and rest and not path.exists():
-        makes = "a worker or an enqueue with --declare makes it"
-        raise ConfigError(f"{url}: there is no such file as {path.absolute()}; {makes}")
+        raise ConfigError(f"{url}: there is no such file as {path.absolute()}; {_MAKES}")
+
+
+async def refuse_missing_schema(url: str | None) -> None:
+    """The same for a schema in PostgreSQL."""
+    if url is None or url.partition("://")[0] not in {"postgresql", "postgres"}:
+        return
+    from penstock.stores.postgres.owner import SchemaOwner
+
+    owner = SchemaOwner(url)
+    if (await owner.look()).version == 0:
+        raise ConfigError(f"{owner.place}: there is no schema {owner.name} with Penstock's tables; {_MAKES}")
 
 
 def refuse_memory(store: Store) -> None:

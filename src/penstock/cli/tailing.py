@@ -7,17 +7,20 @@ from collections.abc import Iterable
 from contextlib import AsyncExitStack
 from typing import Final
 
+from penstock.cli.checks import holdup_line
 from penstock.cli.desk import Desk
 from penstock.cli.records import event_line
 from penstock.core.events import Event
 from penstock.core.job import QueueRef
-from penstock.stores.protocol import Bell, Store, Topic
+from penstock.stores.protocol import Bell, HasHoldups, Store, Topic
 
 POLL_SECONDS: Final = 1.0
 """Moves that make nothing claimable and end nothing ring no bell."""
 RENEW_SECONDS: Final = 3600.0
 """How often a reader that follows keeps its place though nothing comes."""
 CHUNK: Final = 1_000
+HELD_MS: Final = 1_000
+"""A transaction that holds back newer events for less is not worth a word."""
 
 
 class Printer:
@@ -30,6 +33,7 @@ class Printer:
         self._left = limit
         self._reader = reader
         self._kept_at = float("-inf")
+        self._is_held = False
         self.cursors: dict[QueueRef, str | int] = {}
         self.every_queue = every_queue
 
@@ -59,6 +63,13 @@ class Printer:
             if not pages:
                 return
 
+    async def tell_holdup(self) -> None:
+        """Say once, beside the events, who holds back newer ones."""
+        held = await self._store.holdup() if isinstance(self._store, HasHoldups) else None
+        was_held, self._is_held = self._is_held, held is not None and (held.age_ms or 0) >= HELD_MS
+        if held is not None and self._is_held and not was_held:
+            self._desk.out.note(f"newer events are {holdup_line(held)}")
+
     async def _keep(self, *, moved: bool) -> None:
         """Keep the reader's place: what was printed was also flushed."""
         now = time.monotonic()
@@ -86,6 +97,7 @@ class Printer:
                     async with asyncio.timeout(POLL_SECONDS):
                         await rung.wait()
                 except TimeoutError:
+                    await self.tell_holdup()
                     continue
                 rung.clear()
             for watch in watches:

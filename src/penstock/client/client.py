@@ -287,7 +287,7 @@ class Client:
     def _handle(self, call: Call[R], answer: Enqueued | Refused, chosen: str | None = None) -> JobHandle[R]:
         if isinstance(answer, Refused):
             if answer.why is Refusal.FULL:
-                raise QueueFullError(f"queue {call.queue!r} is full; nothing was enqueued")
+                raise QueueFullError(f"queue {call.queue!r} is full; the job was not enqueued")
             if answer.why is Refusal.KEYLESS:
                 # It was declared anew since this client looked: the next call looks again.
                 self._lanes.pop(call.queue, None)

@@ -88,7 +88,7 @@ class IdempotencyConflictError(PenstockError):
 
 
 class QueueFullError(PenstockError):
-    """The queue has a bounded length and is full; nothing was enqueued."""
+    """The queue has a bounded length and is full; the job was not enqueued."""
 
 
 class BatchRefusedError(PenstockError):

@@ -18,6 +18,7 @@ from penstock.client.persist import Persistence
 from penstock.core.errors import PenstockError, StoreError
 from penstock.core.job import NewJob, QueueRef
 from penstock.core.outcomes import Enqueued, Refusal, Refused
+from penstock.core.reasons import Reasons
 from penstock.core.unique import UniqueRule
 from penstock.outbox.sources import open_outbox
 from penstock.stores.outgoing import Failed, OutboxSource, Outgoing, Parcel
@@ -58,6 +59,7 @@ class OutboxRelay:
         self._poll = poll
         self._opened: set[tuple[QueueRef, bytes]] = set()
         self._held: dict[QueueRef, float] = {}
+        self._full: set[QueueRef] = set()
         self._faults: Counter[int] = Counter()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = asyncio.Event()
@@ -83,17 +85,20 @@ class OutboxRelay:
             _LOGGER.info("outbox relay stopped")
 
     async def _run(self, bell: Bell) -> None:
-        failures = 0
+        failures, reasons = 0, Reasons()
         while not self._stopping.is_set():
             try:
                 carried = await self.carry()
                 failures = 0
+                if reasons.over():
+                    _LOGGER.info("carrying works again")
                 if carried.waits:
                     await self._unless_stopped(bell.wait(self._poll))
             except StoreError as error:
                 failures += 1
                 pause = random.uniform(0, min(LONGEST_PAUSE, 0.1 * 2 ** min(failures, 10)))
-                _LOGGER.warning("carrying failed, will repeat in %.1f s: %s", pause, error)
+                if reasons.is_new(error):
+                    _LOGGER.warning("carrying failed, will repeat: %s", error)
                 await self._unless_stopped(asyncio.sleep(pause))
 
     async def carry(self) -> Carried:
@@ -131,7 +136,7 @@ class OutboxRelay:
                     raise
                 failed.append(Failed(entry.number, queue, f"{type(error).__name__}: {error}"))
         carried: list[int] = []
-        start = 0
+        start, is_full = 0, False
         for chunk in chunks([new for _, new in good]):
             some, start = good[start : start + len(chunk)], start + len(chunk)
             for (number, new), answer in zip(some, await self._answers(queue, some), strict=False):
@@ -139,11 +144,23 @@ class OutboxRelay:
                     carried.append(number)
                 elif isinstance(answer, Refused) and answer.why is Refusal.FULL:
                     self._hold(queue)
+                    is_full = True
                 else:
                     failed.append(Failed(number, queue, _reason(new, answer)))
             if queue in self._held or self._clock() > end:
                 break
+        self._tell(queue, is_full=is_full)
         return carried, failed
+
+    def _tell(self, queue: QueueRef, *, is_full: bool) -> None:
+        """Say once that a queue is full, and once that it is no longer."""
+        about = {"tenant": queue.tenant, "queue": queue.name}
+        if is_full and queue not in self._full:
+            self._full.add(queue)
+            _LOGGER.warning("the queue is full: its entries wait in the outbox", extra=about)
+        elif not is_full and queue in self._full:
+            self._full.discard(queue)
+            _LOGGER.info("the queue takes jobs again", extra=about)
 
     async def _unpacked(self, entry: Outgoing) -> NewJob:
         """The job of an entry, for a queue that is open and declared."""

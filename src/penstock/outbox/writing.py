@@ -22,7 +22,7 @@ from penstock.core.limits import Declaration
 from penstock.core.outcomes import Enqueued, Refused
 from penstock.core.states import State
 from penstock.stores.drivers import driver_of
-from penstock.stores.outgoing import OUTBOX_SCHEMA, Parcel
+from penstock.stores.outgoing import OUTBOX_SCHEMA, Parcel, check_schema
 from penstock.tasks.call import Call
 from penstock.tasks.handle import Desk, JobHandle
 from penstock.tasks.middleware import EnqueueMiddleware, SendNext
@@ -58,7 +58,7 @@ class Outbox:
         self._tenant = tenant
         self._declared = declared
         self._middleware = middleware
-        self._schema = schema
+        self._schema = check_schema(schema)
         self._ids = IdMaker(lambda: time.time_ns() // 1_000_000, secrets.randbits)
         self._lock = threading.Lock()
 

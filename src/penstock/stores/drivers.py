@@ -11,6 +11,10 @@ _NOT_BEGUN: Final = (
     "the session or connection of SQLAlchemy is in no transaction, or was closed: enqueue inside "
     "`with session.begin():`, or after its first statement"
 )
+_AUTOCOMMIT: Final = (
+    "the session or connection of SQLAlchemy is in AUTOCOMMIT mode, and in no transaction: give its engine "
+    'another isolation_level, such as "READ COMMITTED"'
+)
 _NO_ATOMIC: Final = "the Django connection is in no transaction: enqueue inside `with transaction.atomic():`"
 
 
@@ -40,12 +44,33 @@ async def _under_sqlalchemy(given: Any) -> Any:
         # A first statement behind its back would be in a transaction that it does not know and never commits.
         raise TransactionError(_NOT_BEGUN)
     if hasattr(given, "get_bind"):
-        given = given.connection()
-        if hasattr(given, "__await__"):
-            given = await given
+        given = await _connection_of(given)
     if hasattr(given, "get_raw_connection"):
-        return (await given.get_raw_connection()).driver_connection
-    return given.connection.driver_connection
+        driver = (await given.get_raw_connection()).driver_connection
+    else:
+        driver = given.connection.driver_connection
+    if getattr(driver, "autocommit", None) is True and not _status(driver):
+        raise TransactionError(_AUTOCOMMIT)
+    return driver
+
+
+async def _connection_of(session: Any) -> Any:
+    try:
+        found = session.connection()
+        return await found if hasattr(found, "__await__") else found
+    except Exception as error:
+        if _library(error) != "sqlalchemy":
+            raise
+        # Such as one with a database per class, which has none for the session as a whole.
+        raise TransactionError(
+            f"the session of SQLAlchemy gives no connection: hand over that of your table's database, "
+            f"session.connection(bind_arguments=…) ({error})"
+        ) from error
+
+
+def _status(driver: Any) -> int | None:
+    """Where a transaction of psycopg's stands: 0 is in none."""
+    return getattr(getattr(driver, "info", None), "transaction_status", None)
 
 
 def _under_django(given: Any) -> Any:

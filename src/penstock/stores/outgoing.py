@@ -1,17 +1,29 @@
 """An outbox: jobs in a database of the caller's that wait to be carried to their store."""
 
+import re
 from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Final, Protocol
 
 import msgspec
 
+from penstock.core.errors import OptionError
 from penstock.core.job import NewJob, QueueRef
 from penstock.core.limits import Declaration
 from penstock.stores.protocol import Bell
 
 OUTBOX_SCHEMA: Final = "penstock_outbox"
 """Where an outbox is in PostgreSQL unless another schema is named; in SQLite the tables begin with it."""
+
+
+_SCHEMA: Final = re.compile(r"(?!pg_)[a-z_][a-z0-9_]{0,62}")
+
+
+def check_schema(schema: str) -> str:
+    """The name itself; OptionError where it cannot be that of a schema in statements."""
+    if not _SCHEMA.fullmatch(schema):
+        raise OptionError("schema", schema, "small letters, digits and underscores, not pg_…")
+    return schema
 
 
 class Parcel(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -372,6 +372,10 @@ class Reads(Protocol):
         """How many pending jobs, of its key where keys take turns, will be claimed before this one."""
         ...
 
+    async def oldest(self, queue: QueueRef) -> int | None:
+        """When the first of the pending jobs was enqueued, by the heads of the line; None without any."""
+        ...
+
     async def expired(self, queue: QueueRef, limit: int = RECOVER_LIMIT) -> list[ExpiredLease]:
         """Leases that ran out, oldest first."""
         ...
@@ -484,6 +488,15 @@ class HasHoldups(Protocol):
 
     async def holdup(self) -> Holdup | None:
         """Who does at this moment; None when nobody does."""
+        ...
+
+
+@runtime_checkable
+class HasWalls(Protocol):
+    """A store that may show a user some tenants only."""
+
+    async def is_shut_out(self, tenant: str) -> bool:
+        """True when the user of this store sees nothing of the tenant, whatever is there."""
         ...
 
 

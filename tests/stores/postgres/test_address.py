@@ -23,6 +23,20 @@ def test_what_the_store_does_not_know_reaches_the_driver_as_it_is(url: str) -> N
 
 
 @pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("postgresql://db:54x2/shop", "the port '54x2'"),
+        ("postgresql://one:5432,two:99999/shop", "the port '99999'"),
+        ("postgresql://db/shop?bogus=1", "bogus"),
+        ("postgresql://db/shop?options=-cjit%3Doff", "options"),
+    ],
+)
+def test_what_nobody_knows_is_refused_before_it_is_tried(url: str, why: str) -> None:
+    with pytest.raises(ConfigError, match=why):
+        address_of(url)
+
+
+@pytest.mark.parametrize(
     ("password", "written"),
     [("s3cr/et", "%2F"), ("s3cr#et", "%23"), ("s3cr?et", "%3F"), ("s3cr@et", "%40"), ("s3cr[et", "%5B")],
 )

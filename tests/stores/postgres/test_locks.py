@@ -11,9 +11,9 @@ from penstock.core.outcomes import Applied, Enqueued, Refusal, Refused
 from penstock.core.states import State
 from penstock.core.unique import Unique, UniqueRule
 from penstock.stores.postgres import PostgresStore
-from penstock.stores.postgres.records import settlement_item
 from penstock.stores.postgres.sources import load_sources
 from penstock.stores.postgres.turn import Turn
+from penstock.stores.rows import settlement_item
 from tests.conformance.arrange import FAULT, LEASE_MS, claim, claim_one, enqueue, new_job
 from tests.conformance.stores import opened
 from tests.stores.postgres.waiting import until_it_waits

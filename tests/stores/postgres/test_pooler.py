@@ -50,6 +50,24 @@ async def test_many_calls_at_once_share_the_few_connections_of_a_pooler(pooler: 
     assert findings == []
 
 
+async def test_no_connection_of_the_pooler_is_kept_after_a_call(pooler: str) -> None:
+    """Calls that wait for one would wait until those that are through come again."""
+    store = PostgresStore(f"{pooler}?pooler=transaction")
+    console = psycopg.AsyncConnection.connect(
+        f"{pooler.rpartition('/')[0]}/pgbouncer", autocommit=True, prepare_threshold=None
+    )
+    taken: list[int] = []
+    async with asyncio.timeout(SECONDS), opened(store), await console as connection:
+        for _ in range(20):
+            await asyncio.gather(*(store.now() for _ in range(10)))
+            cursor = await connection.execute("SHOW POOLS")
+            names = [column.name for column in cursor.description or ()]
+            pools = [dict(zip(names, row, strict=True)) for row in await cursor.fetchall()]
+            taken += [pool["sv_active"] for pool in pools if pool["database"] == "postgres"]
+
+    assert taken == [0] * 20
+
+
 async def test_what_the_store_sets_is_not_left_to_others(pooler: str) -> None:
     store = PostgresStore(f"{pooler}?pooler=transaction")
     async with opened(store):

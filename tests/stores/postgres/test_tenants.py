@@ -13,6 +13,7 @@ from penstock.core.moves import Complete, Release, Snooze
 from penstock.core.outcomes import Applied
 from penstock.core.states import State
 from penstock.stores.postgres import PostgresStore
+from penstock.stores.postgres.owner import SchemaOwner
 from penstock.stores.protocol import Pause, Query, Topic
 from tests.conformance.arrange import claim, enqueue, new_job
 from tests.conformance.stores import opened
@@ -156,6 +157,69 @@ async def test_a_role_cannot_climb_over_the_wall(walled: str, statement: str) ->
 
     with pytest.raises((errors.InsufficientPrivilege, errors.UndefinedTable)):
         await _run(_as("mail_app", walled.partition("?")[0]), statement)
+
+
+async def test_who_is_admitted_keeps_nothing_of_what_was_granted_to_it_before(walled: str) -> None:
+    """Also of tables to come; and the store works for it as for any other."""
+    owner = walled.partition("?")[0]
+    try:
+        await _run(owner, "CREATE ROLE late_app LOGIN")
+        await SchemaOwner(walled).up(["late_app"])
+        await _run(
+            owner, "SELECT walled.admit('late_app', 'late')", "SELECT walled.admit('late_app', 'mail')"
+        )
+        for statement in ("UPDATE walled.meta SET value = 1", "SELECT nextval('walled.number_2')"):
+            with pytest.raises((errors.InsufficientPrivilege, errors.UndefinedTable)):
+                await _run(_as("late_app", owner), statement)
+        await _run(owner, "CREATE TABLE walled.later (n integer)")
+        [(sees_later,)] = await _run(
+            owner, "SELECT has_table_privilege('late_app', 'walled.later', 'SELECT')"
+        )
+        async with opened(PostgresStore(_as("late_app", walled))) as store:
+            await enqueue(store, QueueRef("late", "q"), [new_job("a")])
+            found = [*await claim(store, QueueRef("late", "q")), *await claim(store, MAIL)]
+        with pytest.raises(ConfigError, match="admitted"):
+            await SchemaOwner(walled).up(["late_app"])
+    finally:
+        await _run(owner, "DROP OWNED BY late_app", "DROP ROLE late_app")
+
+    assert sees_later is False
+    assert [job.id for job in found] == ["a", "before"]
+
+
+@pytest.mark.parametrize(
+    ("role", "tenant", "why"),
+    [
+        ("mail_app", "two words", "wanted 1 to 128 letters"),
+        ("postgres", "mail", "owns the tables"),
+        ("member_app", "mail", "is a member of group_app"),
+    ],
+)
+async def test_nobody_is_admitted_whom_no_wall_would_hold(
+    walled: str, role: str, tenant: str, why: str
+) -> None:
+    """Nor to a tenant that cannot be."""
+    owner = walled.partition("?")[0]
+    try:
+        await _run(owner, "CREATE ROLE group_app", "CREATE ROLE member_app LOGIN IN ROLE group_app")
+        await SchemaOwner(walled).up(["group_app"])
+        with pytest.raises(errors.InvalidParameterValue, match=why):
+            await _run(owner, f"SELECT walled.admit('{role}', '{tenant}')")
+    finally:
+        await _run(owner, "DROP ROLE member_app", "DROP OWNED BY group_app", "DROP ROLE group_app")
+
+
+async def test_a_role_is_told_which_tenants_it_does_not_see(walled: str) -> None:
+    """An empty answer and a closed door look the same otherwise."""
+    mail, owner = PostgresStore(_as("mail_app", walled)), PostgresStore(walled)
+    async with opened(mail), opened(owner):
+        seen = [
+            await mail.is_shut_out("mail"),
+            await mail.is_shut_out("shop"),
+            await owner.is_shut_out("shop"),
+        ]
+
+    assert seen == [False, True, False]
 
 
 async def test_a_role_that_was_granted_everything_admits_nobody(walled: str) -> None:

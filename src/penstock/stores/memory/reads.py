@@ -70,6 +70,12 @@ class MemoryReads(Room):
                 counts[job.state] += 1
             return counts
 
+    async def oldest(self, queue: QueueRef) -> int | None:
+        with self._lock:
+            shelf = self._shelves.get(queue)
+            jobs = shelf.jobs.values() if shelf else ()
+            return min((job.enqueued_at for job in jobs if job.state is State.PENDING), default=None)
+
     async def ahead(self, queue: QueueRef, job: str) -> int:
         with self._lock:
             shelf = self._shelves.get(queue)

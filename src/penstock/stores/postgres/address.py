@@ -5,6 +5,8 @@ from typing import Any, Final
 from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
 
 import msgspec
+import psycopg
+from psycopg.conninfo import conninfo_to_dict
 
 from penstock.core.errors import ConfigError
 from penstock.settings import seconds
@@ -15,6 +17,7 @@ _NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _SECRETS: Final = frozenset({"password", "sslpassword"})
 _TIMES: Final = frozenset({"pool_timeout", "connect_timeout", "answer_timeout"})
 _MOST: Final = 1_000
+_LAST_PORT: Final = 65_535
 
 
 class Numbers(msgspec.Struct, frozen=True, kw_only=True):
@@ -75,9 +78,11 @@ def address_of(url: str) -> Address:
             if name in _SECRETS:
                 found.add(value)
     query = f"?{urlencode(rest)}" if rest else ""
+    # By hand: without a host the slashes before it would be lost.
+    conninfo = f"{parts.scheme}://{parts.netloc}{parts.path}{query}"
+    _check(conninfo, place, shown)
     return Address(
-        # By hand: without a host the slashes before it would be lost.
-        conninfo=f"{parts.scheme}://{parts.netloc}{parts.path}{query}",
+        conninfo=conninfo,
         shown=shown,
         schema=names["schema"],
         is_pooled=is_pooled,
@@ -107,6 +112,22 @@ def _split(url: str) -> SplitResult:
                 f"{scheme}://…: a {sign} out of place; in a password it is written {quote(sign, safe='')}"
             )
     return parts
+
+
+def _check(conninfo: str, place: str, shown: str) -> None:
+    """ConfigError for ports that are none, and for options that nobody knows."""
+    for host in place.split(","):
+        port = host.rpartition("]")[2].partition(":")[2]
+        if port and not (port.isdecimal() and 1 <= int(port) <= _LAST_PORT):
+            raise ConfigError(f"{shown}: found the port {port!r}, wanted a number from 1 to {_LAST_PORT}")
+    try:
+        known = conninfo_to_dict(conninfo)
+    except psycopg.ProgrammingError as error:
+        # It may quote any part of the url; what is wrong with an option comes first.
+        said = str(error).partition("\n")[0] if "query parameter" in str(error) else "not a url of PostgreSQL"
+        raise ConfigError(f"{shown}: {said}") from None
+    if "options" in known:
+        raise ConfigError(f"{shown}: found options=…, which the store sets itself; wanted none")
 
 
 def checked_name(option: str, name: str, shown: str) -> str:

@@ -9,7 +9,8 @@ from penstock.core.job import NewJob, QueueRef
 from penstock.core.outcomes import Enqueued, Refusal, Refused
 from penstock.core.states import State
 from penstock.core.unique import Unique, UniqueRule
-from penstock.stores.postgres.records import more_of, stored
+from penstock.stores.postgres.records import more_of
+from penstock.stores.rows import stored
 
 _NOWHERE = QueueRef("", "")
 

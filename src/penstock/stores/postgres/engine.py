@@ -1,15 +1,15 @@
 """Statements on the server: prepared or behind a pooler, within time limits, with Penstock's own errors."""
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Final
 
 import psycopg
 
-from penstock.core.errors import ConfigError, PoolTimeoutError, StoreTimeoutError, StoreUnavailableError
+from penstock.core.errors import ConfigError, PenstockError, StoreTimeoutError
 from penstock.stores.postgres.address import Address
-from penstock.stores.postgres.faults import translated
+from penstock.stores.postgres.faults import Faults, Proof
 from penstock.stores.postgres.pool import Connection as Connection
 from penstock.stores.postgres.pool import Pool, connect, cut, settings
 from penstock.stores.postgres.pool import Row as Row
@@ -28,6 +28,9 @@ class Engine:
 
     def __init__(self, address: Address) -> None:
         self.address = address
+        self.faults = Faults(f"the server at {address.shown}", address.secrets)
+        self.on_lost: Callable[[], None] = lambda: None
+        """Called when tables are found to be gone."""
         self._pool = Pool(address)
         said = ", ".join(
             f"set_config('{name}', '{value}', true)" for name, value in settings(address).items()
@@ -50,22 +53,24 @@ class Engine:
                     f"the database at {self.address.shown} has encoding {encoding}; wanted UTF8"
                 )
 
+    def proven(self, *, may_write: bool) -> None:
+        """It is the right server: what it refuses from now on, it will let pass again."""
+        self.faults.proven = frozenset(Proof) if may_write else frozenset({Proof.LOGIN})
+
     async def close(self) -> None:
         """Close every connection. Harmless when there is none."""
+        self.faults.proven = frozenset()
         await self._pool.close()
 
     async def run(self, statement: str, *params: Value, on: Connection | None = None) -> list[Row]:
         """One statement, in a transaction of its own unless it is `on` a connection with one; its rows."""
         if on is not None:
             return await self._rows(await self._execute(on, statement, params))
-        async with self.connection() as connection:
-            if not self.address.is_pooled:
-                return await self._rows(await self._execute(connection, statement, params))
-            # In one round trip, with what a connection of our own has from its beginning.
-            async with connection.pipeline(), connection.transaction():
-                await connection.execute(self._local)
-                cursor = await self._execute(connection, statement, params)
-            return await self._rows(cursor)
+        # Behind a pooler not in a pipeline: the driver ends one by a word after the last that is answered. A
+        # pooler that has heard the answer takes it for a new transaction, and keeps a connection for it.
+        around = self.transaction if self.address.is_pooled else self.connection
+        async with around() as connection:
+            return await self._rows(await self._execute(connection, statement, params))
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
@@ -92,14 +97,18 @@ class Engine:
             connection = await pool.get()
             watch = asyncio.get_running_loop().call_later(limit, end, connection)
             yield connection
-        except PoolTimeoutError:
+        except PenstockError:
+            # Some are system errors too.
             raise
-        except psycopg.Error as error:
+        except (psycopg.Error, OSError) as error:
             if is_late:
                 raise StoreTimeoutError(f"the server at {place} did not answer within {limit:g} s") from error
-            raise translated(error, place, self.address.secrets) from error
-        except OSError as error:
-            raise StoreUnavailableError(f"the server at {place} cannot be reached: {error}") from error
+            if connection is not None and isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
+                # The name may lead to another primary by now; what a session may do is set at its beginning.
+                await connection.close()
+            if isinstance(error, psycopg.errors.UndefinedTable | psycopg.errors.InvalidSchemaName):
+                self.on_lost()
+            raise self.faults.translate(error) from error
         finally:
             if watch is not None:
                 watch.cancel()

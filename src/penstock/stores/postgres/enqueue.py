@@ -13,10 +13,11 @@ from penstock.core.outcomes import Enqueued, Refused
 from penstock.core.states import State
 from penstock.stores.postgres.door import Door, Fact, Replacement, known_columns
 from penstock.stores.postgres.engine import Value, bound
-from penstock.stores.postgres.records import new_columns, spawn_columns, stored
+from penstock.stores.postgres.records import new_columns, spawn_columns
 from penstock.stores.postgres.room import Room, rounds
 from penstock.stores.postgres.turn import Turn
 from penstock.stores.protocol import Spawn, Topic
+from penstock.stores.rows import stored
 
 _TRIES: Final = 20
 # One count per state, each by an index of its own, and no further than $2.

@@ -1,7 +1,11 @@
 """What PostgreSQL's errors mean to a caller."""
 
+import re
+from collections.abc import Sequence
+from enum import Enum, auto
 from typing import Final
 
+import msgspec
 import psycopg
 
 from penstock.core.errors import (
@@ -15,46 +19,106 @@ from penstock.core.errors import (
     StoreUnavailableError,
 )
 
-_BY_CODE: Final[dict[str, tuple[type[PenstockError], str]]] = {
-    "28": (ConfigError, "refused the user name or the password of the url"),
-    "3D": (ConfigError, "has no such database"),
-    "3F": (StoreFormatError, "has no Penstock tables in that schema"),
-    "42P01": (StoreFormatError, "has no Penstock tables in that schema, or not all of them"),
-    "42501": (ConfigError, "does not let this user do what Penstock needs"),
-    "57014": (StoreTimeoutError, "did not answer in time"),
-    "55P03": (StoreTimeoutError, "kept rows locked for too long"),
-    "40": (StoreUnavailableError, "ended the call in favour of another one; nothing was changed"),
-    "53100": (StoreFullError, "has no room left on its disk; nothing was written"),
-    "53": (StoreUnavailableError, "has no room for another connection, or no memory"),
-    "25006": (StoreReadOnlyError, "is a standby or read-only: the url has to name the primary"),
-    "57P": (StoreUnavailableError, "is going down or starting up"),
-    "08": (StoreUnavailableError, "cannot be reached"),
-    "58": (StoreUnavailableError, "could not read or write its files"),
+
+class Proof(Enum):
+    """What a store has been seen to do: once it did, a refusal of that is a fault that passes."""
+
+    LOGIN = auto()
+    WRITE = auto()
+
+
+class _Meaning(msgspec.Struct, frozen=True):
+    kind: type[PenstockError]
+    words: str
+    passes_after: Proof | None = None
+
+
+_LOGIN: Final = _Meaning(ConfigError, "refused the user name or the password of the url", Proof.LOGIN)
+_NO_DATABASE: Final = _Meaning(ConfigError, "does not know the database or the user of the url", Proof.LOGIN)
+_NO_TABLES: Final = _Meaning(
+    StoreFormatError, "has no Penstock tables in that schema, or not all of them", Proof.LOGIN
+)
+_POOLER: Final = _Meaning(
+    ConfigError,
+    "hands its connections around, as a pooler in transaction mode does: add pooler=transaction to the url, "
+    "or name the server itself",
+)
+_BY_CODE: Final[dict[str, _Meaning]] = {
+    "28": _LOGIN,
+    "3D": _Meaning(ConfigError, "has no such database", Proof.LOGIN),
+    "3F": _NO_TABLES,
+    "42P01": _NO_TABLES,
+    "42501": _Meaning(ConfigError, "does not let this user do what Penstock needs", Proof.WRITE),
+    "42704": _Meaning(ConfigError, "does not know the role, or another thing that was named"),
+    "42P05": _POOLER,
+    "26000": _POOLER,
+    "57014": _Meaning(StoreTimeoutError, "did not answer in time"),
+    "55P03": _Meaning(StoreTimeoutError, "kept rows locked for too long"),
+    "40": _Meaning(StoreUnavailableError, "ended the call in favour of another one; nothing was changed"),
+    "53100": _Meaning(StoreFullError, "has no room left on its disk; nothing was written"),
+    "53": _Meaning(StoreUnavailableError, "has no room for another connection, or no memory"),
+    "25006": _Meaning(
+        StoreReadOnlyError, "is a standby or read-only: the url has to name the primary", Proof.WRITE
+    ),
+    "57P": _Meaning(StoreUnavailableError, "is going down or starting up"),
+    "08": _Meaning(StoreUnavailableError, "cannot be reached"),
+    "58": _Meaning(StoreUnavailableError, "could not read or write its files"),
 }
 """By the longest beginning of the error's code."""
 
+# An error at the connection has no code: the driver only has the server's text.
+_BY_TEXT: Final[dict[str, _Meaning]] = {
+    "unsupported startup parameter": _Meaning(
+        ConfigError,
+        "is a pooler that takes no settings with a connection: add pooler=transaction to the url, or name "
+        "the server itself",
+    ),
+    "authentication failed": _LOGIN,
+    "no password supplied": _LOGIN,
+    "no pg_hba.conf entry": _LOGIN,
+    "is not permitted to log in": _LOGIN,
+    "permission denied to set role": _Meaning(ConfigError, "does not let the user of the url act as ?role=…"),
+    "permission denied for database": _LOGIN,
+    "does not exist": _NO_DATABASE,
+}
+NOT_ADMITTED: Final = "was not admitted"
 
-def translated(error: psycopg.Error, place: str, secrets: tuple[str, ...]) -> PenstockError:
-    """The same failure in Penstock's words, without secrets."""
-    said = " ".join(str(error).split())
-    for secret in secrets:
-        said = said.replace(secret, "…")
-    at = f"the server at {place}"
-    code = error.sqlstate or ""
+
+class Faults:
+    """Translates for one store.
+
+    A server that refuses the login or every write when it is first used is the wrong one. If it does so after
+    the store was open, it was demoted or locked, a password or a right is being changed, or the tables are
+    being put back: that passes, and whoever can wait should.
+    """
+
+    def __init__(self, at: str, secrets: Sequence[str] = ()) -> None:
+        self._at = at
+        # Not within words: a password may be as short as one letter.
+        self._secrets = [re.compile(rf"(?<!\w){re.escape(each)}(?!\w)") for each in secrets]
+        self.proven: frozenset[Proof] = frozenset()
+
+    def translate(self, error: psycopg.Error | OSError) -> PenstockError:
+        """The same failure in Penstock's words, without secrets."""
+        said = " ".join(str(error).split())
+        for secret in self._secrets:
+            said = secret.sub("…", said)
+        meaning = meaning_of(error)
+        if meaning is None:
+            if isinstance(error, psycopg.OperationalError | OSError):
+                return StoreUnavailableError(f"{self._at} cannot be reached: {said}")
+            return StoreError(f"{self._at} failed: {said}")
+        if meaning.passes_after in self.proven and NOT_ADMITTED not in said:
+            return StoreUnavailableError(f"{self._at} worked before and now {meaning.words} ({said})")
+        return meaning.kind(f"{self._at} {meaning.words} ({said})")
+
+
+def meaning_of(error: Exception) -> _Meaning | None:
+    """What the error's code says, or its text where it has none."""
+    code = getattr(error, "sqlstate", None) or ""
     for length in (5, 3, 2):
         if code[:length] in _BY_CODE and len(code) >= length:
-            kind, words = _BY_CODE[code[:length]]
-            return kind(f"{at} {words} ({said})")
+            return _BY_CODE[code[:length]]
     if isinstance(error, psycopg.OperationalError):
-        if "unsupported startup parameter" in said:
-            return ConfigError(
-                f"{at} is a pooler that takes no settings with a connection: "
-                f"add pooler=transaction to the url, or name the server itself ({said})"
-            )
-        # A refused password has no code: the driver only has the server's text.
-        if "authentication failed" in said or "no password supplied" in said:
-            return ConfigError(f"{at} refused the user name or the password of the url ({said})")
-        if "does not exist" in said:
-            return ConfigError(f"{at} does not know the database or the user of the url ({said})")
-        return StoreUnavailableError(f"{at} cannot be reached: {said}")
-    return StoreError(f"{at} failed: {said}")
+        return next((meaning for text, meaning in _BY_TEXT.items() if text in str(error)), None)
+    return None

@@ -15,7 +15,8 @@ from penstock.core.events import Event
 from penstock.core.job import QueueRef
 from penstock.stores.postgres.claims import PostgresClaims
 from penstock.stores.postgres.engine import Row
-from penstock.stores.postgres.records import EVENT_COLUMNS, event_from
+from penstock.stores.postgres.records import event_from
+from penstock.stores.rows import EVENT_COLUMNS
 
 _RUNNING: Final = """
 SELECT pg_snapshot_xmin(seen)::text::bigint, pg_snapshot_xmax(seen)::text::bigint

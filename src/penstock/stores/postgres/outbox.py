@@ -5,12 +5,13 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Final
 from urllib.parse import parse_qs, urlsplit
 
+import psycopg
 from msgspec.structs import replace
 
-from penstock.core.errors import StoreFormatError
+from penstock.core.errors import StoreFormatError, TransactionError
 from penstock.core.job import QueueRef
 from penstock.stores.outgoing import OUTBOX_SCHEMA, Failed, OutboxState, Outgoing
-from penstock.stores.postgres.address import Address, address_of, checked_name
+from penstock.stores.postgres.address import Address, address_of
 from penstock.stores.postgres.engine import Connection, Engine
 from penstock.stores.postgres.migrate import lock_of
 from penstock.stores.postgres.sources import in_schema
@@ -82,18 +83,22 @@ SELECT
         FROM penstock.outbox ORDER BY number LIMIT 1),
     (SELECT count(*) FROM penstock.failed)
 """
+_MAY_WRITE: Final = """
+SELECT has_table_privilege($1, 'DELETE') AND current_setting('transaction_read_only') = 'off'
+"""
 _FAILED: Final = "SELECT number, tenant, queue, reason FROM penstock.failed ORDER BY number LIMIT $1::bigint"
 
 
 async def write(connection: object, schema: str, queue: QueueRef, body: str, *, blocking: bool) -> None:
     """Put a parcel into the outbox as part of the transaction that a driver's connection is in."""
-    schema = checked_name("schema", schema, _PLACE)
     engine = GuestEngine(Address("", _PLACE, schema, False), checked(connection, blocking=blocking))
     channel = channel_of(schema, _BELL, Topic.READY)
     try:
         await engine.run(in_schema(_WRITE, schema), queue.tenant, queue.name, body, channel)
-    except StoreFormatError as error:
-        raise _no_outbox(schema, "this database") from error
+    except TransactionError as error:
+        if isinstance(error.__cause__, psycopg.errors.UndefinedTable | psycopg.errors.InvalidSchemaName):
+            raise _no_outbox(schema, "this database") from error
+        raise
 
 
 def tables(url: str) -> str:
@@ -127,6 +132,8 @@ class PostgresOutbox:
                 async with self._engine.transaction() as connection:
                     await connection.execute("SELECT pg_advisory_xact_lock(%s)", (self._lock("tables"),))
                     await connection.execute(_tables(self._address.schema).encode())
+            [(may_write,)] = await self._engine.run(_MAY_WRITE, self._named("penstock.outbox"))
+            self._engine.proven(may_write=may_write)
         except BaseException:
             await self.close()
             raise

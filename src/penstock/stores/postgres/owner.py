@@ -2,13 +2,17 @@
 
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from typing import Final
 
 import psycopg
 
+from penstock.core.errors import ConfigError
 from penstock.stores.postgres.address import address_of
 from penstock.stores.postgres.engine import Connection, Engine
-from penstock.stores.postgres.faults import translated
 from penstock.stores.postgres.migrate import Schema, bring_up, grants, look, script
+from penstock.stores.postgres.sources import in_schema
+
+_ADMITTED: Final = "SELECT role, tenant FROM penstock.member WHERE role = ANY(%s) LIMIT 1"
 
 
 class SchemaOwner:
@@ -22,6 +26,11 @@ class SchemaOwner:
         """The schema's name."""
         return self._engine.address.schema
 
+    @property
+    def place(self) -> str:
+        """The url, without secrets."""
+        return self._engine.address.shown
+
     async def look(self) -> Schema:
         """The schema as it is."""
         async with self._connection() as connection:
@@ -34,6 +43,7 @@ class SchemaOwner:
         """
         async with self._connection() as connection, connection.transaction():
             _, started_again = await bring_up(connection, self._engine, may_start_again=True)
+            await self._refuse_admitted(connection, roles)
             for role in roles:
                 for statement in grants(self.name, role):
                     await connection.execute(statement.encode())
@@ -42,6 +52,15 @@ class SchemaOwner:
     def script(self, version: int, roles: Sequence[str], *, starts_again: bool = False) -> str:
         """What `up` would run on a schema of this version."""
         return script(self.name, version, roles, starts_again=starts_again)
+
+    async def _refuse_admitted(self, connection: Connection, roles: Sequence[str]) -> None:
+        """ConfigError for a role that is held to its tenants: these grants would lift it over the wall."""
+        found = await connection.execute(in_schema(_ADMITTED, self.name).encode(), (list(roles),))
+        for role, tenant in await found.fetchall():
+            raise ConfigError(
+                f"the role {role} was admitted to the tenant {tenant}, and has what it needs there: grants "
+                "for all tenants would lift it over the wall"
+            )
 
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[Connection]:
@@ -55,7 +74,6 @@ class SchemaOwner:
             finally:
                 await connection.close()
         except psycopg.Error as error:
-            address = self._engine.address
-            raise translated(error, address.shown, address.secrets) from error
+            raise self._engine.faults.translate(error) from error
         finally:
             await self._engine.close()

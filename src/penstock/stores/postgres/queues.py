@@ -6,13 +6,15 @@ from typing import Any, Final
 from penstock.core.job import QueueRef
 from penstock.stores.postgres.check import findings
 from penstock.stores.postgres.migrate import version_of
-from penstock.stores.postgres.records import declaration_of, restored, stored
 from penstock.stores.postgres.room import Room
 from penstock.stores.protocol import Bell, Durability, Finding, Pause, QueueInfo, StoreInfo, Topic
+from penstock.stores.rows import declaration_of, restored, stored
 
 _COLUMNS: Final = "name, number, declaration, arrival_us, paused_at, pause_reason, pause_by, paused_until"
 _QUEUE: Final = f"SELECT {_COLUMNS} FROM penstock.queue WHERE tenant = $1 AND name = $2"  # noqa: S608 (constants)
 _QUEUES: Final = f"SELECT {_COLUMNS} FROM penstock.queue WHERE tenant = $1 ORDER BY name"  # noqa: S608 (constants)
+
+_SHUT_OUT: Final = "SELECT row_security_active('penstock.job') AND NOT penstock.is_admitted($1)"
 
 _PAUSE: Final = """
 UPDATE penstock.queue SET
@@ -55,6 +57,11 @@ class PostgresQueues(Room):
     async def tenants(self) -> list[str]:
         """The tenants that have queues, by name; those alone that the role may see."""
         return sorted(tenant for (tenant,) in await self._ask("SELECT DISTINCT tenant FROM penstock.queue"))
+
+    async def is_shut_out(self, tenant: str) -> bool:
+        """True where there is a wall between tenants, and the user was not admitted to this one."""
+        [(is_out,)] = await self._ask(_SHUT_OUT, tenant)
+        return bool(is_out)
 
     async def pause(self, queue: QueueRef, pause: Pause | None, for_ms: int | None = None) -> None:
         """Stop claims, or let them go on."""

@@ -6,8 +6,9 @@ from typing import Final
 from penstock.core.job import ExpiredLease, Job, QueueRef
 from penstock.core.states import State
 from penstock.stores.postgres.queues import PostgresQueues
-from penstock.stores.postgres.records import EXPIRED_COLUMNS, JOB_COLUMNS, expired_of, job_of
+from penstock.stores.postgres.records import job_of
 from penstock.stores.protocol import MAX_LEASE_MS, RECOVER_LIMIT, HeldLease, Page, Query
+from penstock.stores.rows import EXPIRED_COLUMNS, JOB_COLUMNS, expired_of
 
 _GET: Final = f"""
 SELECT {JOB_COLUMNS}
@@ -33,6 +34,17 @@ WHERE mine.queue = $1 AND mine.id = $2
         WHEN queue.has_keys THEN other.key = mine.key AND other.place < mine.place
         ELSE other.priority > mine.priority OR (other.priority = mine.priority AND other.place < mine.place)
     END
+"""
+
+_OLDEST: Final = """
+SELECT min(head.enqueued_at)
+FROM generate_series(0, 9) AS tier
+CROSS JOIN LATERAL (
+    SELECT job.enqueued_at FROM penstock.job
+    WHERE job.queue = $1 AND job.priority = tier AND job.state = 'pending'
+    ORDER BY job.place
+    LIMIT 1
+) AS head
 """
 
 _EXPIRED: Final = f"""
@@ -102,6 +114,12 @@ class PostgresReads(PostgresQueues):
         """How many pending jobs, of its key where keys take turns, will be claimed before this one."""
         number = await self._known(queue)
         return 0 if number is None else int((await self._ask(_AHEAD, number, job))[0][0])
+
+    async def oldest(self, queue: QueueRef) -> int | None:
+        """When the first of the pending jobs was enqueued."""
+        number = await self._known(queue)
+        rows = [] if number is None else await self._ask(_OLDEST, number)
+        return rows[0][0] if rows else None
 
     async def expired(self, queue: QueueRef, limit: int = RECOVER_LIMIT) -> list[ExpiredLease]:
         """Leases that ran out, oldest first; also those that end later than any lease may."""

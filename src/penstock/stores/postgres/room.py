@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
-from penstock.core.errors import StoreError
+from penstock.core.errors import StoreError, StoreUnavailableError
 from penstock.core.job import QueueRef
 from penstock.core.moves import Move
 from penstock.core.outcomes import Applied, Refused
@@ -36,6 +36,7 @@ class Room:
         made = own_statements if sources is None else partial(statements, sources)
         self._sql: Mapping[str, str] = made(self._address.schema)
         self._locked_sql: Mapping[str, str] = made(self._address.schema, locked=True)
+        self._engine.on_lost = self._forget_all
         self._wakeups = Wakeups(self._engine)
         self._wakeups.on_turned = self._forget_times
         self._numbers: dict[QueueRef, int] = {}
@@ -105,7 +106,13 @@ class Room:
         """A transaction that holds the queue's row, or only reads it; keys are looked at again at its end."""
         sql = self._locked_sql if holds else self._sql
         async with self._engine.transaction() as connection:
-            [row] = await self._engine.run(sql["shared/turn"], number, self._seen_us, due_from, on=connection)
+            rows = await self._engine.run(sql["shared/turn"], number, self._seen_us, due_from, on=connection)
+            if not rows:
+                self._forget_all()
+                raise StoreUnavailableError(
+                    f"the tables at {self._address.shown} were made anew: queues are opened again"
+                )
+            row = rows[0]
             self._learn(number, is_plain=row[1], has_keys=row[2])
             turn = Turn(self._engine, sql, self._table, connection, number, row, holds=holds)
             yield turn
@@ -131,6 +138,12 @@ class Room:
                     topics.add(Topic.READY)
         if topics:
             self._wakeups.ring(queue, topics)
+
+    def _forget_all(self) -> None:
+        """The tables are gone: what comes back in their place may have other numbers."""
+        for known in (self._numbers, self._limited, self._keyed):
+            known.clear()
+        self._forget_times()
 
     def _forget_times(self) -> None:
         """The clock was turned: nothing known of times holds."""

@@ -13,10 +13,11 @@ from penstock.stores.postgres.limits import PostgresLimits
 from penstock.stores.postgres.migrate import migrate
 from penstock.stores.postgres.moves import PostgresMoves
 from penstock.stores.postgres.readers import PostgresReaders
-from penstock.stores.postgres.records import expire_item, settlement_item
 from penstock.stores.postgres.schedules import PostgresSchedules
+from penstock.stores.postgres.standing import prove
 from penstock.stores.postgres.within import PostgresWithin
 from penstock.stores.protocol import PRUNE_LIMIT
+from penstock.stores.rows import expire_item, settlement_item
 
 
 class PostgresStore(
@@ -37,6 +38,7 @@ class PostgresStore(
             try:
                 await self._engine.open()
                 self._store_id = (await migrate(self._engine)).store
+                await prove(self._engine)
             except BaseException:
                 await self._engine.close()
                 raise

@@ -7,8 +7,9 @@ from typing import Final
 from penstock.core.cursors import Cursor, check_cursor, read_cursor, trimmed_error
 from penstock.core.job import QueueRef
 from penstock.stores.postgres.log import PostgresLog, event_of
-from penstock.stores.postgres.records import EVENT_COLUMNS, columns_of
+from penstock.stores.postgres.records import columns_of
 from penstock.stores.protocol import EventColumns
+from penstock.stores.rows import EVENT_COLUMNS
 
 _NOTHING: Final = -1
 _WALK: Final = 200_000

@@ -7,7 +7,7 @@ from penstock.core.limits import STRIDE, Declaration, Mode
 from penstock.core.moves import Move
 from penstock.core.transitions import Table
 from penstock.stores.postgres.engine import Connection, Engine, Row, Value
-from penstock.stores.postgres.records import declaration_of
+from penstock.stores.rows import declaration_of
 
 PLAIN: Final = Declaration()
 

@@ -6,7 +6,7 @@ from copy import copy
 from typing import Any, Final, cast
 
 import psycopg
-from psycopg.pq import TransactionStatus
+from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
 from psycopg.types.string import StrDumperUnknown
 
@@ -17,7 +17,8 @@ from penstock.stores.drivers import driver_of
 from penstock.stores.postgres.address import Address
 from penstock.stores.postgres.engine import Engine, Row, Value, bound
 from penstock.stores.postgres.enqueue import PostgresEnqueue
-from penstock.stores.postgres.faults import translated
+from penstock.stores.postgres.faults import Faults
+from penstock.stores.postgres.pool import settings
 from penstock.stores.postgres.sources import in_schema
 from penstock.stores.postgres.wakeups import Wakeups, channel_of
 from penstock.stores.protocol import Topic
@@ -28,8 +29,19 @@ _STORE: Final = "SELECT value FROM penstock.meta WHERE name = 'store'"
 # PostgreSQL keeps the notification until the commit, one for all of the same transaction.
 _ENTER: Final = f"""
 SELECT ({_STORE}), current_setting('transaction_isolation'),
-    (SELECT is_plain FROM penstock.queue WHERE n = $1::integer), pg_notify($2, '')
+    (SELECT is_plain FROM penstock.queue WHERE n = $1::integer), current_setting('lock_timeout') = '0',
+    pg_notify($2, '')
 """  # noqa: S608 (constants)
+_WAIT_AT_MOST: Final = "SELECT set_config('lock_timeout', $1, true)"
+
+# What the server says of a connection and a transaction that are the caller's.
+_NOT_FOR_US: Final = {
+    "3F": "the connection is to a database without the store's tables",
+    "42P01": "the connection is to a database without the store's tables",
+    "25006": "the transaction is read-only",
+    "42501": "the user of the connection may not write the store's tables: its owner grants that, by "
+    "`penstock migrate up --grant-to …`",
+}
 
 
 class PostgresWithin(PostgresEnqueue):
@@ -46,18 +58,31 @@ class PostgresWithin(PostgresEnqueue):
         number = self._numbers.get(queue)
         if number is None:
             raise TransactionError(f"the queue {queue} was not opened before the transaction")
-        await self._enter(engine, queue, number, is_unique=any(new.unique for new in jobs))
+        holds, waits_for_ever = await self._enter(
+            engine, queue, number, is_unique=any(new.unique for new in jobs)
+        )
         guest = copy(self)
         guest._engine = cast(Engine, engine)
         guest._wakeups = cast(Wakeups, _Silent())
         # What the guest comes to know is true only if the caller commits.
         guest._hints, guest._lines, guest._numbers = {}, {}, {queue: number}
-        return await guest.enqueue(queue, jobs)
+        if not waits_for_ever or not (holds or any(new.idempotency_key for new in jobs)):
+            return await guest.enqueue(queue, jobs)
+        # Others may hold the queue's row, or the same key, in transactions that stay open.
+        await engine.run(_WAIT_AT_MOST, settings(self._address)["lock_timeout"])
+        out = await guest.enqueue(queue, jobs)
+        await engine.run(_WAIT_AT_MOST, "0")
+        return out
 
-    async def _enter(self, engine: "GuestEngine", queue: QueueRef, number: int, *, is_unique: bool) -> None:
-        """Wake the workers at the commit; TransactionError where the jobs would not reach them."""
+    async def _enter(
+        self, engine: "GuestEngine", queue: QueueRef, number: int, *, is_unique: bool
+    ) -> tuple[bool, bool]:
+        """Wake the workers at the commit; TransactionError where the jobs would not reach them.
+
+        Whether the queue's row will be held, and whether the transaction would wait for it without end.
+        """
         channel = channel_of(self._address.schema, queue, Topic.READY)
-        [(store, isolation, is_plain, _)] = await engine.run(
+        [(store, isolation, is_plain, waits_for_ever, _)] = await engine.run(
             in_schema(_ENTER, self._address.schema), number, channel
         )
         if store != self._store_id:
@@ -66,19 +91,21 @@ class PostgresWithin(PostgresEnqueue):
             )
         if is_plain is None:
             raise TransactionError(f"the transaction is {isolation} and began before the queue was opened")
-        if isolation != "read committed" and (is_unique or not is_plain):
+        holds = is_unique or not is_plain
+        if isolation != "read committed" and holds:
             raise TransactionError(
                 f"the transaction is {isolation}: for queues with limits, and jobs one of a kind, it has to "
                 "see what others did since it began; wanted read committed"
             )
+        return holds, waits_for_ever
 
 
 class GuestEngine:
     """Runs statements on a connection whose transaction is the caller's; never begins, commits or closes."""
 
     def __init__(self, address: Address, driver: Driver) -> None:
-        self._address = address
         self._driver = driver
+        self._faults = Faults("the server of your connection", address.secrets)
 
     async def run(self, statement: str, *params: Value, on: object = None) -> list[Row]:
         """One statement; its rows.
@@ -99,7 +126,11 @@ class GuestEngine:
                 await cursor.execute(statement.encode(), given, prepare=False)
                 return await cursor.fetchall() if cursor.description else []
         except psycopg.Error as error:
-            raise translated(error, self._address.shown, self._address.secrets) from error
+            code = error.sqlstate or ""
+            why = _NOT_FOR_US.get(code) or _NOT_FOR_US.get(code[:2])
+            if why is not None:
+                raise TransactionError(f"{why} ({' '.join(str(error).split())})") from error
+            raise self._faults.translate(error) from error
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator["GuestEngine"]:
@@ -140,6 +171,14 @@ def checked(driver: object, *, blocking: bool) -> Driver:
         raise TransactionError(f"found {type(driver).__name__}: {hint}")
     if driver.closed:
         raise TransactionError("the connection is closed")
+    if driver.info.pipeline_status is not PipelineStatus.OFF:
+        raise TransactionError(
+            "the connection is in pipeline mode, where answers are not waited for: enqueue outside of "
+            "`with connection.pipeline():`"
+        )
+    encoding = driver.info.parameter_status("client_encoding")
+    if encoding != "UTF8":
+        raise TransactionError(f"the client_encoding of the connection is {encoding}; wanted UTF8")
     match driver.info.transaction_status:
         case TransactionStatus.INTRANS:
             return driver

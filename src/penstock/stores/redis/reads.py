@@ -136,6 +136,28 @@ class Reader:
         above = sum(waiting[: len(higher)]) - sum(waiting[len(higher) :])
         return int(position - left + above)
 
+    async def oldest(self, queue: QueueRef) -> int | None:
+        """When the first of the pending jobs was enqueued."""
+        keys = keys_of(queue)
+        lines: list[int | str] = list(range(HIGHEST_TIER + 1))
+        declared = await self._server.command("HGET", keys.meta, "declared")
+        if declared is not None and read_declaration(declared).mode.has_keys:
+            lanes = [read_lane(packed) for packed in await self._server.command("HVALS", keys.lanes)]
+            lines = [lane_line(lane.number) for lane in lanes if lane.waiting]
+        left = await self._server.commands([("ZRANGE", keys.gone(line), 0, -1) for line in lines])
+        # Behind as many entries as were left by jobs that are gone, there is one of a job that waits.
+        heads = await self._server.commands(
+            [("LRANGE", keys.pending(line), 0, len(gone)) for line, gone in zip(lines, left, strict=True)]
+        )
+        first = [
+            next((entry for entry in entries if entry not in gone), None)
+            for entries, gone in zip(heads, map(set, left), strict=True)
+        ]
+        ids = [entry.partition(b" ")[2] for entry in first if entry is not None]
+        packed = await self._server.command("HMGET", keys.records, *ids) if ids else []
+        records = [read_record(each) for each in packed if each is not None]
+        return min((record.enqueued_at for record in records if record.state is State.PENDING), default=None)
+
     async def _line(self, keys: QueueKeys, record: Record) -> tuple[int | str, range]:
         """The list that the job stands in, and the tiers above it."""
         declared = await self._server.command("HGET", keys.meta, "declared")

@@ -187,6 +187,9 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, StreamReaders):
     async def ahead(self, queue: QueueRef, job: str) -> int:
         return await self._reader.ahead(queue, job)
 
+    async def oldest(self, queue: QueueRef) -> int | None:
+        return await self._reader.oldest(queue)
+
     async def expired(self, queue: QueueRef, limit: int = RECOVER_LIMIT) -> list[ExpiredLease]:
         leases, has_keys = await self._queues.run(queue, "reads/expired", limit, MAX_LEASE_MS)
         return records.expired_leases(leases, has_keys)

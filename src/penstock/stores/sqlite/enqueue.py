@@ -8,7 +8,8 @@ from penstock.core.outcomes import Enqueued, Refusal, Refused
 from penstock.core.states import State
 from penstock.core.unique import Unique, UniqueRule
 from penstock.stores.protocol import Topic
-from penstock.stores.sqlite.records import encode, key_item, more_of, new_row, stored
+from penstock.stores.rows import encode, more_of, stored
+from penstock.stores.sqlite.records import key_item, new_row
 from penstock.stores.sqlite.turn import Turn, rounds
 
 _ENQUEUED = msgspec.json.Decoder(

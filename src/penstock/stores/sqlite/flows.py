@@ -14,7 +14,7 @@ from penstock.core.moves import Beat, Move
 from penstock.core.outcomes import Applied, Refusal, Refused
 from penstock.core.states import State
 from penstock.stores.protocol import RELAY_LIMIT, Adoption, Relay, Spawn
-from penstock.stores.sqlite.records import encode, more_of
+from penstock.stores.rows import encode, more_of
 from penstock.stores.sqlite.turn import Turn
 from penstock.stores.sqlite.turns import Turns
 

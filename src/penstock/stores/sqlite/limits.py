@@ -14,7 +14,7 @@ from penstock.core.limits import (
     check_key_rule,
 )
 from penstock.core.moves import Move
-from penstock.stores.sqlite.records import declaration_of, encode
+from penstock.stores.rows import declaration_of, encode
 
 if TYPE_CHECKING:
     from penstock.stores.sqlite.turn import Turn

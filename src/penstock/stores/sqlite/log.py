@@ -8,7 +8,8 @@ from penstock.core.events import Event
 from penstock.core.job import QueueRef
 from penstock.core.names import check_name
 from penstock.stores.protocol import READER_LEASE_MS, EventColumns, Reader
-from penstock.stores.sqlite.records import EVENT_COLUMNS, columns_of, event_from
+from penstock.stores.rows import EVENT_COLUMNS
+from penstock.stores.sqlite.records import columns_of, event_from
 from penstock.stores.sqlite.turn import Turn
 from penstock.stores.sqlite.turns import Turns
 

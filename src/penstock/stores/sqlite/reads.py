@@ -19,17 +19,10 @@ from penstock.stores.protocol import (
     QueueInfo,
     StoreInfo,
 )
+from penstock.stores.rows import EXPIRED_COLUMNS, JOB_COLUMNS, declaration_of, encode, expired_of, restored
 from penstock.stores.sqlite.check import findings
 from penstock.stores.sqlite.clock import host_us, offset_ms, read_now
-from penstock.stores.sqlite.records import (
-    EXPIRED_COLUMNS,
-    JOB_COLUMNS,
-    declaration_of,
-    encode,
-    expired_of,
-    job_of,
-    restored,
-)
+from penstock.stores.sqlite.records import job_of
 from penstock.stores.sqlite.turns import Turns
 
 if TYPE_CHECKING:
@@ -72,6 +65,17 @@ FROM queue
 JOIN job AS mine ON mine.queue = queue.n AND mine.id = :job
 JOIN job AS other ON other.queue = queue.n AND other.state = 'pending' AND other.key = mine.key
 WHERE queue.tenant = :tenant AND queue.name = :name AND other.place < mine.place
+"""
+
+_OLDEST: Final = """
+SELECT min((
+    SELECT enqueued_at FROM job
+    WHERE job.queue = queue.n AND job.state = 'pending' AND job.priority = tier.value
+    ORDER BY job.place LIMIT 1
+))
+FROM queue
+CROSS JOIN json_each('[0, 1, 2, 3, 4, 5, 6, 7, 8, 9]') AS tier
+WHERE queue.tenant = :tenant AND queue.name = :name
 """
 
 
@@ -148,6 +152,15 @@ class SqliteReads(Turns):
             sql = _AHEAD_IN_KEY if info is not None and info.mode.has_keys else _AHEAD
             row = connection.execute(sql, {**_named(queue), "job": job}).fetchone()
             return int(row[0])
+
+        return await self._read(work)
+
+    async def oldest(self, queue: QueueRef) -> int | None:
+        """When the first of the pending jobs was enqueued."""
+
+        def work(connection: sqlite3.Connection) -> int | None:
+            (at,) = connection.execute(_OLDEST, _named(queue)).fetchone()
+            return None if at is None else int(at)
 
         return await self._read(work)
 

@@ -29,13 +29,14 @@ from penstock.stores.protocol import (
     Spawn,
     Topic,
 )
+from penstock.stores.rows import encode, expire_item, settlement_item, stored
 from penstock.stores.sqlite.clock import read_now
 from penstock.stores.sqlite.engine import Engine
 from penstock.stores.sqlite.enqueue import enqueue
 from penstock.stores.sqlite.flows import SqliteFlows
 from penstock.stores.sqlite.log import SqliteLog
 from penstock.stores.sqlite.reads import SqliteReads, any_expired, next_due, read_expired, read_queue
-from penstock.stores.sqlite.records import CLAIMED_ROWS, encode, expire_item, settlement_item, stored
+from penstock.stores.sqlite.records import CLAIMED_ROWS
 from penstock.stores.sqlite.schedules import SqliteSchedules
 from penstock.stores.sqlite.sources import cut, load_sources
 from penstock.stores.sqlite.turn import Turn, open_queue

@@ -16,9 +16,9 @@ from penstock.core.outcomes import SETTLED_LIMIT, Applied, Refusal, Refused, rep
 from penstock.core.states import REDRIVABLE, State
 from penstock.core.transitions import Table
 from penstock.stores.protocol import MAX_LEASE_MS, Pause, Topic
+from penstock.stores.rows import encode
 from penstock.stores.sqlite.clock import not_before
 from penstock.stores.sqlite.limits import Limits
-from penstock.stores.sqlite.records import encode
 from penstock.stores.sqlite.sources import Steps
 
 ROWS_POWER: Final = 8
