@@ -25,6 +25,7 @@ class Part(StrEnum):
     UNIQUE = "unique"
     FLOWS = "flows"
     SCHEDULES = "schedules"
+    SHELVES = "shelves"
 
 
 PARTS: Final = frozenset(Part)
