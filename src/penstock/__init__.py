@@ -11,12 +11,14 @@ if TYPE_CHECKING:
     from penstock.app.queue import QueueHandle
     from penstock.client.client import Client
     from penstock.core.errors import (
+        AddressRefusedError,
         BadRowError,
         BatchRefusedError,
         ConfigError,
         CursorLostError,
         DeclarationError,
         DuplicateJobError,
+        EgressError,
         FlowError,
         IdempotencyConflictError,
         InvalidError,
@@ -30,6 +32,7 @@ if TYPE_CHECKING:
         PoolTimeoutError,
         QueueFullError,
         ResultTimeoutError,
+        SignatureError,
         StaleLeaseError,
         StoreError,
         StoreFormatError,
@@ -42,6 +45,7 @@ if TYPE_CHECKING:
         TransactionError,
         UnknownQueueError,
         UnknownTaskError,
+        WebhookNotFoundError,
         WrongStateError,
     )
     from penstock.core.flows import ChildPolicy, JobRef
@@ -93,6 +97,7 @@ _HOMES: Final = {
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "AddressRefusedError",
     "Backoff",
     "BadRowError",
     "BatchHandle",
@@ -108,6 +113,7 @@ __all__ = [
     "DeclarationError",
     "DuplicateJobError",
     "Durability",
+    "EgressError",
     "EnqueueMiddleware",
     "Enqueued",
     "ExecutionMiddleware",
@@ -142,6 +148,7 @@ __all__ = [
     "ResultTimeoutError",
     "Retry",
     "SendNext",
+    "SignatureError",
     "Snooze",
     "StaleLeaseError",
     "State",
@@ -159,6 +166,7 @@ __all__ = [
     "Tree",
     "UnknownQueueError",
     "UnknownTaskError",
+    "WebhookNotFoundError",
     "Worker",
     "WorkerPool",
     "WrongStateError",
