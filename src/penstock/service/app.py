@@ -1,0 +1,270 @@
+"""The service: an ASGI app over an open store, to be served on its own or mounted into another app."""
+
+import asyncio
+import logging
+import time
+from collections.abc import Iterable, Mapping, Sequence
+from types import TracebackType
+from typing import Any, Final, Protocol
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from penstock.client.client import Client
+from penstock.client.persist import Persistence
+from penstock.core.names import check_name
+from penstock.service import access
+from penstock.service.answers import Answer, Stream, encoded, send_body, send_stream
+from penstock.service.ask import Ask
+from penstock.service.errors import ForbiddenError, MalformedError, ServiceError, UnsupportedMediaError
+from penstock.service.limits import Disconnected, Limits, Message, Receive, Scope, Send, read_body, within
+from penstock.service.principal import Door, Nobody, Principal, Quotas
+from penstock.service.problems import BadRequestError, Fault, decoded, problem_of, validation_fault
+from penstock.service.routes import ROUTES
+from penstock.service.routing import Route, Router
+from penstock.stores.protocol import Store
+
+_LOGGER: Final = logging.getLogger("penstock.service")
+MOST_CLIENTS: Final = 512
+"""Tenants whose ways into their queues are remembered."""
+PATIENCE: Final = 5.0
+"""Seconds that a request waits for a store that cannot be reached."""
+
+
+NAMES: Final = frozenset({"id", "name", "queue"})
+"""Values in a path that are names by the rules of the queue."""
+
+
+class Duty(Protocol):
+    """Work that goes on beside the requests while the service is open, until it is cancelled."""
+
+    async def run(self) -> None:
+        """Keep at it."""
+        ...
+
+
+class Service:
+    """Serves the store's queues to whoever `door` knows. `duties` run while it is open.
+
+    Served on its own, a server's lifespan opens and closes it; mounted into another app, that app does, by
+    `async with service:`.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        *,
+        door: Door,
+        quotas: Quotas | None = None,
+        limits: Limits | None = None,
+        duties: Sequence[Duty] = (),
+        routes: Iterable[Route] = ROUTES,
+    ) -> None:
+        self.store = store
+        self.door = door
+        self.quotas = quotas
+        self.limits = limits or Limits()
+        self.routes = list(routes)
+        self.waiting: set[Ask] = set()
+        self.is_stopping = False
+        self._router = Router(self.routes)
+        self._duties = duties
+        self._tasks: list[asyncio.Task[None]] = []
+        self._clients: dict[str, Client] = {}
+
+    async def open(self) -> None:
+        """Open the store and begin the duties."""
+        await self.store.open()
+        self.is_stopping = False
+        self._tasks = [asyncio.create_task(duty.run()) for duty in self._duties]
+
+    async def close(self) -> None:
+        """End what waits, the duties and the store."""
+        self.stop()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for client in self._clients.values():
+            await client.close()
+        self._clients.clear()
+        await self.store.close()
+
+    def stop(self) -> None:
+        """End streams and long polls at once, with what they have; all else is answered as before."""
+        self.is_stopping = True
+        for ask in list(self.waiting):
+            ask.over.set()
+
+    async def __aenter__(self) -> "Service":
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.close()
+
+    def client(self, tenant: str) -> Client:
+        """The way into the queues of a tenant."""
+        client = self._clients.pop(tenant, None)
+        if client is None:
+            client = Client(self.store, tenant=tenant, persistence=Persistence(patience=PATIENCE))
+            if len(self._clients) >= MOST_CLIENTS:
+                # The one not used for longest; what it has on its way still arrives.
+                del self._clients[next(iter(self._clients))]
+        self._clients[tenant] = client
+        return client
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """One request, or the life of the server."""
+        if scope["type"] == "lifespan":
+            await self._live(receive, send)
+        elif scope["type"] == "http":
+            await self._serve(scope, receive, within(self.limits, send))
+        else:
+            await send({"type": "websocket.close", "code": 1000})
+
+    async def _live(self, receive: Receive, send: Send) -> None:
+        await receive()
+        try:
+            await self.open()
+        except Exception as error:  # noqa: BLE001 (the server tells it and ends)
+            await send({"type": "lifespan.startup.failed", "message": str(error)})
+            return
+        await send({"type": "lifespan.startup.complete"})
+        await receive()
+        await self.close()
+        await send({"type": "lifespan.shutdown.complete"})
+
+    async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
+        began = time.perf_counter()
+        headers = _headers(scope)
+        visit = _Visit(scope["method"], access.request_id(headers))
+        sent = _Sent(send)
+        try:
+            try:
+                await self._answer(scope, headers, receive, sent, visit)
+            except Disconnected:
+                raise
+            except Exception as error:  # noqa: BLE001 (becomes a problem, and a line in the log)
+                await self._refuse(error, sent, visit)
+        except Disconnected:
+            sent.status = sent.status or 499
+        finally:
+            access.log(
+                method=visit.method,
+                path=visit.path,
+                status=sent.status,
+                seconds=time.perf_counter() - began,
+                request=visit.request_id,
+                tenant=visit.tenant,
+                who=visit.subject,
+            )
+
+    async def _answer(
+        self, scope: Scope, headers: Mapping[str, str], receive: Receive, sent: "_Sent", visit: "_Visit"
+    ) -> None:
+        path = scope["path"].removeprefix(scope.get("root_path", ""))
+        route, values = self._router.find(visit.method, path)
+        visit.path = route.path
+        principal: Principal = Nobody()
+        if route.verb is not None:
+            principal = await self.door.authenticate(headers)
+            visit.tenant, visit.subject = principal.tenant, principal.subject
+            if not principal.may(route.verb, values.get("queue")):
+                raise ForbiddenError(f"{route.verb} is not in the token's scopes here")
+        for name in NAMES & values.keys():
+            check_name(name, values[name])
+        ask = Ask(self, route, principal, headers, receive, visit.request_id)
+        given: dict[str, Any] = dict(values)
+        if route.query is not None:
+            given["query"] = _query(scope, route.query)
+        if route.takes is not None:
+            given["body"] = decoded(await self._body(headers, receive), route.takes)
+        answer = await route.handler(ask, **given)
+        about = {"x-request-id": visit.request_id}
+        if isinstance(answer, Stream):
+            await send_stream(sent, route.status, answer, about)
+            return
+        status = route.status
+        if isinstance(answer, Answer):
+            status, about = answer.status or status, about | dict(answer.headers)
+            answer = answer.body
+        await send_body(sent, status, *encoded(answer), about)
+
+    async def _body(self, headers: Mapping[str, str], receive: Receive) -> bytes:
+        media = headers.get("content-type", "application/json").partition(";")[0].strip().lower()
+        if media != "application/json":
+            raise UnsupportedMediaError(f"content-type: found {media!r}, wanted application/json")
+        return await read_body(self.limits, headers, receive)
+
+    async def _refuse(self, error: Exception, sent: "_Sent", visit: "_Visit") -> None:
+        problem, headers = problem_of(error, visit.request_id)
+        if problem.status >= 500:
+            about = {"tenant": visit.tenant, "request": visit.request_id}
+            _LOGGER.error("%s %s failed", visit.method, visit.path, exc_info=error, extra=about)
+        if sent.status:
+            # Too late for another status: the client sees an answer that breaks off.
+            raise Disconnected from error
+        headers = {**headers, "x-request-id": visit.request_id}
+        if isinstance(error, ServiceError) and error.closes:
+            headers["connection"] = "close"
+        await send_body(sent, problem.status, *encoded(problem), headers)
+
+
+class _Visit:
+    """What the log tells of a request."""
+
+    __slots__ = ("method", "path", "request_id", "subject", "tenant")
+
+    def __init__(self, method: str, request_id: str) -> None:
+        self.method = method
+        self.path = "-"
+        self.request_id = request_id
+        self.tenant: str | None = None
+        self.subject: str | None = None
+
+
+class _Sent:
+    """Remembers the status that went out."""
+
+    __slots__ = ("_send", "status")
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.status = 0
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        await self._send(message)
+
+
+def _headers(scope: Scope) -> dict[str, str]:
+    """By name in small letters. One that stands there twice is joined, so that no reader picks another."""
+    headers: dict[str, str] = {}
+    for name, value in scope["headers"]:
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        headers[key] = f"{headers[key]}, {text}" if key in headers else text
+    return headers
+
+
+def _query(scope: Scope, kind: Any) -> Any:
+    try:
+        pairs = parse_qsl(
+            scope["query_string"].decode("ascii"),
+            keep_blank_values=True,
+            strict_parsing=bool(scope["query_string"]),
+            errors="strict",
+            max_num_fields=50,
+        )
+    except ValueError:
+        raise MalformedError("the query cannot be read") from None
+    given = dict(pairs)
+    if len(given) < len(pairs):
+        twice = next(name for name in given if [each for each, _ in pairs].count(name) > 1)
+        raise BadRequestError(Fault(wanted="it once", found="it twice", parameter=twice))
+    try:
+        return msgspec.convert(given, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise BadRequestError(validation_fault(str(error), parameter=True)) from None

@@ -1,0 +1,8 @@
+"""Every route, one module per noun."""
+
+from typing import Final
+
+from penstock.service.routes import health
+from penstock.service.routing import Route
+
+ROUTES: Final[list[Route]] = [row for module in (health,) for row in module.routes]
