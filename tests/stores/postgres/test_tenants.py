@@ -13,7 +13,8 @@ from penstock.core.moves import Complete, Release, Snooze
 from penstock.core.outcomes import Applied
 from penstock.core.states import State
 from penstock.stores.postgres import PostgresStore
-from penstock.stores.protocol import Pause, Query, Topic
+from penstock.stores.postgres.sources import load_migrations
+from penstock.stores.protocol import EVERYONE, Pause, Query, Topic
 from tests.conformance.arrange import claim, enqueue, new_job
 from tests.conformance.stores import opened
 
@@ -187,3 +188,48 @@ async def test_a_role_for_all_tenants_sees_them_all(walled: str) -> None:
 
         assert [job.id for job in await claim(store, MAIL)] == ["before"]
         assert [job.id for job in await claim(store, SHOP)] == ["s1"]
+
+
+async def test_a_role_sees_what_is_kept_for_its_tenant_alone(walled: str) -> None:
+    """Not what others keep, nor what the service keeps for itself; whoever may act for all sees that too."""
+    await _run(walled.partition("?")[0], "CREATE ROLE service_app LOGIN")
+    await _run(walled.partition("?")[0], "SELECT walled.admit('service_app', '*')")
+    shop, service = PostgresStore(_as("shop_app", walled)), PostgresStore(_as("service_app", walled))
+    mail = PostgresStore(_as("mail_app", walled))
+    try:
+        async with asyncio.timeout(SECONDS), opened(mail), opened(shop), opened(service):
+            kept = await mail.keep("mail", "quotas", "all", b"mail's")
+            of_service = await service.keep(EVERYONE, "quotas", "all", b"the service's")
+            seen_by_shop = [await shop.kept(tenant, "quotas", "all") for tenant in ("mail", EVERYONE)]
+            dropped = await shop.drop("mail", "quotas", "all")
+            with pytest.raises(ConfigError, match="row-level security"):
+                await shop.keep("mail", "quotas", "all", b"shop's")
+            seen_by_all = [await service.kept(tenant, "quotas", "all") for tenant in ("mail", EVERYONE)]
+    finally:
+        await _run(walled.partition("?")[0], "DROP OWNED BY service_app", "DROP ROLE service_app")
+
+    assert kept is not None
+    assert (seen_by_shop, dropped) == ([None, None], False)
+    assert seen_by_all == [kept, of_service]
+
+
+async def test_a_wall_from_before_there_were_shelves_goes_around_them(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older = load_migrations()[:3]
+    with monkeypatch.context() as patched:
+        patched.setattr("penstock.stores.postgres.migrate.load_migrations", lambda: older)
+        await _build(url)
+    try:
+        place = f"{url}?schema=walled"
+        async with opened(PostgresStore(place)) as owner:
+            kept = await owner.keep("mail", "quotas", "all", b"mail's")
+        mail, shop = PostgresStore(_as("mail_app", place)), PostgresStore(_as("shop_app", place))
+        async with opened(mail), opened(shop):
+            seen = [await store.kept("mail", "quotas", "all") for store in (mail, shop)]
+            own = await shop.keep("shop", "quotas", "all", b"shop's")
+    finally:
+        await _run(url, "DROP SCHEMA walled CASCADE", "DROP ROLE mail_app", "DROP ROLE shop_app")
+
+    assert seen == [kept, None]
+    assert own is not None
