@@ -1,6 +1,7 @@
 """What a handler gives back, and how it goes out."""
 
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import aclosing
 from typing import Any, Final, Generic, TypeVar
 
 import msgspec
@@ -29,7 +30,7 @@ class Stream:
 
     __slots__ = ("media_type", "pieces")
 
-    def __init__(self, pieces: AsyncIterator[bytes], media_type: str = "text/event-stream") -> None:
+    def __init__(self, pieces: AsyncGenerator[bytes], media_type: str = "text/event-stream") -> None:
         self.pieces = pieces
         self.media_type = media_type
 
@@ -60,12 +61,14 @@ async def send_body(send: Send, status: int, body: bytes, media: str, headers: M
 
 
 async def send_stream(send: Send, status: int, stream: Stream, headers: Mapping[str, str]) -> None:
-    """Each piece as it comes; the client's leaving ends it."""
-    await send(
-        {"type": "http.response.start", "status": status, "headers": _head(headers, stream.media_type)}
-    )
-    async for piece in stream.pieces:
-        await send({"type": "http.response.body", "body": piece, "more_body": True})
+    """Each piece as it comes. What fails before the first one can still be refused with a status."""
+    async with aclosing(stream.pieces) as pieces:
+        piece: bytes | None = await anext(pieces, None)
+        head = _head(headers, stream.media_type)
+        await send({"type": "http.response.start", "status": status, "headers": head})
+        while piece is not None:
+            await send({"type": "http.response.body", "body": piece, "more_body": True})
+            piece = await anext(pieces, None)
     await send({"type": "http.response.body", "body": b""})
 
 

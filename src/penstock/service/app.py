@@ -14,7 +14,7 @@ from penstock.client.client import Client
 from penstock.client.persist import Persistence
 from penstock.core.names import check_name
 from penstock.service import access
-from penstock.service.answers import Answer, Stream, encoded, send_body, send_stream
+from penstock.service.answers import JSON, Answer, Stream, encoded, send_body, send_stream
 from penstock.service.ask import Ask
 from penstock.service.errors import ForbiddenError, MalformedError, ServiceError, UnsupportedMediaError
 from penstock.service.limits import Disconnected, Limits, Message, Receive, Scope, Send, read_body, within
@@ -23,6 +23,7 @@ from penstock.service.problems import BadRequestError, Fault, decoded, problem_o
 from penstock.service.routes import ROUTES
 from penstock.service.routing import Route, Router
 from penstock.stores.protocol import Store
+from penstock.stores.wire import MEDIA_TYPE
 
 _LOGGER: Final = logging.getLogger("penstock.service")
 MOST_CLIENTS: Final = 512
@@ -59,12 +60,15 @@ class Service:
         limits: Limits | None = None,
         duties: Sequence[Duty] = (),
         routes: Iterable[Route] = ROUTES,
+        may_turn: bool = False,
     ) -> None:
         self.store = store
         self.door = door
         self.quotas = quotas
         self.limits = limits or Limits()
         self.routes = list(routes)
+        self.may_turn = may_turn
+        """Whether the clock, which is that of all tenants, may be turned over HTTP: for tests."""
         self.waiting: set[Ask] = set()
         self.is_stopping = False
         self._router = Router(self.routes)
@@ -179,8 +183,10 @@ class Service:
         given: dict[str, Any] = dict(values)
         if route.query is not None:
             given["query"] = _query(scope, route.query)
-        if route.takes is not None:
-            given["body"] = decoded(await self._body(headers, receive), route.takes)
+        if route.takes is bytes:
+            given["body"] = await self._body(headers, receive, MEDIA_TYPE)
+        elif route.takes is not None:
+            given["body"] = decoded(await self._body(headers, receive, JSON), route.takes)
         answer = await route.handler(ask, **given)
         about = {"x-request-id": visit.request_id}
         if isinstance(answer, Stream):
@@ -192,10 +198,10 @@ class Service:
             answer = answer.body
         await send_body(sent, status, *encoded(answer), about)
 
-    async def _body(self, headers: Mapping[str, str], receive: Receive) -> bytes:
-        media = headers.get("content-type", "application/json").partition(";")[0].strip().lower()
-        if media != "application/json":
-            raise UnsupportedMediaError(f"content-type: found {media!r}, wanted application/json")
+    async def _body(self, headers: Mapping[str, str], receive: Receive, wanted: str) -> bytes:
+        media = headers.get("content-type", wanted).partition(";")[0].strip().lower()
+        if media != wanted:
+            raise UnsupportedMediaError(f"content-type: found {media!r}, wanted {wanted}")
         return await read_body(self.limits, headers, receive)
 
     async def _refuse(self, error: Exception, sent: "_Sent", visit: "_Visit") -> None:

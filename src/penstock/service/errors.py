@@ -96,7 +96,7 @@ class UnsupportedMediaError(ServiceError):
 
     status = 415
     slug = "unsupported-media"
-    title = "The body is not JSON"
+    title = "The body is in a format that is not taken here"
     closes = True
 
 

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from penstock.service.routes import health
+from penstock.service.routes import health, store
 from penstock.service.routing import Route
 
-ROUTES: Final[list[Route]] = [row for module in (health,) for row in module.routes]
+ROUTES: Final[list[Route]] = [row for module in (health, store) for row in module.routes]
