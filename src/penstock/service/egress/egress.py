@@ -7,6 +7,7 @@ import ssl
 import time
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from functools import cached_property
 from importlib.metadata import version
 from typing import Final
 
@@ -50,15 +51,19 @@ class Egress:
         trust: ssl.SSLContext | None = None,
     ) -> None:
         self.policy = policy or EgressPolicy()
-        self._own_resolver = SystemResolver() if resolve is None else None
-        self._resolve: Resolve = resolve or self._own_resolver  # type: ignore[assignment]
-        self._trust = trust or ssl.create_default_context()
+        self._system = SystemResolver()
+        self._resolve: Resolve = resolve or self._system
+        self._given_trust = trust
         self._agent = f"penstock/{version('penstock')}"
 
     def close(self) -> None:
         """Give back the resolver's threads."""
-        if self._own_resolver is not None:
-            self._own_resolver.close()
+        self._system.close()
+
+    @cached_property
+    def _trust(self) -> ssl.SSLContext:
+        # Made when it is first needed: reading all that the system trusts takes a while.
+        return self._given_trust or ssl.create_default_context()
 
     def check(self, field: str, url: object) -> Target:
         """The target, as far as it can be judged without a name server; OptionError if it cannot be one."""
@@ -81,9 +86,7 @@ class Egress:
         except TimeoutError:
             raise EgressError(f"{target.host} did not answer within {self.policy.timeout:g} s") from None
         except ssl.SSLError as error:
-            raise EgressError(
-                f"{target.host}: the connection is not to be trusted: {_ssl_text(error)}"
-            ) from None
+            raise EgressError(f"{target.host} cannot be trusted: {_ssl_text(error)}") from None
         except OSError as error:
             raise EgressError(f"{target.host}: the connection broke: {_os_text(error)}") from None
         return Answer(status, time.monotonic() - began, retry_after)
@@ -104,14 +107,14 @@ class Egress:
     async def _connected(
         self, target: Target, addresses: Sequence[Address]
     ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        secure = {"ssl": self._trust, "server_hostname": target.host} if target.is_secure else {}
+        trust, name = (self._trust, target.host) if target.is_secure else (None, None)
         last: OSError | None = None
         for address in addresses[:MOST_ADDRESSES]:
             try:
                 async with asyncio.timeout(self.policy.connect_timeout):
                     # An address, not the name: nobody resolves anything again.
                     return await asyncio.open_connection(
-                        str(address), target.port, limit=HEAD_BYTES, **secure
+                        str(address), target.port, ssl=trust, server_hostname=name, limit=HEAD_BYTES
                     )
             except ssl.SSLError:
                 raise

@@ -57,7 +57,7 @@ def read_target(field: str, url: object, policy: EgressPolicy) -> Target:
     parts = _URL.fullmatch(url)
     schemes = ["https://", "http://"] if policy.plain else ["https://"]
     if parts is None or f"{parts['scheme']}://" not in schemes:
-        raise OptionError(field, shown, f"a url that begins with {' or '.join(schemes)}")
+        raise OptionError(field, shown, f"a url that begins with {' or '.join(schemes)}, without a fragment")
     authority = _AUTHORITY.fullmatch(parts["authority"])
     if authority is None:
         wanted = (
