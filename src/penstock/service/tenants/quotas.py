@@ -12,7 +12,7 @@ from penstock.service.errors import QuotaError
 from penstock.service.tenants.book import Quota, QuotaBook
 from penstock.service.tenants.pace import Pace
 from penstock.service.tenants.usage import Usage
-from penstock.stores.protocol import Clock, Reads, Schedules, Shelves
+from penstock.stores.protocol import EVERYONE, Clock, Reads, Schedules, Shelves
 
 KNOWN_SECONDS: Final = 2.0
 """How long a quota that was read is used: a change is felt by then."""
@@ -98,6 +98,9 @@ class StoredQuotas:
         _remember(self._lengths, queue, (until, waiting + jobs))
 
     async def _quota(self, tenant: str) -> Quota:
+        if tenant == EVERYONE:
+            # An operator that acts for all of its tenants: it only claims, and waits for work.
+            return Quota()
         until, quota = self._known.get(tenant, (0.0, Quota()))
         if self._clock() >= until:
             quota = await self._book.of(tenant)

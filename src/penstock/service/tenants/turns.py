@@ -52,13 +52,14 @@ class Turns:
         order = sorted(tenants, key=lambda name: (self._served.get(name, floor), name in self._served, name))
         shares = _shares(limit, len(order))
         chosen = [(name, share) for name, share in zip(order, shares, strict=True) if share]
+        for name, share in chosen:
+            # Before it is asked: another claim may come meanwhile, and is somebody else's turn.
+            self._served[name] = self._served.get(name, floor) + share
         got = await asyncio.gather(*(claim(name, share) for name, share in chosen))
         for (name, share), claims in zip(chosen, got, strict=True):
             if len(claims.jobs) < share:
                 # Dry for now: where it stood means nothing when it comes back.
                 self._served.pop(name, None)
-            else:
-                self._served[name] = self._served.get(name, floor) + len(claims.jobs)
         return [(name, claims) for (name, _), claims in zip(chosen, got, strict=True)]
 
 

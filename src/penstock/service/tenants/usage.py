@@ -3,7 +3,6 @@
 import asyncio
 import logging
 from collections import Counter
-from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Final, Protocol
 
@@ -38,7 +37,6 @@ class Usage:
     def __init__(self, store: _Place) -> None:
         self._store = store
         self._counted: dict[str, Counter[str]] = {}
-        self._flushing: asyncio.Task[None] | None = None
 
     def note(self, tenant: str, *, jobs: int = 0, refused: int = 0) -> None:
         """Count this much more."""
@@ -63,21 +61,13 @@ class Usage:
         found = await self._store.shelf(tenant, SHELF, after=since, limit=days)
         return [msgspec.json.decode(entry.body, type=Day) for entry in found]
 
-    def start(self) -> None:
-        """Flush from now on, every FLUSH_SECONDS."""
-        self._flushing = asyncio.create_task(self._run())
-
-    async def close(self) -> None:
-        """Flush once more, and no longer."""
-        if self._flushing is not None:
-            self._flushing.cancel()
-            with suppress(asyncio.CancelledError):
-                await self._flushing
-        await self._try()
-
-    async def _run(self) -> None:
-        while True:
-            await asyncio.sleep(FLUSH_SECONDS)
+    async def run(self) -> None:
+        """Flush every FLUSH_SECONDS until cancelled, and then once more."""
+        try:
+            while True:
+                await asyncio.sleep(FLUSH_SECONDS)
+                await self._try()
+        finally:
             await self._try()
 
     async def _try(self) -> None:
