@@ -8,6 +8,7 @@ import httpx
 import msgspec
 
 from penstock.service.app import Service
+from penstock.service.errors import ForbiddenError
 from penstock.service.principal import Principal
 from penstock.stores.memory import MemoryStore
 from penstock.stores.protocol import Store
@@ -25,6 +26,12 @@ class Somebody(msgspec.Struct, frozen=True):
     def may(self, verb: str, queue: str | None = None) -> bool:
         """By verb and queue."""
         return verb in self.verbs and (queue is None or self.queues is None or queue in self.queues)
+
+    def acting_for(self, tenant: str) -> "Somebody":
+        """One of its tenants."""
+        if tenant not in self.tenants:
+            raise ForbiddenError("the token is not for this tenant")
+        return msgspec.structs.replace(self, tenant=tenant, tenants=())
 
 
 class Doorman:

@@ -12,17 +12,21 @@ import msgspec
 
 from penstock.client.client import Client
 from penstock.client.persist import Persistence
+from penstock.core.errors import InvalidError
 from penstock.core.names import check_name
 from penstock.service import access
 from penstock.service.answers import JSON, Answer, Stream, encoded, send_body, send_stream
 from penstock.service.ask import Ask
+from penstock.service.egress.egress import Egress
 from penstock.service.errors import ForbiddenError, MalformedError, ServiceError, UnsupportedMediaError
 from penstock.service.limits import Disconnected, Limits, Message, Receive, Scope, Send, read_body, within
-from penstock.service.principal import Door, Nobody, Principal, Quotas
+from penstock.service.principal import AuditLog, Door, Nobody, Principal, Quotas
 from penstock.service.problems import BadRequestError, Fault, decoded, problem_of, validation_fault
 from penstock.service.routes import ROUTES
 from penstock.service.routing import Route, Router
-from penstock.stores.protocol import Store
+from penstock.service.tenants.turns import Turns
+from penstock.service.webhooks.post_office import PostOffice
+from penstock.stores.protocol import EVERYONE, Store
 from penstock.stores.wire import MEDIA_TYPE
 
 _LOGGER: Final = logging.getLogger("penstock.service")
@@ -32,6 +36,8 @@ PATIENCE: Final = 5.0
 """Seconds that a request waits for a store that cannot be reached."""
 
 
+TENANTS_KNOWN: Final = 2.0
+"""Seconds after which an operator of all tenants sees a new one."""
 NAMES: Final = frozenset({"id", "name", "queue"})
 """Values in a path that are names by the rules of the queue."""
 
@@ -57,7 +63,9 @@ class Service:
         *,
         door: Door,
         quotas: Quotas | None = None,
+        audit: AuditLog | None = None,
         limits: Limits | None = None,
+        egress: Egress | None = None,
         duties: Sequence[Duty] = (),
         routes: Iterable[Route] = ROUTES,
         may_turn: bool = False,
@@ -65,6 +73,7 @@ class Service:
         self.store = store
         self.door = door
         self.quotas = quotas
+        self.audit = audit
         self.limits = limits or Limits()
         self.routes = list(routes)
         self.may_turn = may_turn
@@ -72,9 +81,12 @@ class Service:
         self.waiting: set[Ask] = set()
         self.is_stopping = False
         self._router = Router(self.routes)
-        self._duties = duties
+        self.webhooks = PostOffice(store, egress or Egress())
+        self._duties = [*duties, self.webhooks]
         self._tasks: list[asyncio.Task[None]] = []
         self._clients: dict[str, Client] = {}
+        self._turns: dict[tuple[str, tuple[str, ...]], Turns] = {}
+        self._tenants: tuple[float, list[str]] = (float("-inf"), [])
 
     async def open(self) -> None:
         """Open the store and begin the duties."""
@@ -118,6 +130,25 @@ class Service:
                 del self._clients[next(iter(self._clients))]
         self._clients[tenant] = client
         return client
+
+    def turns(self, queue: str, tenants: Sequence[str]) -> Turns:
+        """Whose turn it is among these tenants at queues of this name."""
+        known = (queue, tuple(tenants))
+        turns = self._turns.pop(known, None) or Turns()
+        if len(self._turns) >= MOST_CLIENTS:
+            del self._turns[next(iter(self._turns))]
+        self._turns[known] = turns
+        return turns
+
+    async def tenants_of(self, operator: Principal) -> list[str]:
+        """The tenants that an operator claims for; `*` stands for all that have queues."""
+        if EVERYONE not in operator.tenants:
+            return list(operator.tenants)
+        read_at, known = self._tenants
+        if time.monotonic() - read_at > TENANTS_KNOWN:
+            known = await self.store.tenants()
+            self._tenants = time.monotonic(), known
+        return known
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """One request, or the life of the server."""
@@ -177,8 +208,7 @@ class Service:
             visit.tenant, visit.subject = principal.tenant, principal.subject
             if not principal.may(route.verb, values.get("queue")):
                 raise ForbiddenError(f"{route.verb} is not in the token's scopes here")
-        for name in NAMES & values.keys():
-            check_name(name, values[name])
+        _check_names(values)
         ask = Ask(self, route, principal, headers, receive, visit.request_id)
         given: dict[str, Any] = dict(values)
         if route.query is not None:
@@ -253,6 +283,15 @@ def _headers(scope: Scope) -> dict[str, str]:
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
         headers[key] = f"{headers[key]}, {text}" if key in headers else text
     return headers
+
+
+def _check_names(values: Mapping[str, str]) -> None:
+    for name in NAMES & values.keys():
+        try:
+            check_name(name, values[name])
+        except InvalidError as error:
+            fault = Fault(wanted=error.wanted, found=values[name][:100], parameter=name)
+            raise BadRequestError(fault) from None
 
 
 def _query(scope: Scope, kind: Any) -> Any:

@@ -9,11 +9,11 @@ from penstock.client.client import Client
 from penstock.core.errors import UnknownQueueError
 from penstock.core.job import QueueRef
 from penstock.core.names import check_name
-from penstock.service.errors import BusyError, ForbiddenError
+from penstock.service.errors import BusyError, ForbiddenError, MalformedError
 from penstock.service.limits import Receive
 from penstock.service.principal import Principal, Verb
 from penstock.service.routing import Route
-from penstock.stores.protocol import QueueInfo, Store
+from penstock.stores.protocol import EVERYONE, QueueInfo, Store
 
 if TYPE_CHECKING:
     from penstock.service.app import Service
@@ -59,6 +59,8 @@ class Ask:
 
     def ref(self, queue: str) -> QueueRef:
         """A queue of the tenant by its name."""
+        if self.tenant == EVERYONE:
+            raise MalformedError("an operator says with the header Penstock-Tenant whom a request is for")
         return QueueRef(self.tenant, check_name("queue", queue))
 
     def may(self, queue: str, verb: Verb | None = None) -> bool:
@@ -81,6 +83,12 @@ class Ask:
     async def queues(self) -> list[QueueInfo]:
         """All queues of the tenant that the token lets it see."""
         return [each for each in await self.store.queues(self.tenant) if self.may(each.queue.name)]
+
+    async def note(self, what: str, on: str, detail: str = "") -> None:
+        """Write an administrative act down, where the service keeps a log of them."""
+        if self.service.audit is not None:
+            who = self.principal.subject
+            await self.service.audit.note(who=who, what=what, on=on, tenant=self.tenant, detail=detail)
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:

@@ -5,6 +5,8 @@ from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
 from typing import Protocol
 
+from penstock.service.errors import ForbiddenError
+
 
 class Verb(StrEnum):
     """What a token can allow, for all queues or some."""
@@ -43,12 +45,24 @@ class Principal(Protocol):
         """True when it is allowed in this queue; without one, when it is in some queue."""
         ...
 
+    def acting_for(self, tenant: str) -> "Principal":
+        """The same for one of its tenants alone; ForbiddenError for any other."""
+        ...
+
 
 class Door(Protocol):
     """Knows who asks."""
 
     async def authenticate(self, headers: Mapping[str, str]) -> Principal:
         """Who sent these headers, named in small letters; UnauthenticatedError when nobody is known."""
+        ...
+
+
+class AuditLog(Protocol):
+    """Keeps administrative acts."""
+
+    async def note(self, *, who: str, what: str, on: str, tenant: str, detail: str) -> object:
+        """Write an act down, after it was done."""
         ...
 
 
@@ -78,6 +92,10 @@ class Nobody:
     def may(self, verb: str, queue: str | None = None) -> bool:
         """Nothing that needs a token."""
         return False
+
+    def acting_for(self, tenant: str) -> "Principal":
+        """For no tenant."""
+        raise ForbiddenError("there is no token")
 
 
 class OpenDoor:

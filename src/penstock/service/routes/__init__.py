@@ -2,7 +2,32 @@
 
 from typing import Final
 
-from penstock.service.routes import health, store
+from penstock.service.routes import (
+    claims,
+    dead_letters,
+    events,
+    flows,
+    health,
+    jobs,
+    queues,
+    schedules,
+    store,
+    webhooks,
+    workers,
+)
 from penstock.service.routing import Route
 
-ROUTES: Final[list[Route]] = [row for module in (health, store) for row in module.routes]
+_MODULES: Final = (
+    jobs,
+    claims,
+    queues,
+    schedules,
+    flows,
+    dead_letters,
+    events,
+    workers,
+    webhooks,
+    health,
+    store,
+)
+ROUTES: Final[list[Route]] = [row for module in _MODULES for row in module.routes]

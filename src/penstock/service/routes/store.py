@@ -110,7 +110,7 @@ async def _shelves(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]
 
 
 async def _tenants(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> list[str]:
-    mine = {ask.tenant, *ask.principal.tenants}
+    mine = {ask.tenant} if not ask.principal.tenants else set(await ask.service.tenants_of(ask.principal))
     return [each for each in await ask.store.tenants() if each in mine]
 
 
@@ -147,9 +147,9 @@ _SPECIAL: Final = {
 
 def _tenant(ask: Ask, named: str | None) -> str:
     """The tenant that the call is for: the principal's own, or one that it is the operator of."""
-    if named is None or named == ask.tenant or named in ask.principal.tenants:
-        return named or ask.tenant
-    raise NotFoundError(f"no tenant {named!r}")
+    if named is None or named == ask.tenant:
+        return ask.ref("any").tenant
+    return ask.principal.acting_for(named).tenant
 
 
 def _queue(ask: Ask, tenant: str, queue: str | None) -> QueueRef:

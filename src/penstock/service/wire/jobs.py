@@ -22,6 +22,7 @@ Seconds = Annotated[float, Meta(ge=0, le=315_619_200, description="Seconds")]
 Key = Annotated[str, Meta(min_length=1, max_length=512)]
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]
 Limit = Annotated[int, Meta(ge=1, le=1_000)]
+Priority = Annotated[int, Meta(ge=0, le=9)] | Literal["critical", "high", "normal", "low"]
 NO_ARGUMENTS: Final = msgspec.Raw(b"{}")
 
 
