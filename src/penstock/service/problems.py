@@ -45,7 +45,8 @@ class BadRequestError(ServiceError):
         self.faults = faults
         first = faults[0]
         where = first.parameter or first.pointer or "the body"
-        super().__init__(f"{where}: found {first.found}, wanted {first.wanted}")
+        found = "" if first.found is None else f"found {first.found}, "
+        super().__init__(f"{where}: {found}wanted {first.wanted}")
 
 
 _KINDS: Final[dict[type[PenstockError], tuple[int, str, str]]] = {
@@ -54,6 +55,7 @@ _KINDS: Final[dict[type[PenstockError], tuple[int, str, str]]] = {
     core.UnknownQueueError: (404, "not-found", "Not found"),
     core.UnknownTaskError: (404, "not-found", "Not found"),
     core.JobNotFoundError: (404, "not-found", "Not found"),
+    core.WebhookNotFoundError: (404, "not-found", "Not found"),
     core.DuplicateJobError: (409, "duplicate", "The id is taken by another job"),
     core.StaleLeaseError: (409, "stale-lease", "The lease is no longer held"),
     core.WrongStateError: (409, "wrong-state", "The job's state does not allow this"),
@@ -139,11 +141,11 @@ def validation_fault(said: str, *, parameter: bool = False) -> Fault:
         return Fault(wanted="no field of this name", found=match[1], **place)
     if match := _EXPECTED.fullmatch(what):
         return Fault(wanted=match[1].replace("`", ""), found=match[2].replace("`", ""), **place)
-    return Fault(wanted=what.replace("`", ""), **place)
+    return Fault(wanted=what.removeprefix("Expected ").replace("`", ""), **place)
 
 
 def _short(found: object) -> str:
-    text = found if isinstance(found, str) else repr(found)
+    text = str(found) if isinstance(found, str) else repr(found)
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
 
 
