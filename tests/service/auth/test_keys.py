@@ -172,17 +172,21 @@ async def test_an_answer_that_leads_elsewhere_is_not_followed() -> None:
 async def test_an_answer_that_never_ends_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fetching, "TIMEOUT", 0.2)
 
+    gone = asyncio.Event()
+
     async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 1000\r\n\r\n{")
         while await reader.read(1_000):
             """It says no more, until the other side has gone."""
         writer.close()
+        gone.set()
 
     server = await asyncio.start_server(silent, "127.0.0.1", 0)
     port = server.sockets[0].getsockname()[1]
 
     with pytest.raises((OSError, ConfigError)):
         await fetching.fetch(f"http://127.0.0.1:{port}/keys")
+    await gone.wait()
     server.close()
     await server.wait_closed()
 

@@ -216,14 +216,12 @@ async def test_a_name_that_the_system_does_not_know_is_an_error(monkeypatch: pyt
     egress = Egress(LOCAL)
     with pytest.raises(EgressError, match=r"nowhere\.invalid was not found"):
         await post(egress, "http://nowhere.invalid/")
-    egress.close()
 
 
 async def test_the_system_is_asked_for_addresses() -> None:
     resolver = SystemResolver()
 
     assert ipaddress.ip_address("127.0.0.1") in await resolver("localhost", 443)
-    resolver.close()
 
 
 @pytest.mark.parametrize(

@@ -259,7 +259,7 @@ async def test_usage_that_could_not_be_written_is_written_later() -> None:
     async def failing(*args: object, **more: object) -> None:
         raise ConnectionError
 
-    store.keep = failing  # type: ignore[method-assign, assignment]
+    store.keep = failing  # type: ignore[method-assign]
     with pytest.raises(ConnectionError):
         await usage.flush()
     store.keep = keep  # type: ignore[method-assign]

@@ -191,7 +191,10 @@ async def test_a_name_that_came_to_lead_inwards_ends_its_delivery() -> None:
 
     done = await office.log.get("t", sent.id)
     assert done.state is State.FAILED
-    assert done.error == "AddressRefusedError: hooks.example is not on the public internet: it is loopback"
+    assert (
+        done.error
+        == "AddressRefusedError: hooks.example is not on the public internet: its address is loopback"
+    )
 
 
 async def test_a_receiver_that_is_away_is_tried_again() -> None:

@@ -38,16 +38,18 @@ def _of_url(url: str) -> bytes:
     path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     try:
         connection.request("GET", path, headers={"accept": "application/json", "connection": "close"})
-        answer = connection.getresponse()
-        if answer.status != http.client.OK:
-            raise ConfigError(f"the keys of an issuer: found status {answer.status}, wanted 200 at {host}")
-        found = b""
-        # Piece by piece: what comes a byte at a time ends too.
-        while len(found) <= SET_BYTES and time.monotonic() < give_up:
-            piece = answer.read1(_CHUNK)
-            if not piece:
-                return found
-            found += piece
+        with connection.getresponse() as answer:
+            if answer.status != http.client.OK:
+                raise ConfigError(
+                    f"the keys of an issuer: found status {answer.status}, wanted 200 at {host}"
+                )
+            found = b""
+            # Piece by piece: what comes a byte at a time ends too.
+            while len(found) <= SET_BYTES and time.monotonic() < give_up:
+                piece = answer.read1(_CHUNK)
+                if not piece:
+                    return found
+                found += piece
     except http.client.HTTPException as error:
         raise ConfigError(
             f"the keys of an issuer: {host} does not answer as HTTP: {type(error).__name__}"
