@@ -282,3 +282,17 @@ async def test_without_a_header_nobody_gets_in() -> None:
         await door().authenticate({"x-authorization": f"Bearer {OURS.token()}"})
 
     assert refused.value.headers["www-authenticate"].startswith("Bearer")
+
+
+async def test_a_token_that_was_accepted_once_still_expires() -> None:
+    now = float(NOW)
+    ours = issuer()
+    keys = FixedKeys(read_key_set(key_set(OURS), Family.ES))
+    known = TokenDoor([(ours, keys)], clock=lambda: now)
+    token = OURS.token()
+    first, again = await known.bearer(token), await known.bearer(token)
+    now += 311
+
+    assert first == again
+    with pytest.raises(UnauthenticatedError, match="expired"):
+        await known.bearer(token)

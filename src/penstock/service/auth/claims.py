@@ -21,7 +21,7 @@ def bearer_of(claims: dict[str, Any], issuer: Issuer, audience: str, now: float)
     if claims.get("iss") != issuer.issuer:
         refuse("it is from another issuer")
     _check_audience(claims.get("aud"), audience)
-    _check_times(claims, issuer, now)
+    check_times(claims, issuer, now)
     subject = _subject(claims)
     scopes = _scopes(claims)
     tenant = _tenant(claims)
@@ -43,7 +43,8 @@ def _check_audience(found: Any, audience: str) -> None:
         refuse("it is for another audience")
 
 
-def _check_times(claims: dict[str, Any], issuer: Issuer, now: float) -> None:
+def check_times(claims: dict[str, Any], issuer: Issuer, now: float) -> None:
+    """UnauthenticatedError unless a token with these claims is good now."""
     issued, expires = seconds(claims, "iat"), seconds(claims, "exp")
     begins = seconds(claims, "nbf")
     if issued is None or expires is None:
