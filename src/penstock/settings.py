@@ -34,6 +34,12 @@ class Slots(dict[str, int]):
     wanted = "each queue once, with one slot or more, such as mail=50,reports=5"
 
 
+class Port(int):
+    """A port to listen on; 0 takes one that is free."""
+
+    wanted = "a port, 0 to 65535"
+
+
 class LogLevel(str):
     """One of the usual levels of logging, in small letters."""
 
@@ -70,6 +76,31 @@ class ListSettings(_Group, frozen=True, kw_only=True):
     limit: Count = 50
 
 
+class ServeSettings(_Group, frozen=True, kw_only=True):
+    """Settings of `penstock serve`."""
+
+    host: str = "127.0.0.1"
+    port: Port = Port(8640)
+    shutdown_timeout: Seconds = Seconds(10)
+    log_level: LogLevel = LogLevel("info")
+    log_json: bool = False
+
+
+class EgressSettings(_Group, frozen=True, kw_only=True):
+    """Where the service may send webhooks beyond the public internet; lists are text with commas."""
+
+    allow: str | None = None
+    ports: str | None = None
+    plain: bool = False
+
+
+class AuthSettings(_Group, frozen=True, kw_only=True):
+    """Whose tokens the service accepts: a development key, a file of issuers, or both."""
+
+    key: str | None = None
+    file: str | None = None
+
+
 class DemoSettings(_Group, frozen=True, kw_only=True):
     """Settings of `penstock demo`."""
 
@@ -83,12 +114,16 @@ class Settings(_Group, frozen=True, kw_only=True):
     """All settings, resolved."""
 
     url: str | None = None
+    token: str | None = None
     tenant: str | None = None
     app: str | None = None
     json: bool = False
     debug: bool = False
     worker: WorkerSettings = WorkerSettings()
     list: ListSettings = ListSettings()
+    serve: ServeSettings = ServeSettings()
+    egress: EgressSettings = EgressSettings()
+    auth: AuthSettings = AuthSettings()
     demo: DemoSettings = DemoSettings()
 
 
@@ -271,6 +306,10 @@ def _custom(field: str) -> Any:
             return kind(seconds(field, found))  # type: ignore[call-arg]
         if kind is Slots:
             return kind(_slots(field, found))  # type: ignore[call-arg]
+        if kind is Port:
+            if not str(found).isdecimal() or int(str(found)[:6]) > 65_535:
+                raise OptionError(field, found, Port.wanted)
+            return kind(found)  # type: ignore[call-arg]
         if str(found).lower() not in _LEVELS:
             raise OptionError(field, found, LogLevel.wanted)
         return kind(str(found).lower())  # type: ignore[call-arg]

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from functools import cached_property
 from types import TracebackType
 from typing import Any, Final, Protocol
 from urllib.parse import parse_qsl
@@ -20,6 +21,7 @@ from penstock.service.ask import Ask
 from penstock.service.egress.egress import Egress
 from penstock.service.errors import ForbiddenError, MalformedError, ServiceError, UnsupportedMediaError
 from penstock.service.limits import Disconnected, Limits, Message, Receive, Scope, Send, read_body, within
+from penstock.service.openapi import document
 from penstock.service.principal import AuditLog, Door, Nobody, Principal, Quotas
 from penstock.service.problems import BadRequestError, Fault, decoded, problem_of, validation_fault
 from penstock.service.routes import ROUTES
@@ -88,11 +90,18 @@ class Service:
         self._turns: dict[tuple[str, tuple[str, ...]], Turns] = {}
         self._tenants: tuple[float, list[str]] = (float("-inf"), [])
 
+    @cached_property
+    def openapi(self) -> bytes:
+        """The OpenAPI document of its routes."""
+        return msgspec.json.encode(document(self.routes))
+
     async def open(self) -> None:
         """Open the store and begin the duties."""
         await self.store.open()
         self.is_stopping = False
         self._tasks = [asyncio.create_task(duty.run()) for duty in self._duties]
+        for task in self._tasks:
+            task.add_done_callback(_tell)
 
     async def close(self) -> None:
         """End what waits, the duties and the store."""
@@ -246,6 +255,11 @@ class Service:
         if isinstance(error, ServiceError) and error.closes:
             headers["connection"] = "close"
         await send_body(sent, problem.status, *encoded(problem), headers)
+
+
+def _tell(task: asyncio.Task[None]) -> None:
+    if not task.cancelled() and (error := task.exception()) is not None:
+        _LOGGER.error("a duty of the service ended", exc_info=error)
 
 
 class _Visit:

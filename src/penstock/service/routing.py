@@ -30,6 +30,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     query: Any = None
     gives: Any = None
     is_stream: bool = False
+    also: tuple[int, ...] = ()
+    """Other statuses of success."""
     idempotent: bool = False
     """True where the header `Idempotency-Key` is read."""
 
@@ -82,7 +84,7 @@ class Routes:
         return self._add("DELETE", path, verb, **more)
 
     def _add(
-        self, method: str, path: str, verb: Verb | None, *, status: int = 200, idempotent: bool = False
+        self, method: str, path: str, verb: Verb | None, *, status: int = 200, **more: Any
     ) -> Callable[[Handler], Handler]:
         def register(handler: Handler) -> Handler:
             hints = inspect.get_annotations(handler, eval_str=True)
@@ -99,7 +101,7 @@ class Routes:
                 query=hints.get("query"),
                 gives=gives,
                 is_stream=gives is Stream,
-                idempotent=idempotent,
+                **more,
             )
             if sorted(hints.keys() - _OWN) != sorted(row.parameters):
                 raise TypeError(f"{row.name} and {path} name different parameters")

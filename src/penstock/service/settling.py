@@ -2,7 +2,7 @@
 
 import random
 from collections.abc import Sequence
-from typing import Final, assert_never
+from typing import Final
 
 from penstock.core import decide, moves
 from penstock.core.decide import Interrupted, Postponed, Raised, Returned
@@ -33,24 +33,24 @@ async def settlements(store: Reads, queue: QueueRef, wishes: Sequence[SettleWish
 
 
 def _settlement(place: int, wish: SettleWish, job: Job | None) -> Settlement:
+    if isinstance(wish, RetryWish) and (again := _repeated(wish, job)) is not None:
+        return again
+    return decide.settle(_claimed(wish, job), _ending(place, wish), random.uniform)
+
+
+def _ending(place: int, wish: SettleWish) -> decide.Ending:
     match wish:
         case CompleteWish(result=result):
-            encoded = bytes(result)
-            checked_json(f"settlements[{place}].result", encoded)
-            ending: decide.Ending = Returned(encoded)
+            checked_json(f"settlements[{place}].result", bytes(result))
+            return Returned(bytes(result))
         case FailWish(error=error, reason=reason):
-            ending = decide.Refused(error, reason)
+            return decide.Refused(error, reason)
         case SnoozeWish(delay=delay):
-            ending = Postponed(round(delay * 1000))
+            return Postponed(round(delay * 1000))
         case ReleaseWish(error=error):
-            ending = Interrupted(error)
-        case RetryWish(error=error, reason=reason, delay=delay):
-            if (again := _repeated(wish, job)) is not None:
-                return again
-            ending = Raised(error, reason, None if delay is None else round(delay * 1000))
-        case _ as other:
-            assert_never(other)
-    return decide.settle(_claimed(wish, job), ending, random.uniform)
+            return Interrupted(error)
+        case RetryWish(error=error, reason=reason, delay=after):
+            return Raised(error, reason, None if after is None else round(after * 1000))
 
 
 def _repeated(wish: RetryWish, job: Job | None) -> Settlement | None:

@@ -6,7 +6,7 @@ from typing import Final
 import msgspec
 
 from penstock.core.errors import StoreError
-from penstock.service.answers import Answer
+from penstock.service.answers import Answer, Bytes
 from penstock.service.ask import Ask
 from penstock.service.routing import Routes
 
@@ -26,7 +26,7 @@ async def live(ask: Ask) -> Health:
     return Health("ok")
 
 
-@routes.get("/health/ready", None)
+@routes.get("/health/ready", None, also=(503,))
 async def ready(ask: Ask) -> Answer[Health]:
     """Say whether the store answers and the service is not stopping; 503 when it is no time for requests."""
     if ask.service.is_stopping:
@@ -37,3 +37,9 @@ async def ready(ask: Ask) -> Answer[Health]:
     except (StoreError, TimeoutError):
         return Answer(Health("the store does not answer"), 503)
     return Answer(Health("ok"))
+
+
+@routes.get("/v1/openapi.json", None)
+async def openapi(ask: Ask) -> Bytes:
+    """Give this document."""
+    return Bytes(ask.service.openapi)

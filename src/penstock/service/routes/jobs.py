@@ -34,6 +34,7 @@ from penstock.service.wire.jobs import (
     JobWish,
     Limit,
     Made,
+    MadeOrNot,
     ManyMade,
     ManyWishes,
     Name,
@@ -76,7 +77,7 @@ class WaitQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     wait: Wait = 0.0
 
 
-@routes.post("/v1/queues/{queue}/jobs", Verb.ENQUEUE, status=201, idempotent=True)
+@routes.post("/v1/queues/{queue}/jobs", Verb.ENQUEUE, status=201, also=(200,), idempotent=True)
 async def create_job(ask: Ask, queue: str, body: JobWish) -> Answer[Made]:
     """Create a job; when this is answered it is durable.
 
@@ -91,22 +92,25 @@ async def create_job(ask: Ask, queue: str, body: JobWish) -> Answer[Made]:
 @routes.post("/v1/jobs", Verb.ENQUEUE)
 async def create_jobs(ask: Ask, body: ManyWishes) -> ManyMade:
     """Create many jobs, in any queues of the tenant; each has an outcome of its own."""
-    out: list[Made | Problem | None] = [None] * len(body.jobs)
     calls: dict[int, Call[Any]] = {}
+    problems: dict[int, Problem] = {}
     for place, wish in enumerate(body.jobs):
         try:
             ask.require(wish.queue)
             calls[place] = wish.call(wish.queue)
         except InvalidError as error:
-            out[place] = msgspec.structs.replace(
-                problem_of(error)[0], errors=(fault_of(error, f"/jobs/{place}"),)
-            )
+            fault = fault_of(error, f"/jobs/{place}")
+            problems[place] = msgspec.structs.replace(problem_of(error)[0], errors=(fault,))
         except PenstockError as error:
-            out[place] = problem_of(error)[0]
+            problems[place] = problem_of(error)[0]
     await _admit(ask, list(calls.values()))
+    outcomes = {place: MadeOrNot(problem=problem) for place, problem in problems.items()}
     for place, sent in zip(calls, await _send_many(ask, list(calls.values())), strict=True):
-        out[place] = problem_of(sent)[0] if isinstance(sent, PenstockError) else _made(sent)
-    return ManyMade([each for each in out if each is not None])
+        if isinstance(sent, PenstockError):
+            outcomes[place] = MadeOrNot(problem=problem_of(sent)[0])
+        else:
+            outcomes[place] = MadeOrNot(_made(sent))
+    return ManyMade([outcomes[place] for place in range(len(body.jobs))])
 
 
 @routes.get("/v1/queues/{queue}/jobs", Verb.READ)
@@ -163,7 +167,7 @@ async def explain_job(ask: Ask, queue: str, id: str) -> Explanation:  # noqa: A0
     return Explanation(id, queue, facts.job.state, explain(facts))
 
 
-@routes.get("/v1/queues/{queue}/jobs/{id}/result", Verb.READ)
+@routes.get("/v1/queues/{queue}/jobs/{id}/result", Verb.READ, also=(202,))
 async def job_result(ask: Ask, queue: str, id: str, query: WaitQuery) -> Answer[ResultView]:  # noqa: A002
     """Wait until the job has ended and say how; 202 when it has not within the time."""
     job = await ask.client.job(queue, id)

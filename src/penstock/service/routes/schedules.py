@@ -37,7 +37,7 @@ async def show_schedule(ask: Ask, name: str) -> ScheduleView:
     return schedule_view(await _known(ask, name))
 
 
-@routes.put("/v1/schedules/{name}", Verb.MANAGE)
+@routes.put("/v1/schedules/{name}", Verb.MANAGE, also=(201,))
 async def put_schedule(ask: Ask, name: str, body: ScheduleWish) -> Answer[ScheduleView]:
     """Put a schedule in the place of the one of its name; 201 when it is new."""
     ask.require(body.queue)

@@ -89,6 +89,10 @@ class ProgressReports(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     reports: Annotated[list[ProgressReport], Meta(min_length=1, max_length=1_000)]
 
 
+def _nothing() -> msgspec.Raw:
+    return msgspec.Raw(b"null")
+
+
 class CompleteWish(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="complete", tag_field="how"
 ):
@@ -96,7 +100,7 @@ class CompleteWish(
 
     id: Id
     token: Token
-    result: msgspec.Raw = msgspec.Raw(b"null")
+    result: msgspec.Raw = msgspec.field(default_factory=_nothing)
 
 
 class FailWish(

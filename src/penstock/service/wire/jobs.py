@@ -19,11 +19,16 @@ from penstock.tasks.call import Call
 from penstock.tasks.options import JobOptions
 
 Seconds = Annotated[float, Meta(ge=0, le=315_619_200, description="Seconds")]
+Moment = Annotated[datetime, Meta(tz=True)]
 Key = Annotated[str, Meta(min_length=1, max_length=512)]
 Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]
 Limit = Annotated[int, Meta(ge=1, le=1_000)]
 Priority = Annotated[int, Meta(ge=0, le=9)] | Literal["critical", "high", "normal", "low"]
-NO_ARGUMENTS: Final = msgspec.Raw(b"{}")
+
+
+def no_arguments() -> msgspec.Raw:
+    """A payload without any."""
+    return msgspec.Raw(b"{}")
 
 
 class BackoffWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -46,13 +51,13 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """A job that shall be made: its task, its arguments by name, and options as in Python."""
 
     task: Name
-    payload: msgspec.Raw = NO_ARGUMENTS
+    payload: msgspec.Raw = msgspec.field(default_factory=no_arguments)
     """The arguments by name: a JSON object."""
     priority: Annotated[int, Meta(ge=0, le=9)] | Literal["critical", "high", "normal", "low"] | UnsetType = (
         UNSET
     )
     delay: Seconds | UnsetType = UNSET
-    run_at: datetime | UnsetType = UNSET
+    run_at: Moment | UnsetType = UNSET
     max_attempts: Annotated[int, Meta(ge=1, le=1_000_000)] | UnsetType = UNSET
     backoff: BackoffWish | list[Seconds] | str | UnsetType = UNSET
     """A shape, the name of a preset, or seconds to wait in turn."""
@@ -114,10 +119,17 @@ class Made(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     replaced: bool = False
 
 
-class ManyMade(msgspec.Struct, frozen=True):
-    """An outcome for each, in their order: the job, or why there is none."""
+class MadeOrNot(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The job, or why there is none."""
 
-    outcomes: list[Made | Problem]
+    job: Made | None = None
+    problem: Problem | None = None
+
+
+class ManyMade(msgspec.Struct, frozen=True):
+    """An outcome for each, in their order."""
+
+    outcomes: list[MadeOrNot]
 
 
 class UniqueView(msgspec.Struct, frozen=True, omit_defaults=True):

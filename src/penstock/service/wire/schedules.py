@@ -11,7 +11,16 @@ from penstock.core.cron.schedule import Schedule
 from penstock.core.cron.spec import Cron, Every, Spec
 from penstock.core.errors import OptionError
 from penstock.scheduler.book import ScheduleInfo
-from penstock.service.wire.jobs import BackoffWish, Key, Name, Priority, Seconds, arguments
+from penstock.service.wire.jobs import (
+    BackoffWish,
+    Key,
+    Moment,
+    Name,
+    Priority,
+    Seconds,
+    arguments,
+    no_arguments,
+)
 from penstock.tasks.options import JobOptions
 
 
@@ -20,15 +29,15 @@ class ScheduleWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
     queue: Name
     task: Name
-    payload: msgspec.Raw = msgspec.Raw(b"{}")
+    payload: msgspec.Raw = msgspec.field(default_factory=no_arguments)
     """The arguments by name: a JSON object."""
     cron: Annotated[str, Meta(max_length=200)] | None = None
     zone: Annotated[str, Meta(max_length=64)] = "UTC"
     every: Annotated[float, Meta(ge=1, le=31_622_400)] | None = None
     catch_up: CatchUp = CatchUp.LAST
     catch_up_limit: Annotated[int, Meta(ge=1, le=1_000)] | None = None
-    starts_at: datetime | None = None
-    ends_at: datetime | None = None
+    starts_at: Moment | None = None
+    ends_at: Moment | None = None
     priority: Priority | UnsetType = UNSET
     key: Key | UnsetType = UNSET
     max_attempts: Annotated[int, Meta(ge=1, le=1_000_000)] | UnsetType = UNSET
@@ -49,8 +58,8 @@ class ScheduleWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
             priority=options.tier,
             key=options.key,
             catch_up=self.catch_up,
-            starts_at=_ms("starts_at", self.starts_at),
-            ends_at=_ms("ends_at", self.ends_at),
+            starts_at=_ms(self.starts_at),
+            ends_at=_ms(self.ends_at),
             **more,
         )
 
@@ -122,9 +131,5 @@ def schedule_view(info: ScheduleInfo) -> ScheduleView:
     )
 
 
-def _ms(field: str, value: datetime | None) -> int | None:
-    if value is None:
-        return None
-    if value.utcoffset() is None:
-        raise OptionError(field, value.isoformat(), "a time with its zone, such as 2026-01-31T12:00:00Z")
-    return round(value.timestamp() * 1000)
+def _ms(value: datetime | None) -> int | None:
+    return None if value is None else max(0, round(value.timestamp() * 1000))
