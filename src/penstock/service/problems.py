@@ -24,7 +24,11 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What went wrong. `type` stays the same for the same kind; `detail` is for people."""
+    """What went wrong. `type` stays the same for the same kind; `detail` is for people.
+
+    `error` is the name of the queue's own error, by which a client in Python raises it again, and `trimmed`
+    says which events are gone.
+    """
 
     type: str
     title: str
@@ -33,6 +37,8 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     errors: tuple[Fault, ...] = ()
     request_id: str | None = None
     retry_after: int | None = None
+    error: str | None = None
+    trimmed: tuple[int, int] | None = None
 
 
 class BadRequestError(ServiceError):
@@ -99,6 +105,8 @@ def problem_of(error: Exception, request_id: str | None = None) -> tuple[Problem
         errors=(fault_of(error),) if isinstance(error, InvalidError) else (),
         request_id=request_id,
         retry_after=after,
+        error=next((each.__name__ for each in type(error).__mro__ if each.__module__ == core.__name__), None),
+        trimmed=error.trimmed if isinstance(error, core.CursorLostError) else None,
     )
     return problem, {} if after is None else {"retry-after": str(after)}
 

@@ -33,6 +33,8 @@ from penstock.stores.protocol import (
 
 PARTS: Final = (Moves, Flows, Schedules, Reads, Queues, Shelves, EventLog, HasHoldups, Clock, Health)
 MEDIA_TYPE: Final = "application/msgpack"
+MOST_BELLS: Final = 256
+"""Bells on one stream."""
 
 Convert = Callable[[Any], Any]
 
@@ -109,7 +111,7 @@ class Call(msgspec.Struct, frozen=True):
     answer: Codec
     codecs: dict[str, Codec]
 
-    def encode(self, tenant: str, queue: str | None, given: dict[str, Any]) -> bytes:
+    def encode(self, tenant: str | None, queue: str | None, given: dict[str, Any]) -> bytes:
         """A call as it goes out; `given` has its arguments by name, without the queue or tenant."""
         sent = {
             name: value if (out := self.codecs[name].out) is None else out(value)
@@ -195,10 +197,12 @@ def _call(name: str, method: Any) -> Call:
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
-CALLS: Final[dict[str, Call]] = {
-    name: _call(name, method)
+METHODS: Final[dict[str, Callable[..., Any]]] = {
+    name: method
     for part in PARTS
     for name, method in vars(part).items()
     if inspect.iscoroutinefunction(method)
 }
+"""The protocol's own definition of each call."""
+CALLS: Final[dict[str, Call]] = {name: _call(name, method) for name, method in METHODS.items()}
 """Every call of the protocol by its name."""

@@ -17,14 +17,14 @@ from penstock.service.principal import Verb
 from penstock.service.problems import BadRequestError, validation_fault
 from penstock.service.routing import Routes
 from penstock.stores.protocol import Bell, HasHoldups, Spawn, StoreInfo
-from penstock.stores.wire import CALLS, MEDIA_TYPE, Bells, Call, Hello, Ring
+from penstock.stores.wire import CALLS, MEDIA_TYPE, MOST_BELLS, Bells, Call, Hello, Ring
 
 routes: Final = Routes()
 SHELF: Final = "client."
 """Stands before the names of a client's shelves: those of the service hold its secrets."""
-MOST_BELLS: Final = 256
 ALIVE: Final = 15.0
 """Seconds after which a stream without rings shows that it lives."""
+LINES: Final = "application/x-ndjson"
 _PACKER: Final = msgspec.msgpack.Encoder()
 
 
@@ -37,13 +37,13 @@ async def hello(ask: Ask) -> Bytes:
 
 @routes.post("/v1/store/bells", Verb.STORE)
 async def bells(ask: Ask, body: bytes) -> Stream:
-    """Listen to bells: a stream of those that rang, beginning with an empty record once all are heard."""
+    """Listen to bells: a line of JSON for each that rang, and null once all are heard and now and then."""
     wanted: Bells = _unpacked(body, Bells)
     if not 1 <= len(wanted.bells) <= MOST_BELLS:
         raise MalformedError(f"bells: found {len(wanted.bells)}, wanted 1 to {MOST_BELLS}")
     tenant = _tenant(ask, wanted.tenant)
     refs = [(_queue(ask, tenant, each.queue), each) for each in wanted.bells]
-    return Stream(_rings(ask, refs), MEDIA_TYPE)
+    return Stream(_rings(ask, refs), LINES)
 
 
 @routes.post("/v1/store/{move}", Verb.STORE)
@@ -59,12 +59,11 @@ async def call_store(ask: Ask, move: str, body: bytes) -> Bytes:
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedError(f"the body is not MessagePack: {error}") from None
     check_arguments(given)
-    tenant = _tenant(ask, named)
     first: list[Any] = []
     if call.scope == "queue":
-        first = [_queue(ask, tenant, queue)]
+        first = [_queue(ask, _tenant(ask, named), queue)]
     elif call.scope == "tenant":
-        first = [tenant]
+        first = [_tenant(ask, named)]
     answer = await unbroken(_SPECIAL.get(move, _plain)(ask, call, first, given))
     return Bytes(call.encode_answer(answer), MEDIA_TYPE)
 
@@ -178,12 +177,16 @@ async def _rings(ask: Ask, refs: list[tuple[QueueRef, Ring]]) -> AsyncGenerator[
         group = await stack.enter_async_context(_Listeners())
         for ref, ring in refs:
             group.add(listen(await stack.enter_async_context(ask.store.bell(ref, ring.topic)), ring))
-        yield _PACKER.encode(None)
+        yield _line(None)
         while not ask.over.is_set():
             told = await ask.until_over(_next(rang))
             if told is not None:
                 waiting.discard(told)
-            yield _PACKER.encode(told)
+            yield _line(told)
+
+
+def _line(told: Ring | None) -> bytes:
+    return msgspec.json.encode(told) + b"\n"
 
 
 async def _next(rang: "asyncio.Queue[Ring]") -> Ring | None:
