@@ -51,14 +51,9 @@ class Egress:
         trust: ssl.SSLContext | None = None,
     ) -> None:
         self.policy = policy or EgressPolicy()
-        self._system = SystemResolver()
-        self._resolve: Resolve = resolve or self._system
+        self._resolve: Resolve = resolve or SystemResolver()
         self._given_trust = trust
         self._agent = f"penstock/{version('penstock')}"
-
-    def close(self) -> None:
-        """Give back the resolver's threads."""
-        self._system.close()
 
     @cached_property
     def _trust(self) -> ssl.SSLContext:

@@ -31,10 +31,6 @@ class SystemResolver:
         texts = dict.fromkeys(str(place[0]) for *_, place in found)
         return [ip_address(text) for text in texts if "%" not in text]
 
-    def close(self) -> None:
-        """Wait for nobody who still asks."""
-        self._threads.shutdown(wait=False, cancel_futures=True)
-
 
 def _look_up(host: str, port: int) -> list[tuple[int, int, int, str, tuple[object, ...]]]:
     # The dot at the end keeps the system from trying the name within domains of its own.

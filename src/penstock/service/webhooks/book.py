@@ -13,7 +13,7 @@ from penstock.core.names import check_name
 from penstock.service.egress.egress import Egress
 from penstock.service.webhooks.endpoint import Endpoint, Secret, check_note, check_queues, check_types
 from penstock.service.webhooks.signing import check_secret, new_secret
-from penstock.stores.protocol import EVERYONE, SHELF_LIMIT, Store
+from penstock.stores.protocol import EVERYONE, SHELF_LIMIT, Kept, Store
 
 SHELF: Final = "webhooks"
 MOST: Final = 50
@@ -65,7 +65,8 @@ class WebhookBook:
 
     async def all(self, tenant: str) -> list[Endpoint]:
         """The webhooks of a tenant, by id."""
-        return [_DECODER.decode(each.body) for each in await self._store.shelf(tenant, SHELF, limit=2 * MOST)]
+        entries = await self._store.shelf(tenant, SHELF, limit=2 * MOST)
+        return [endpoint for each in entries if (endpoint := _read(each)) is not None]
 
     async def get(self, tenant: str, webhook: str) -> Endpoint:
         """A webhook; WebhookNotFoundError when the tenant has none of that id."""
@@ -128,9 +129,10 @@ class WebhookBook:
 
     async def _found(self, tenant: str, webhook: str) -> tuple[Endpoint, int]:
         kept = await self._store.kept(tenant, SHELF, check_name("webhook", webhook))
-        if kept is None:
+        endpoint = None if kept is None else _read(kept)
+        if kept is None or endpoint is None:
             raise _none(webhook)
-        return _DECODER.decode(kept.body), kept.version
+        return endpoint, kept.version
 
     async def _changed(self, tenant: str, webhook: str, change: Callable[[Endpoint], Endpoint]) -> Endpoint:
         for _ in range(TRIES):
@@ -139,6 +141,14 @@ class WebhookBook:
             if await self._store.keep(tenant, SHELF, webhook, _ENCODER.encode(now), expected=version):
                 return now
         raise PenstockError(f"webhook {webhook} is being changed by others; nothing was changed here")
+
+
+def _read(kept: Kept) -> Endpoint | None:
+    """The webhook; None for what was put there by other hands and is none."""
+    try:
+        return _DECODER.decode(kept.body)
+    except msgspec.DecodeError:
+        return None
 
 
 def _none(webhook: str) -> WebhookNotFoundError:

@@ -3,14 +3,23 @@
 import re
 from collections.abc import Iterable
 from fnmatch import fnmatchcase
-from typing import Final
+from typing import Final, Literal, get_args
 
 import msgspec
 
 from penstock.core.errors import OptionError
-from penstock.core.states import ENDED
 
-TYPES: Final = tuple(f"{what}.{state}" for what in ("job", "batch") for state in sorted(ENDED))
+Type = Literal[
+    "job.completed",
+    "job.failed",
+    "job.dead",
+    "job.cancelled",
+    "batch.completed",
+    "batch.failed",
+    "batch.dead",
+    "batch.cancelled",
+]
+TYPES: Final[tuple[Type, ...]] = get_args(Type)
 """What a message can be about: the ending of a job, and that of the job at the end of a batch."""
 PING: Final = "webhook.ping"
 """The type of a message that was asked for to try the way."""
@@ -33,7 +42,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     url: str
     made_at: int
     secrets: tuple[Secret, ...]
-    types: tuple[str, ...] = TYPES
+    types: tuple[Type, ...] = TYPES
     queues: tuple[str, ...] = ("*",)
     note: str | None = None
     paused: str | None = None
@@ -47,7 +56,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return [each.text for each in self.secrets if each.until is None or now < each.until]
 
 
-def check_types(types: Iterable[object]) -> tuple[str, ...]:
+def check_types(types: Iterable[object]) -> tuple[Type, ...]:
     """The types, each once, in the order of TYPES; OptionError names one that is none."""
     given = list(types)
     for each in given:

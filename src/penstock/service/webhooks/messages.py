@@ -4,7 +4,6 @@ import hashlib
 import secrets
 from collections import Counter
 from collections.abc import Sequence
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
@@ -13,6 +12,7 @@ from penstock.core.events import Event
 from penstock.core.flows import Child
 from penstock.core.limits import Declaration, Mode
 from penstock.core.retry import Backoff
+from penstock.explain.words import utc
 from penstock.service.webhooks.endpoint import PING, Endpoint
 from penstock.tasks.call import Call
 from penstock.tasks.options import JobOptions
@@ -92,12 +92,6 @@ def call_for(parcel: Parcel, *, again: bool = False) -> Call[Any]:
     return Call(task=TASK, queue=QUEUE, payload=payload, options=options, decode=_decode)
 
 
-def rfc3339(at: int) -> str:
-    """Unix milliseconds as they stand in messages."""
-    told = datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds")
-    return told.replace("+00:00", "Z")
-
-
 def _job(event: Event) -> dict[str, Any]:
     said = {
         "tenant": event.tenant,
@@ -110,7 +104,7 @@ def _job(event: Event) -> dict[str, Any]:
         "attempt": event.attempt,
         "reason": event.reason,
         "error": event.error,
-        "ended_at": rfc3339(event.at),
+        "ended_at": utc(event.at),
     }
     return {name: value for name, value in said.items() if value is not None}
 
@@ -123,7 +117,7 @@ def _parcel(event: Event, endpoint: Endpoint, kind: str, data: dict[str, Any]) -
 
 
 def _body(kind: str, at: int, data: dict[str, Any]) -> str:
-    return msgspec.json.encode({"type": kind, "timestamp": rfc3339(at), "data": data}).decode()
+    return msgspec.json.encode({"type": kind, "timestamp": utc(at), "data": data}).decode()
 
 
 def _decode(encoded: bytes | None) -> Any:

@@ -71,6 +71,9 @@ class WebhookRelay:
             except PenstockError as error:
                 if self._failing[tenant].is_new(error):
                     _LOGGER.warning("webhooks wait, will repeat: %s", error, extra={"tenant": tenant})
+            except Exception as error:
+                if self._failing[tenant].is_new(error):
+                    _LOGGER.exception("webhooks wait, will repeat", extra={"tenant": tenant})
             else:
                 if self._failing.pop(tenant, None):
                     _LOGGER.info("webhooks go on", extra={"tenant": tenant})
