@@ -18,6 +18,7 @@ import msgspec
 from penstock.core.errors import ConfigError, OptionError
 
 PREFIX: Final = "PENSTOCK_"
+_NOT_OURS: Final = f"{PREFIX}SERVICE_"
 CONFIG_VARIABLE: Final = "PENSTOCK_CONFIG"
 """Names the TOML file; the one setting that cannot stand in it."""
 
@@ -81,6 +82,7 @@ class ServeSettings(_Group, frozen=True, kw_only=True):
 
     host: str = "127.0.0.1"
     port: Port = Port(8640)
+    auth_file: str | None = None
     shutdown_timeout: Seconds = Seconds(10)
     log_level: LogLevel = LogLevel("info")
     log_json: bool = False
@@ -95,10 +97,9 @@ class EgressSettings(_Group, frozen=True, kw_only=True):
 
 
 class AuthSettings(_Group, frozen=True, kw_only=True):
-    """Whose tokens the service accepts: a development key, a file of issuers, or both."""
+    """What tokens for development are made with, and known by."""
 
     key: str | None = None
-    file: str | None = None
 
 
 class DemoSettings(_Group, frozen=True, kw_only=True):
@@ -267,7 +268,7 @@ def _refuse_misspelt(environ: Mapping[str, str]) -> None:
     # Only what looks like a slip: orchestrators set variables such as PENSTOCK_SERVICE_HOST on their own.
     known = [CONFIG_VARIABLE, *map(variable_of, names())]
     for name in environ:
-        if name.startswith(PREFIX) and name not in known:
+        if name.startswith(PREFIX) and name not in known and not name.startswith(_NOT_OURS):
             near = difflib.get_close_matches(name, known, 1, 0.9)
             if near:
                 raise ConfigError(f"{name}: no such setting; did you mean {near[0]}?")

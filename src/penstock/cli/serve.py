@@ -24,7 +24,7 @@ async def serve(
         str | None, typer.Option(metavar="KEY", help="The development key [PENSTOCK_AUTH_KEY]")
     ] = None,
     auth_file: Annotated[
-        str | None, typer.Option(metavar="FILE", help="Issuers whose tokens are good [PENSTOCK_AUTH_FILE]")
+        str | None, setting("serve.auth_file", "Issuers whose tokens are good", metavar="FILE")
     ] = None,
     shutdown_timeout: Annotated[
         str | None, setting("serve.shutdown_timeout", "How long to answer what runs", metavar="TIME")
@@ -46,7 +46,7 @@ async def serve(
         from penstock.service.serving import full_service
     said = desk.settings.serve
     logs.configure(json=said.log_json, level=said.log_level)
-    key_text, file = key or desk.settings.auth.key, auth_file or desk.settings.auth.file
+    key_text, file = key or desk.settings.auth.key, said.auth_file
     made = None
     if key_text is None and file is None:
         if not _is_loopback(said.host):
