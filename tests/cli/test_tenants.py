@@ -4,11 +4,11 @@ from penstock.core.job import QueueRef
 from penstock.service.tenants.usage import Usage
 from penstock.stores.protocol import Store
 from tests.cli.conftest import Shell
-from tests.conformance.having import shared
+from tests.conformance.having import served
 from tests.conformance.stores import Part
 
 
-@shared(Part.SHELVES)
+@served(Part.SHELVES, only_shared=True)
 def test_a_quota_is_set_shown_and_cleared(shell: Shell) -> None:
     assert shell("tenants", "quota", "acme", "--jobs-per-second", "2.5", "--streams", "3") == 0, shell.err
     shell.json("tenants", "quota", "acme", "--streams", "4")

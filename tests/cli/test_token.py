@@ -10,7 +10,7 @@ from penstock.service.auth.development import DevelopmentKey
 from penstock.service.auth.door import door_of
 from penstock.service.tenants.audit import Audit
 from tests.cli.conftest import Shell
-from tests.conformance.having import shared
+from tests.conformance.having import served
 from tests.conformance.stores import Part
 
 KEY = DevelopmentKey.make()
@@ -77,7 +77,7 @@ def test_what_cannot_be_is_said_in_a_line(shell: Shell, arguments: tuple[str, ..
     assert "psk_secret" not in shell.err
 
 
-@shared(Part.SHELVES)
+@served(Part.SHELVES, only_shared=True)
 def test_an_api_token_is_added_listed_and_revoked(shell: Shell) -> None:
     made = shell.json(
         "token", "add", "ci", "--tenant", "acme", "--scope", "enqueue:mail", "--lifetime", "30d"

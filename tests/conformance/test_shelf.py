@@ -7,14 +7,15 @@ import pytest
 from penstock.core.errors import InvalidError, InvalidNameError
 from penstock.core.job import QueueRef
 from penstock.stores.protocol import EVERYONE, KEPT_BYTES, Kept, Store
-from tests.conformance.having import having
+from tests.conformance.having import having, served
 from tests.conformance.stores import Part
 
-pytestmark = having(Part.SHELVES)
+everywhere = having(Part.SHELVES)
 
 WRITERS = 8
 
 
+@everywhere
 async def test_what_was_kept_is_found_by_its_name(store: Store, queue: QueueRef) -> None:
     body = bytes(range(256))
     entry = await store.keep(queue.tenant, "quotas", "all", body)
@@ -25,6 +26,7 @@ async def test_what_was_kept_is_found_by_its_name(store: Store, queue: QueueRef)
     assert await store.shelf(queue.tenant, "quotas") == [entry]
 
 
+@everywhere
 async def test_nothing_is_found_where_nothing_was_kept(store: Store, queue: QueueRef) -> None:
     await store.keep(queue.tenant, "quotas", "all", b"x")
 
@@ -35,6 +37,7 @@ async def test_nothing_is_found_where_nothing_was_kept(store: Store, queue: Queu
     assert not await store.drop(queue.tenant, "tokens", "all")
 
 
+@everywhere
 async def test_an_entry_takes_the_place_of_the_one_before(store: Store, queue: QueueRef) -> None:
     first = await store.keep(queue.tenant, "quotas", "all", b"first")
     second = await store.keep(queue.tenant, "quotas", "all", b"")
@@ -45,6 +48,7 @@ async def test_an_entry_takes_the_place_of_the_one_before(store: Store, queue: Q
     assert await store.shelf(queue.tenant, "quotas") == [Kept("all", b"", second.version)]
 
 
+@everywhere
 async def test_only_what_is_as_expected_is_changed(store: Store, queue: QueueRef) -> None:
     place = (queue.tenant, "quotas", "all")
     made = await store.keep(*place, b"1", expected=0)
@@ -62,6 +66,7 @@ async def test_only_what_is_as_expected_is_changed(store: Store, queue: QueueRef
     assert await store.shelf(queue.tenant, "quotas") == []
 
 
+@everywhere
 async def test_an_entry_made_anew_has_none_of_the_versions_before(store: Store, queue: QueueRef) -> None:
     place = (queue.tenant, "quotas", "all")
     before = await store.keep(*place, b"1")
@@ -74,6 +79,7 @@ async def test_an_entry_made_anew_has_none_of_the_versions_before(store: Store, 
     assert await store.keep(*place, b"stale", expected=before.version) is None
 
 
+@everywhere
 async def test_entries_come_by_name_and_in_pages(store: Store, queue: QueueRef) -> None:
     names = ["b", "a", "B", "10", "9", "a.b", "a-b", "a_b", "ab"]
     for name in names:
@@ -92,6 +98,7 @@ async def test_entries_come_by_name_and_in_pages(store: Store, queue: QueueRef) 
     assert await page("", 0) == []
 
 
+@everywhere
 async def test_of_many_that_change_one_version_one_wins(store: Store, queue: QueueRef) -> None:
     """A count that everybody raises by compare-and-set misses none."""
     place = (queue.tenant, "usage", "jobs")
@@ -110,6 +117,7 @@ async def test_of_many_that_change_one_version_one_wins(store: Store, queue: Que
     assert int(entry.body) == WRITERS
 
 
+@served(Part.SHELVES)
 async def test_the_service_has_shelves_that_are_no_tenants(store: Store, queue: QueueRef) -> None:
     name = queue.tenant
     await store.keep(EVERYONE, "tenants", name, b"x")
@@ -118,6 +126,7 @@ async def test_the_service_has_shelves_that_are_no_tenants(store: Store, queue: 
     assert await store.drop(EVERYONE, "tenants", name)
 
 
+@everywhere
 async def test_a_body_that_is_too_large_is_refused(store: Store, queue: QueueRef) -> None:
     largest = bytes(KEPT_BYTES)
     kept = await store.keep(queue.tenant, "quotas", "all", largest)
@@ -127,6 +136,7 @@ async def test_a_body_that_is_too_large_is_refused(store: Store, queue: QueueRef
     assert await store.kept(queue.tenant, "quotas", "all") == kept
 
 
+@everywhere
 @pytest.mark.parametrize(
     ("field", "place"),
     [("tenant", ("", "s", "n")), ("shelf", ("t", "s:", "n")), ("name", ("t", "s", "n/"))],
@@ -137,6 +147,7 @@ async def test_a_place_that_cannot_be_is_named(store: Store, field: str, place: 
             await call
 
 
+@everywhere
 async def test_shelves_are_no_queues(store: Store, queue: QueueRef) -> None:
     await store.keep(queue.tenant, "quotas", "all", b"x")
 

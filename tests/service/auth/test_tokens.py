@@ -16,12 +16,12 @@ from penstock.service.auth.scopes import Scopes, check_scopes, read_scopes
 from penstock.service.errors import ForbiddenError, UnauthenticatedError
 from penstock.stores.memory import MemoryStore
 from penstock.stores.protocol import EVERYONE, Store
-from tests.conformance.having import having
+from tests.conformance.having import served
 from tests.conformance.stores import Part
 from tests.service.auth.kit import NOW
 
 
-@having(Part.SHELVES)
+@served(Part.SHELVES)
 async def test_an_api_token_is_good_until_it_is_revoked(store: Store, queue: QueueRef) -> None:
     now = 0.0
     tokens = ApiTokens(store, clock=lambda: now)
@@ -69,11 +69,15 @@ async def test_an_api_token_is_refused_if_any_of_it_is_changed() -> None:
 
 
 async def test_an_api_token_expires_by_the_clock_of_the_store() -> None:
-    store = MemoryStore()
-    tokens = ApiTokens(store)
+    store = MemoryStore(clock_us=lambda: 1_800_000_000_000_000)
+    now = 0.0
+    tokens = ApiTokens(store, clock=lambda: now)
     text, _ = await tokens.make(tenants=["acme"], subject="ci", scopes=["read"], seconds=60)
     await store.turn(59_000)
     await tokens.bearer(text)
+    now += 0.9
+    await tokens.bearer(text)
+    now += 0.1
     await store.turn(1_000)
 
     with pytest.raises(UnauthenticatedError, match="expired"):

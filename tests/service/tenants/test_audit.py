@@ -8,11 +8,11 @@ from penstock.core.job import QueueRef
 from penstock.service.tenants.audit import KEPT_MS, Audit
 from penstock.stores.memory import MemoryStore
 from penstock.stores.protocol import EVERYONE, Store
-from tests.conformance.having import having
+from tests.conformance.having import served
 from tests.conformance.stores import Part
 
 
-@having(Part.SHELVES)
+@served(Part.SHELVES)
 async def test_acts_are_told_newest_first(store: Store, queue: QueueRef) -> None:
     audit = Audit(store)
     for number in range(3):

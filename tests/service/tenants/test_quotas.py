@@ -13,7 +13,7 @@ from penstock.service.tenants.usage import Usage
 from penstock.stores.memory import MemoryStore
 from penstock.stores.protocol import EVERYONE, Store, StoredSchedule
 from tests.conformance.arrange import claim, enqueue, new_job
-from tests.conformance.having import having
+from tests.conformance.having import served
 from tests.conformance.stores import Part
 
 
@@ -47,7 +47,7 @@ async def admitted(quotas: StoredQuotas, jobs: int = 1, tenant: str = "acme", qu
     return True
 
 
-@having(Part.SHELVES)
+@served(Part.SHELVES)
 async def test_a_flood_is_refused_and_told_when_to_come_back(store: Store, queue: QueueRef) -> None:
     """On every store, and others go on."""
     book, quotas = QuotaBook(store), StoredQuotas(store)
@@ -191,7 +191,7 @@ async def test_a_change_of_a_quota_is_felt_soon() -> None:
     assert not await admitted(quotas, 1_000)
 
 
-@having(Part.SHELVES)
+@served(Part.SHELVES)
 async def test_a_tenant_has_the_defaults_where_nothing_else_is_set(store: Store, queue: QueueRef) -> None:
     book, name = QuotaBook(store), queue.tenant
     await book.set(None, Quota(streams=5, schedules=7))
@@ -222,7 +222,7 @@ def test_a_quota_that_cannot_be_is_named(name: str, value: float) -> None:
         quota_of(**{name: value})
 
 
-@having(Part.SHELVES)
+@served(Part.SHELVES)
 async def test_usage_is_added_up_over_processes(store: Store, queue: QueueRef) -> None:
     first, second = Usage(store), Usage(store)
     first.note(queue.tenant, jobs=3)

@@ -18,7 +18,7 @@ from penstock.service.tenants.quotas import StoredQuotas
 from penstock.service.tenants.usage import Usage
 from penstock.stores.memory import MemoryStore
 from penstock.stores.protocol import Store
-from tests.conformance.having import having
+from tests.conformance.having import served
 from tests.conformance.stores import Part
 from tests.service.kit import client_of
 
@@ -36,7 +36,8 @@ def token(*tenants: str, operator: bool = False, scopes: tuple[str, ...] = ("*",
 
 @asynccontextmanager
 async def serving(store: Store) -> AsyncIterator[httpx.AsyncClient]:
-    """A service with tokens, quotas, counts and a log of acts."""
+    """A service with tokens, quotas, counts and a log of acts, and with a handle of its own on the store."""
+    store = store.twin()
     usage = Usage(store)
     service = Service(
         store,
@@ -54,7 +55,7 @@ def jobs(many: int) -> dict[str, Any]:
     return {"jobs": [{"queue": "mail", "task": "send", "payload": {}}] * many}
 
 
-@having(Part.SHELVES)
+@served(Part.SHELVES)
 async def test_an_operator_claims_for_its_tenants_in_fair_turns(store: Store, queue: Any) -> None:
     """Of any thousand claims each of two tenants gets 450 to 550, though one goes on flooding."""
     flood, quiet = f"{queue.tenant}-flood", f"{queue.tenant}-quiet"
@@ -87,7 +88,7 @@ async def test_an_operator_claims_for_its_tenants_in_fair_turns(store: Store, qu
         assert 450 <= order[start : start + WINDOW].count(quiet) <= 550
 
 
-@having(Part.SHELVES)
+@served(Part.SHELVES)
 async def test_a_flooder_is_refused_with_429_and_others_are_served(store: Store, queue: Any) -> None:
     flood, quiet = f"{queue.tenant}-flood", f"{queue.tenant}-quiet"
     await QuotaBook(store).set(flood, Quota(jobs_per_second=0.01))

@@ -93,9 +93,7 @@ class ApiTokens:
         token = None if parts is None else await self._find(parts[1])
         if parts is None or token is None or not hmac.compare_digest(token.digest, _digest(parts[2])):
             # One answer for all: nobody learns which ids there are.
-            refuse("no such API token")
-        if token.expires_at is not None and token.expires_at <= await self._store.now():
-            refuse("it has expired")
+            refuse("no such API token, or it has expired")
         return token.bearer
 
     async def all(self, tenant: str | None = None) -> list[ApiToken]:
@@ -113,18 +111,23 @@ class ApiTokens:
         return await self._store.drop(EVERYONE, SHELF, check_name("id", name))
 
     async def _find(self, name: str) -> ApiToken | None:
+        """What is kept of a token that is still good."""
         now = self._clock()
-        until, token = self._known.get(name, (0.0, None))
-        if token is not None and now < until:
-            return token
-        entry = await self._store.kept(EVERYONE, SHELF, name)
-        self._known.pop(name, None)
-        if entry is None:
-            return None
-        token = msgspec.json.decode(entry.body, type=ApiToken)
+        until, token = self._known.pop(name, (0.0, None))
+        if token is None or now >= until:
+            entry = await self._store.kept(EVERYONE, SHELF, name)
+            if entry is None:
+                return None
+            token = msgspec.json.decode(entry.body, type=ApiToken)
+            left = KNOWN_SECONDS
+            if token.expires_at is not None:
+                left = min(left, (token.expires_at - await self._store.now()) / 1000)
+            if left <= 0:
+                return None
+            until = now + left
         if len(self._known) >= MOST_KNOWN:
             del self._known[next(iter(self._known))]
-        self._known[name] = (now + KNOWN_SECONDS, token)
+        self._known[name] = (until, token)
         return token
 
 

@@ -67,9 +67,8 @@ def read_key_set(text: bytes, family: Family) -> KeySet:
 
 
 def _is_meant(found: dict[str, Any], family: Family) -> bool:
-    is_of_family = found.get("kty") == family.key_type and (
-        family is not Family.EDDSA or found.get("crv") == "Ed25519"
-    )
+    curves = {Family.EDDSA: ["Ed25519"], Family.ES: list(_CURVES)}.get(family)
+    is_of_family = found.get("kty") == family.key_type and (curves is None or found.get("crv") in curves)
     operations = found.get("key_ops", ["verify"])
     is_for_signatures = (
         found.get("use", "sig") == "sig" and isinstance(operations, list) and "verify" in operations

@@ -34,9 +34,9 @@ def registry(tenant: str) -> str:
 
 
 def shelf_keys(tenant: str, shelf: str) -> tuple[str, str, str]:
-    """A hash: name → `<version> <body>`; a sorted set of the names; the last version that the tenant has."""
+    """A hash: name → `<version> <body>`; a sorted set of the names; a hash: the tenant's last version."""
     start = f"penstock:{{{tenant}}}:"
-    return f"{start}shelf:{shelf}", f"{start}names:{shelf}", f"{start}version"
+    return f"{start}shelf:{shelf}", f"{start}names:{shelf}", f"{start}shelves"
 
 
 class QueueKeys:
