@@ -6,7 +6,7 @@ from penstock.core.job import QueueRef
 from penstock.service.webhooks.messages import QUEUE
 from penstock.stores.protocol import Query
 from tests.cli.conftest import Shell
-from tests.conformance.having import shared
+from tests.conformance.having import served
 from tests.conformance.stores import Part
 
 URL = "https://hooks.example/in"
@@ -16,7 +16,7 @@ def add(shell: Shell, *more: str) -> str:
     return str(shell.json("webhooks", "add", URL, *more)["id"])
 
 
-@shared(Part.SHELVES)
+@served(Part.SHELVES, only_shared=True)
 def test_a_webhook_is_added_listed_and_removed(shell: Shell) -> None:
     made = shell.json("webhooks", "add", URL, "--type", "job.dead", "--queue", "mail-*", "--note", "shop")
 
@@ -43,7 +43,7 @@ def test_the_secret_is_printed_when_it_is_made_and_replaced(shell: Shell) -> Non
     assert "whsec_" not in shell.out
 
 
-@shared(Part.SHELVES)
+@served(Part.SHELVES, only_shared=True)
 def test_deliveries_are_listed_and_sent_again(shell: Shell) -> None:
     hook = add(shell)
     sent = shell.json("webhooks", "ping", hook)

@@ -38,7 +38,7 @@ async def list_webhooks(desk: Desk) -> None:
 @command(group, "add", prefix="egress")
 async def add(
     desk: Desk,
-    url: Annotated[str, typer.Argument(metavar="URL", help="Where messages go", show_default=False)],
+    address: Annotated[str, typer.Argument(metavar="URL", help="Where messages go", show_default=False)],
     types: Annotated[
         list[str] | None,
         typer.Option("--type", help="What about, such as job.dead; again for more", show_default="all"),
@@ -59,7 +59,7 @@ async def add(
     A service that runs on the store sends them, and has to be allowed to, too.
     """
     async with _book(desk, may_be_new=True) as book:
-        made = await book.add(desk.tenant, url, types=types, queues=queues, note=note)
+        made = await book.add(desk.tenant, address, types=types, queues=queues, note=note)
     _tell_secret(desk, made)
 
 

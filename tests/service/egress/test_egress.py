@@ -1,18 +1,14 @@
 """A request goes to an address that was checked, and no answer can hold it or lead it elsewhere."""
 
 import asyncio
-import datetime as dt
 import ipaddress
 import socket
 import ssl
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
+import trustme
 from msgspec.structs import replace
 
 from penstock.core.errors import AddressRefusedError, EgressError
@@ -253,11 +249,11 @@ async def test_a_header_that_would_split_the_request_is_not_sent() -> None:
     assert receiver.connections == 0
 
 
-async def test_a_server_has_to_prove_its_name(tmp_path: Path) -> None:
-    certificate = _certificate(tmp_path, "hooks.test")
-    server = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
-    server.load_cert_chain(certificate)
-    trust = ssl.create_default_context(cafile=str(certificate))
+async def test_a_server_has_to_prove_its_name() -> None:
+    authority = trustme.CA()
+    server, trust = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER), ssl.create_default_context()
+    authority.issue_cert("hooks.test").configure_cert(server)
+    authority.configure_trust(trust)
     async with receiving(server) as receiver:
         egress = Egress(LOCAL, resolve=Names(["127.0.0.1"]), trust=trust)
 
@@ -269,27 +265,3 @@ async def test_a_server_has_to_prove_its_name(tmp_path: Path) -> None:
             await post(stranger, f"https://hooks.test:{receiver.port}/")
 
     assert len(receiver.requests) == 1
-
-
-def _certificate(folder: Path, name: str) -> Path:
-    key = ec.generate_private_key(ec.SECP256R1())
-    who = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, name)])
-    now = dt.datetime.now(dt.UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(who)
-        .issuer_name(who)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - dt.timedelta(days=1))
-        .not_valid_after(now + dt.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    private = key.private_bytes(
-        serialization.Encoding.PEM, serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
-    )
-    path = folder / f"{name}.pem"
-    path.write_bytes(made.public_bytes(serialization.Encoding.PEM) + private)
-    return path
