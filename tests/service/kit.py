@@ -1,6 +1,7 @@
 """A service in this process, asked over ASGI without a socket."""
 
-from collections.abc import AsyncIterator, Mapping
+import asyncio
+from collections.abc import AsyncIterator, Callable, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -57,3 +58,9 @@ async def asked(store: Store | None = None, **more: Any) -> AsyncIterator[httpx.
 def client_of(service: Service) -> httpx.AsyncClient:
     """A client that calls the service in this process."""
     return httpx.AsyncClient(transport=httpx.ASGITransport(service), base_url="http://service")
+
+
+async def until(condition: Callable[[], object]) -> None:
+    """Return once this is true."""
+    while not condition():  # noqa: ASYNC110 (it may be anything)
+        await asyncio.sleep(0.001)

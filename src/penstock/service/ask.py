@@ -49,7 +49,9 @@ class Ask:
 
     @property
     def tenant(self) -> str:
-        """Whose queues these are."""
+        """Whose queues these are. An operator has to say it; MalformedError when it does not."""
+        if self.principal.tenant == EVERYONE:
+            raise MalformedError("an operator says with the header Penstock-Tenant whom a request is for")
         return self.principal.tenant
 
     @property
@@ -59,8 +61,6 @@ class Ask:
 
     def ref(self, queue: str) -> QueueRef:
         """A queue of the tenant by its name."""
-        if self.tenant == EVERYONE:
-            raise MalformedError("an operator says with the header Penstock-Tenant whom a request is for")
         return QueueRef(self.tenant, check_name("queue", queue))
 
     def may(self, queue: str, verb: Verb | None = None) -> bool:
@@ -103,7 +103,7 @@ class Ask:
         try:
             async with AsyncExitStack() as stack:
                 if self.service.quotas is not None:
-                    await stack.enter_async_context(self.service.quotas.stream(self.tenant))
+                    await stack.enter_async_context(self.service.quotas.stream(self.principal.tenant))
                 yield
         finally:
             waiting.discard(self)

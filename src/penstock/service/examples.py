@@ -38,4 +38,8 @@ EXAMPLES: Final[dict[str, Any]] = {
     },
     "redrive_dead_letters": {"task": "send", "reason": "MAX_ATTEMPTS", "limit": 100},
     "purge_dead_letters": {"ids": ["01M7HGBTXE0001BH54QNQ8EYHZ"]},
+    "create_webhook": {"url": "https://example.org/hooks", "types": ["job.dead"], "queues": ["mail"]},
+    "change_webhook": {"url": "https://example.org/hooks", "types": ["job.dead", "batch.completed"]},
+    "rotate_webhook": {"overlap": 3600},
+    "pause_webhook": {"reason": "moving to another host"},
 }

@@ -37,6 +37,7 @@ class GuardedProtocol(HttpToolsProtocol):
         super().__init__(*args, **more)
         self._timer: asyncio.TimerHandle | None = None
         self._in_head = True
+        self._is_between = False
         self._head_bytes = 0
         self._weight = 0
         self._why = 400
@@ -47,7 +48,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if len(self.connections) > self.limits.connections:
             self._refuse(503)
         else:
-            self._wait_for_head()
+            self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nothing is waited for any more."""
@@ -58,9 +59,9 @@ class GuardedProtocol(HttpToolsProtocol):
         """Read on; between two requests the time for the next head begins with its first byte."""
         if self.transport.is_closing():
             return
-        if not self._in_head and self._is_between:
-            self._in_head, self._head_bytes = True, 0
-            self._wait_for_head()
+        if self._is_between:
+            self._is_between = False
+            self._expect_head()
         if self._in_head:
             self._head_bytes += len(data)
         super().data_received(data)
@@ -80,8 +81,10 @@ class GuardedProtocol(HttpToolsProtocol):
         super().on_url(url)
 
     def on_message_begin(self) -> None:
-        """Another head begins."""
+        """Another head begins, maybe before the last request was answered."""
         self._weight = 0
+        if not self._in_head:
+            self._expect_head()
         super().on_message_begin()
 
     def on_headers_complete(self) -> None:
@@ -92,9 +95,12 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_response_complete(self) -> None:
         """A request that was answered before it was read to its end is not read on."""
+        was_last = not self.pipeline
         super().on_response_complete()
-        if self.cycle.more_body and not self.pipeline:
-            self.transport.close()
+        if was_last:
+            self._is_between = True
+            if self.cycle.more_body:
+                self.transport.close()
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what cannot be read."""
@@ -107,11 +113,8 @@ class GuardedProtocol(HttpToolsProtocol):
             # The parser stops at this, and asks for the answer to a request that it cannot read.
             raise ValueError("the head is too large")
 
-    @property
-    def _is_between(self) -> bool:
-        return self.cycle is not None and self.cycle.response_complete
-
-    def _wait_for_head(self) -> None:
+    def _expect_head(self) -> None:
+        self._in_head, self._head_bytes = True, 0
         self._stop_waiting()
         self._timer = self.loop.call_later(self.limits.head_timeout, self._is_late)
 
@@ -159,13 +162,13 @@ class Server(uvicorn.Server):
         super().__init__(config)
         # What it says of requests that cannot be read would fill a log with whatever strangers send.
         logging.getLogger("uvicorn").addHandler(logging.NullHandler())
-        self._service = service
+        self.service = service
 
     def stop(self) -> None:
         """Begin to end; a second time, end at once."""
         self.force_exit = self.should_exit
         self.should_exit = True
-        self._service.stop()
+        self.service.stop()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Iterator[None]:

@@ -1,7 +1,8 @@
 """Events: reads by cursor, and a stream of server-sent events that goes on where it broke off."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from typing import Annotated, Final
 
 import msgspec
@@ -49,13 +50,13 @@ async def read_events(ask: Ask, queue: str, query: EventsQuery) -> EventPage:
     after = _cursor("after", query.after)
     events = await ask.store.events(info.queue, after, query.limit)
     if not events and query.wait:
-        async with ask.held(), ask.store.bell(info.queue, Topic.ENDED) as bell:
+        async with ask.held(), _bells(ask, info.queue) as bells:
             end = asyncio.get_running_loop().time() + query.wait
             while not events and not ask.over.is_set():
                 left = end - asyncio.get_running_loop().time()
                 if left <= 0:
                     break
-                await ask.until_over(bell.wait(min(POLL, left)))
+                await ask.until_over(_rung(bells, min(POLL, left)))
                 events = await ask.store.events(info.queue, after, query.limit)
     return EventPage([event_view(event) for event in events], events[-1].cursor if events else after)
 
@@ -76,7 +77,7 @@ async def stream_events(ask: Ask, queue: str, query: StreamQuery) -> Stream:
 
 async def _follow(ask: Ask, queue: QueueRef, after: str) -> AsyncGenerator[bytes]:
     clock = asyncio.get_running_loop().time
-    async with ask.held(), ask.store.bell(queue, Topic.ENDED) as bell:
+    async with ask.held(), _bells(ask, queue) as bells:
         # The cursor is tried before anything is sent: one that is lost is a problem, not a stream.
         events = await ask.store.events(queue, after, CHUNK)
         yield b"retry: 2000\n\n"
@@ -90,7 +91,7 @@ async def _follow(ask: Ask, queue: QueueRef, after: str) -> AsyncGenerator[bytes
                 )
                 after, spoke = events[-1].cursor, clock()
             else:
-                await _rest(ask, bell)
+                await ask.until_over(_rung(bells, POLL))
                 if clock() - spoke >= ALIVE:
                     yield b": alive\n\n"
                     spoke = clock()
@@ -101,8 +102,22 @@ async def _follow(ask: Ask, queue: QueueRef, after: str) -> AsyncGenerator[bytes
                 return
 
 
-async def _rest(ask: Ask, bell: Bell) -> None:
-    await ask.until_over(bell.wait(POLL))
+@asynccontextmanager
+async def _bells(ask: Ask, queue: QueueRef) -> AsyncIterator[list[Bell]]:
+    """The bells of the queue, which tell of most events at once."""
+    async with AsyncExitStack() as stack:
+        yield [await stack.enter_async_context(ask.store.bell(queue, topic)) for topic in Topic]
+
+
+async def _rung(bells: Sequence[Bell], timeout: float) -> None:
+    """Wait until one of them rings, or so many seconds."""
+    waits = [asyncio.create_task(bell.wait(timeout)) for bell in bells]
+    try:
+        await asyncio.wait(waits, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for each in waits:
+            each.cancel()
+        await asyncio.gather(*waits, return_exceptions=True)
 
 
 def _cursor(parameter: str, given: str) -> str:

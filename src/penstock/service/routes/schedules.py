@@ -105,7 +105,7 @@ async def next_runs(ask: Ask, name: str, query: RunsQuery) -> Runs:
 
 
 def _book(ask: Ask) -> ScheduleBook:
-    return ScheduleBook(ask.store, ask.ref("any").tenant)
+    return ScheduleBook(ask.store, ask.tenant)
 
 
 async def _known(ask: Ask, name: str) -> ScheduleInfo:

@@ -146,8 +146,8 @@ _SPECIAL: Final = {
 
 def _tenant(ask: Ask, named: str | None) -> str:
     """The tenant that the call is for: the principal's own, or one that it is the operator of."""
-    if named is None or named == ask.tenant:
-        return ask.ref("any").tenant
+    if named is None or named == ask.principal.tenant:
+        return ask.tenant
     return ask.principal.acting_for(named).tenant
 
 
