@@ -10,7 +10,7 @@ from penstock.core.flows import JobRef
 from penstock.core.job import Claimed
 from penstock.core.outcomes import Applied, Refused
 from penstock.service.limits import LONGEST_WAIT
-from penstock.service.wire.jobs import Limit, Outcome, Seconds
+from penstock.service.wire.jobs import Limit, Outcome, Seconds, raw
 from penstock.service.wire.times import moment
 
 Token = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,128}$")]
@@ -36,7 +36,7 @@ class ClaimedView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
 
     id: str
     task: str
-    payload: msgspec.Raw
+    payload: msgspec.Raw | msgspec.UnsetType
     token: str
     attempt: int
     max_attempts: int
@@ -169,7 +169,7 @@ def claimed_view(job: Claimed, tenant: str | None = None) -> ClaimedView:
     return ClaimedView(
         id=job.id,
         task=job.task,
-        payload=msgspec.Raw(job.payload),
+        payload=raw(job.payload),
         token=job.token,
         attempt=job.attempt,
         max_attempts=job.options.max_attempts,
