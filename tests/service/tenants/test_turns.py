@@ -116,6 +116,21 @@ async def test_with_more_tenants_than_jobs_asked_for_all_get_their_turn() -> Non
     assert max(counts.values()) - min(counts.values()) <= 3
 
 
+async def test_jobs_that_were_claimed_reach_their_worker_though_another_tenant_failed() -> None:
+    tenants, turns = Tenants(good=10), Turns()
+
+    async def claim(tenant: str, limit: int) -> Claims:
+        if tenant == "bad":
+            raise ConnectionError("gone")
+        return await tenants.claim(tenant, limit)
+
+    answers = await turns.claim(["bad", "good"], 4, claim)
+
+    assert [(tenant, len(claims.jobs)) for tenant, claims in answers] == [("good", 2)]
+    with pytest.raises(ConnectionError, match="gone"):
+        await turns.claim(["bad"], 4, claim)
+
+
 async def test_no_tenants_have_nothing() -> None:
     assert await Turns().claim([], 10, Tenants().claim) == []
 

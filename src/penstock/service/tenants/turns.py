@@ -24,7 +24,8 @@ class Turns:
     async def claim(self, tenants: Sequence[str], limit: int, claim: Claim) -> list[tuple[str, Claims]]:
         """Claims of up to `limit` jobs together; `claim` asks for so many of one tenant's.
 
-        Empty ones are among them: they say when the next job is due.
+        Empty ones are among them: they say when the next job is due. An error is raised only where no jobs
+        came from others: those are leased, and have to reach their worker.
         """
         known = set(tenants)
         self._served = {name: many for name, many in self._served.items() if name in known}
@@ -36,8 +37,12 @@ class Turns:
         asked = [*self._served, *quiet[:PROBES]]
         rest = quiet[PROBES:]
         while asked and limit > 0:
-            got = await self._round(asked, limit, claim)
+            got, error = await self._round(asked, limit, claim)
             answers += got
+            if error is not None:
+                if any(claims.jobs for _, claims in answers):
+                    return answers
+                raise error
             limit -= sum(len(claims.jobs) for _, claims in got)
             # Who gave all that was asked for may have more, and takes what others left.
             answered = {name for name, _ in got}
@@ -46,7 +51,9 @@ class Turns:
                 asked, rest = rest[:PROBES], rest[PROBES:]
         return answers
 
-    async def _round(self, tenants: Sequence[str], limit: int, claim: Claim) -> list[tuple[str, Claims]]:
+    async def _round(
+        self, tenants: Sequence[str], limit: int, claim: Claim
+    ) -> tuple[list[tuple[str, Claims]], BaseException | None]:
         floor = min(self._served.values(), default=0)
         # Newcomers before those who are there: else one of a later name would never get in.
         order = sorted(tenants, key=lambda name: (self._served.get(name, floor), name in self._served, name))
@@ -55,12 +62,18 @@ class Turns:
         for name, share in chosen:
             # Before it is asked: another claim may come meanwhile, and is somebody else's turn.
             self._served[name] = self._served.get(name, floor) + share
-        got = await asyncio.gather(*(claim(name, share) for name, share in chosen))
-        for (name, share), claims in zip(chosen, got, strict=True):
-            if len(claims.jobs) < share:
+        asked = await asyncio.gather(*(claim(*each) for each in chosen), return_exceptions=True)
+        got: list[tuple[str, Claims]] = []
+        error: BaseException | None = None
+        for (name, share), answer in zip(chosen, asked, strict=True):
+            if isinstance(answer, BaseException):
+                error = error or answer
+                continue
+            got.append((name, answer))
+            if len(answer.jobs) < share:
                 # Dry for now: where it stood means nothing when it comes back.
                 self._served.pop(name, None)
-        return [(name, claims) for (name, _), claims in zip(chosen, got, strict=True)]
+        return got, error
 
 
 def _shares(limit: int, many: int) -> list[int]:
