@@ -151,7 +151,7 @@ async def test_a_webhook_that_is_gone_is_paused() -> None:
         done = await here.ping()
         hook = await here.office.book.get("t", here.hook)
 
-    assert (done.state, done.error) == (State.FAILED, "the answer was 410")
+    assert (done.state, done.attempts, done.error) == (State.FAILED, 1, "the answer was 410")
     assert hook.paused is not None
 
 

@@ -115,10 +115,7 @@ class Egress:
                 raise
             except OSError as error:
                 last = error
-        why = (
-            "it takes too long" if isinstance(last, TimeoutError) else getattr(last, "strerror", None) or last
-        )
-        raise EgressError(f"{target.host}: no connection to port {target.port}: {why}")
+        raise EgressError(f"{target.host}: no connection to port {target.port}: {_os_text(last)}")
 
     def _head(self, target: Target, headers: Mapping[str, str], length: int) -> bytes:
         lines = {
@@ -193,8 +190,6 @@ def _ssl_text(error: ssl.SSLError) -> str:
 
 
 def _os_text(error: OSError | None) -> str:
-    return (
-        "it takes too long"
-        if isinstance(error, TimeoutError)
-        else getattr(error, "strerror", "") or str(error)
-    )
+    if isinstance(error, TimeoutError):
+        return "it takes too long"
+    return getattr(error, "strerror", None) or str(error)

@@ -32,6 +32,8 @@ EVENT_PAGES: Final = 10
 MOST_LISTED: Final = 1_000
 _RESULT: Final = msgspec.json.Decoder(Taken)
 _PAYLOAD: Final = msgspec.json.Decoder(dict[str, Parcel])
+_TRIED: Final = frozenset({State.COMPLETED, State.FAILED})
+"""Endings by an attempt that the job does not count, as it used up none."""
 _ENDS: Final = frozenset({Move.COMPLETE, Move.FAIL, Move.RETRY, Move.BURY, Move.EXPIRE})
 
 
@@ -182,7 +184,7 @@ def _delivery(job: Job, *, with_body: bool = False) -> Delivery:
         message=parcel.message,
         type=parcel.type,
         state=job.state,
-        attempts=job.attempts + (job.state is State.COMPLETED),
+        attempts=job.attempts + (job.state in _TRIED),
         made_at=job.enqueued_at,
         next_at=job.visible_at if job.state is State.DELAYED else None,
         ended_at=job.ended_at,
