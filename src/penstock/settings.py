@@ -161,6 +161,11 @@ def load(
     return _built(values)
 
 
+def token_of_environment() -> str | None:
+    """What PENSTOCK_TOKEN says: the one setting that programs read too, since a secret is not for code."""
+    return os.environ.get(variable_of("token")) or None
+
+
 def names() -> list[str]:
     """The name of every setting."""
     return [name for name, _ in _fields()]

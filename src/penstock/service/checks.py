@@ -5,10 +5,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
-from penstock.core.errors import InvalidError, OptionError, PayloadError
+from penstock.core.errors import InvalidError, OptionError
 from penstock.core.job import NewJob, Options, QueueRef
 from penstock.core.names import check_key, check_name
-from penstock.core.payload import PAYLOAD_LIMIT, Words, decode_json
+from penstock.core.payload import Words
 from penstock.core.retry import MAX_DELAY_MS
 from penstock.tasks.options import LONGEST, MOST_ATTEMPTS
 
@@ -30,7 +30,10 @@ def check_arguments(given: Mapping[str, Any]) -> None:
 
 
 async def check_jobs(ask: "Ask", queue: QueueRef, jobs: Sequence[NewJob]) -> None:
-    """Each job is one that a client could have made, and the tenant's quotas have room for all of them."""
+    """Each job is one that a client could have made, and the tenant's quotas have room for all of them.
+
+    A payload is bytes to every store, and so it is here.
+    """
     for place, new in enumerate(jobs):
         _check_job(f"jobs[{place}]", new)
     if ask.service.quotas is not None and jobs:
@@ -41,18 +44,12 @@ async def check_jobs(ask: "Ask", queue: QueueRef, jobs: Sequence[NewJob]) -> Non
 def _check_job(path: str, new: NewJob) -> None:
     check_name(f"{path}.id", new.id)
     check_name(f"{path}.task", new.task)
-    if new.key is not None:
-        check_key(f"{path}.key", new.key)
-    if new.idempotency_key is not None:
-        check_key(f"{path}.idempotency_key", new.idempotency_key)
+    for name, key in (("key", new.key), ("idempotency_key", new.idempotency_key)):
+        # A store takes any text for a key, also none at all.
+        if key:
+            check_key(f"{path}.{name}", key)
     if not 0 <= new.priority <= 9:
         raise OptionError(f"{path}.priority", new.priority, "0 to 9")
-    if len(new.payload) > PAYLOAD_LIMIT:
-        raise PayloadError(
-            f"{path}.payload", Words(f"{len(new.payload)} bytes"), f"at most {PAYLOAD_LIMIT} bytes"
-        )
-    if type(decode_json(f"{path}.payload", new.payload)) is not dict:
-        raise PayloadError(f"{path}.payload", Words("something else"), "a JSON object: the arguments by name")
     check_delay(f"{path}.delay_ms", new.delay_ms)
     _check_options(f"{path}.options", new.options)
 
@@ -83,7 +80,7 @@ _DEFAULT: Final = Options()
 def _check(path: str, value: Any) -> None:
     kind = type(value)
     if kind is str:
-        if len(value) > MOST_TEXT or "\0" in value:
+        if len(value) > MOST_TEXT or ("\0" in value and not path.endswith("key")):
             raise InvalidError(
                 path, Words(f"{len(value)} characters"), f"text without NUL, up to {MOST_TEXT}"
             )

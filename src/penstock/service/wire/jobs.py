@@ -251,8 +251,14 @@ def job_view(job: Job, *, payload: bool = False, result: bool = False) -> JobVie
 
 
 def raw(value: bytes | None) -> msgspec.Raw | UnsetType:
-    """JSON that is passed on as it stands."""
-    return UNSET if value is None else msgspec.Raw(value)
+    """JSON that is passed on as it stands; what is none, as text: a store takes any bytes."""
+    if value is None:
+        return UNSET
+    try:
+        value.decode()
+        return msgspec.json.decode(value, type=msgspec.Raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return msgspec.Raw(msgspec.json.encode(value.decode("utf-8", "replace")))
 
 
 def arguments(payload: msgspec.Raw) -> bytes:
