@@ -1,6 +1,7 @@
 """A wall between tenants: roles that see and change nothing but their own, by the server's own rules."""
 
 import asyncio
+import time
 from collections.abc import Iterator
 
 import psycopg
@@ -12,11 +13,14 @@ from penstock.core.job import QueueRef
 from penstock.core.moves import Complete, Release, Snooze
 from penstock.core.outcomes import Applied
 from penstock.core.states import State
+from penstock.service.auth.development import DevelopmentKey
+from penstock.service.serving import full_service
 from penstock.stores.postgres import PostgresStore
 from penstock.stores.postgres.sources import load_migrations
 from penstock.stores.protocol import EVERYONE, Pause, Query, Topic
 from tests.conformance.arrange import claim, enqueue, new_job
 from tests.conformance.stores import opened
+from tests.service.kit import client_of
 
 MAIL, SHOP = QueueRef("mail", "q"), QueueRef("shop", "q")
 SECONDS = 30.0
@@ -233,3 +237,35 @@ async def test_a_wall_from_before_there_were_shelves_goes_around_them(
 
     assert seen == [kept, None]
     assert own is not None
+
+
+async def test_the_service_works_behind_the_wall(walled: str) -> None:
+    """For the tenants that its role was admitted to; for others nothing is seen or taken in."""
+    url = walled.partition("?")[0]
+    await _run(url, "CREATE ROLE service_app LOGIN", "SELECT walled.admit('service_app', 'mail')")
+    key = DevelopmentKey.make()
+    job = {"task": "send", "payload": {}}
+    wish = {"worker": "w"}
+
+    def headers(tenant: str) -> dict[str, str]:
+        token = key.mint(tenants=[tenant], subject="ada", scopes=["*"], seconds=600, now=time.time())
+        return {"authorization": f"Bearer {token}"}
+
+    service = full_service(PostgresStore(_as("service_app", walled)), key=key)
+    try:
+        async with opened(PostgresStore(walled)) as owner:
+            await enqueue(owner, SHOP, [new_job("secret")])
+            async with asyncio.timeout(SECONDS), service, client_of(service) as client:
+                made = await client.post("/v1/queues/q/jobs", json=job, headers=headers("mail"))
+                claimed = await client.post("/v1/queues/q/claims", json=wish, headers=headers("mail"))
+                seen = await client.get("/v1/queues", headers=headers("shop"))
+                found = await client.get("/v1/queues/q/jobs/secret", headers=headers("shop"))
+                taken = await client.post("/v1/queues/q/jobs", json=job, headers=headers("shop"))
+            left = await owner.counts(SHOP)
+    finally:
+        await _run(url, "DROP OWNED BY service_app", "DROP ROLE service_app")
+
+    assert (made.status_code, claimed.json()["jobs"][0]["id"]) == (201, "before")
+    assert (seen.json()["queues"], found.status_code) == ([], 404)
+    assert taken.status_code >= 400
+    assert (left[State.PENDING], sum(left.values())) == (1, 1)
