@@ -156,7 +156,6 @@ async def test_a_stop_answers_what_runs_and_ends_what_waits() -> None:
 
 def test_a_port_that_is_taken_is_a_configuration_error() -> None:
     with listen("127.0.0.1", 0) as bound:
-        bound.listen()
         port = bound.getsockname()[1]
         with pytest.raises(ConfigError, match=f"port {port}"):
             listen("127.0.0.1", port)

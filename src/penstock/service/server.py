@@ -185,7 +185,7 @@ class Server(uvicorn.Server):
 
 
 def listen(host: str, port: int) -> socket.socket:
-    """A socket that is bound to this address; ConfigError when it cannot be."""
+    """A socket that listens at this address; ConfigError when it cannot be."""
     try:
         family, kind, protocol, _, address = socket.getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -194,6 +194,8 @@ def listen(host: str, port: int) -> socket.socket:
         try:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             bound.bind(address)
+            # From here on nobody is turned away, though it may take a moment until they are served.
+            bound.listen(BACKLOG)
         except OSError:
             bound.close()
             raise
