@@ -65,7 +65,7 @@ async def streaming(
     service: Service, path: str, *, method: str = "GET", body: bytes = b"", **headers: str
 ) -> AsyncIterator[Any]:
     """The pieces of a stream as they come; leaving the block hangs up."""
-    pieces: asyncio.Queue[dict[str, Any]] = asyncio.Queue()
+    pieces: asyncio.Queue[Any] = asyncio.Queue()
     gone = asyncio.Event()
     sent = iter([{"type": "http.request", "body": body, "more_body": False}])
 

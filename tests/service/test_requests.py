@@ -230,7 +230,7 @@ async def test_the_access_log_has_no_token_payload_query_or_id(caplog: pytest.Lo
 @pytest.mark.parametrize("given", ["a b", "x" * 65, "ä", ""])
 async def test_a_request_id_that_is_none_is_replaced(given: str) -> None:
     async with asked() as client:
-        answer = await client.get("/health/live", headers={"x-request-id": given.encode()})
+        answer = await client.get("/health/live", headers={b"x-request-id": given.encode()})
 
     assert len(answer.headers["x-request-id"]) == 16
 
