@@ -121,7 +121,6 @@ async def test_a_body_of_another_form_or_size_is_not_read(headers: dict[str, str
         answer = await client.post(JOBS, content=b'{"task":"send"}', headers=headers)
 
     assert answer.status_code == status
-    assert status == 400 or answer.headers["connection"] == "close"
 
 
 async def test_a_body_that_never_ends_is_cut_off_at_its_limit() -> None:
@@ -166,6 +165,7 @@ async def test_a_body_that_drips_is_given_up() -> None:
         await service(scope, receive, send)
 
     assert taken[0]["status"] == 408
+    assert (b"connection", b"close") in taken[0]["headers"]
 
 
 async def test_a_client_that_takes_nothing_is_given_up() -> None:

@@ -107,12 +107,32 @@ async def test_the_time_for_the_next_head_begins_with_its_first_byte() -> None:
     assert rest.startswith(b"HTTP/1.1 408 ")
 
 
-async def test_a_body_without_end_for_a_route_that_takes_none_ends_with_the_answer() -> None:
-    chunks = b"Transfer-Encoding: chunked\r\n\r\n" + b"5\r\nhello\r\n" * 10
-    async with served() as (_, port):
-        answer = await answered(port, LIVE[:-2] + chunks)
+@pytest.mark.parametrize("limits", [Limits(head_timeout=0.05), Limits(body_bytes=20)], ids=["time", "bytes"])
+async def test_the_rest_of_a_request_that_was_answered_is_passed_over_within_bounds(limits: Limits) -> None:
+    chunk = b"5\r\nhello\r\n"
+    async with served(limits) as (_, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(LIVE[:-2] + b"Transfer-Encoding: chunked\r\n\r\n" + chunk)
+        answer = await reader.readuntil(b'{"status":"ok"}')
+        writer.write(chunk * 10)
+        rest = await reader.read()
+        writer.close()
 
     assert answer.startswith(b"HTTP/1.1 200 ")
+    assert rest == b""
+
+
+async def test_a_connection_serves_on_after_a_request_that_was_answered_early() -> None:
+    async with served() as (_, port):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        writer.write(b"POST /nowhere HTTP/1.1\r\nHost: x\r\nContent-Length: 10\r\n\r\n")
+        refused = await reader.readuntil(b"}")
+        writer.write(b"0123456789" + CLOSE)
+        rest = await reader.read()
+        writer.close()
+
+    assert refused.startswith(b"HTTP/1.1 404 ")
+    assert rest.startswith(b"HTTP/1.1 200 ")
 
 
 async def test_pipelined_requests_are_answered_in_their_order() -> None:

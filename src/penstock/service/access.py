@@ -6,6 +6,8 @@ import secrets
 from collections.abc import Mapping
 from typing import Final
 
+from penstock.service.limits import Message, Send
+
 _LOGGER: Final = logging.getLogger("penstock.access")
 _ID: Final = re.compile(r"[A-Za-z0-9._-]{1,64}")
 
@@ -16,12 +18,38 @@ def request_id(headers: Mapping[str, str]) -> str:
     return given if _ID.fullmatch(given) else secrets.token_hex(8)
 
 
-def log(
-    *, method: str, path: str, status: int, seconds: float, request: str, tenant: str | None, who: str | None
-) -> None:
-    """Tell of one request. `path` is the route's own where there is one: ids and queries stay out."""
+class Visit:
+    """What the log tells of a request."""
+
+    __slots__ = ("method", "path", "request_id", "subject", "tenant")
+
+    def __init__(self, method: str, request_id: str) -> None:
+        self.method = method
+        self.path = "-"
+        self.request_id = request_id
+        self.tenant: str | None = None
+        self.subject: str | None = None
+
+
+class Sent:
+    """Remembers the status that went out."""
+
+    __slots__ = ("_send", "status")
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self.status = 0
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self.status = message["status"]
+        await self._send(message)
+
+
+def log(visit: Visit, status: int, seconds: float) -> None:
+    """Tell of one request. Its path is the route's own: ids and queries stay out."""
     level = logging.WARNING if status >= 500 else logging.INFO
     if not _LOGGER.isEnabledFor(level):
         return
-    said = {"tenant": tenant, "subject": who, "request": request, "status": status}
-    _LOGGER.log(level, "%s %s %d in %.1f ms", method, path, status, seconds * 1000, extra=said)
+    said = {"tenant": visit.tenant, "subject": visit.subject, "request": visit.request_id, "status": status}
+    _LOGGER.log(level, "%s %s %d in %.1f ms", visit.method, visit.path, status, seconds * 1000, extra=said)

@@ -7,41 +7,35 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from types import TracebackType
 from typing import Any, Final, Protocol
-from urllib.parse import parse_qsl
 
 import msgspec
 
 from penstock.client.client import Client
 from penstock.client.persist import Persistence
-from penstock.core.errors import InvalidError
-from penstock.core.names import check_name
 from penstock.service import access
-from penstock.service.answers import JSON, Answer, Stream, encoded, send_body, send_stream
+from penstock.service.access import Sent, Visit
+from penstock.service.answers import Answer, Stream, encoded, send_body, send_stream
 from penstock.service.ask import Ask
 from penstock.service.egress.egress import Egress
-from penstock.service.errors import ForbiddenError, MalformedError, ServiceError, UnsupportedMediaError
-from penstock.service.limits import Disconnected, Limits, Message, Receive, Scope, Send, read_body, within
+from penstock.service.errors import ForbiddenError, ServiceError
+from penstock.service.limits import Disconnected, Limits, Receive, Scope, Send, within
 from penstock.service.openapi import document
 from penstock.service.principal import AuditLog, Door, Nobody, Principal, Quotas
-from penstock.service.problems import BadRequestError, Fault, decoded, problem_of, validation_fault
+from penstock.service.problems import problem_of
+from penstock.service.reading import check_names, headers_of, query_of, read_as
 from penstock.service.routes import ROUTES
 from penstock.service.routing import Route, Router
 from penstock.service.tenants.turns import Turns
 from penstock.service.webhooks.post_office import PostOffice
 from penstock.stores.protocol import EVERYONE, Store
-from penstock.stores.wire import MEDIA_TYPE
 
 _LOGGER: Final = logging.getLogger("penstock.service")
 MOST_CLIENTS: Final = 512
 """Tenants whose ways into their queues are remembered."""
 PATIENCE: Final = 5.0
 """Seconds that a request waits for a store that cannot be reached."""
-
-
 TENANTS_KNOWN: Final = 2.0
 """Seconds after which an operator of all tenants sees a new one."""
-NAMES: Final = frozenset({"id", "name", "queue"})
-"""Values in a path that are names by the rules of the queue."""
 
 
 class Duty(Protocol):
@@ -182,9 +176,9 @@ class Service:
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = time.perf_counter()
-        headers = _headers(scope)
-        visit = _Visit(scope["method"], access.request_id(headers))
-        sent = _Sent(send)
+        headers = headers_of(scope)
+        visit = Visit(scope["method"], access.request_id(headers))
+        sent = Sent(send)
         try:
             try:
                 await self._answer(scope, headers, receive, sent, visit)
@@ -195,18 +189,10 @@ class Service:
         except Disconnected:
             sent.status = sent.status or 499
         finally:
-            access.log(
-                method=visit.method,
-                path=visit.path,
-                status=sent.status,
-                seconds=time.perf_counter() - began,
-                request=visit.request_id,
-                tenant=visit.tenant,
-                who=visit.subject,
-            )
+            access.log(visit, sent.status, time.perf_counter() - began)
 
     async def _answer(
-        self, scope: Scope, headers: Mapping[str, str], receive: Receive, sent: "_Sent", visit: "_Visit"
+        self, scope: Scope, headers: Mapping[str, str], receive: Receive, sent: Sent, visit: Visit
     ) -> None:
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         route, values = self._router.find(visit.method, path)
@@ -217,15 +203,13 @@ class Service:
             visit.tenant, visit.subject = principal.tenant, principal.subject
             if not principal.may(route.verb, values.get("queue")):
                 raise ForbiddenError(f"{route.verb} is not in the token's scopes here")
-        _check_names(values)
+        check_names(values)
         ask = Ask(self, route, principal, headers, receive, visit.request_id)
         given: dict[str, Any] = dict(values)
         if route.query is not None:
-            given["query"] = _query(scope, route.query)
-        if route.takes is bytes:
-            given["body"] = await self._body(headers, receive, MEDIA_TYPE)
-        elif route.takes is not None:
-            given["body"] = decoded(await self._body(headers, receive, JSON), route.takes)
+            given["query"] = query_of(scope, route.query)
+        if route.takes is not None:
+            given["body"] = await read_as(self.limits, headers, receive, route.takes)
         answer = await route.handler(ask, **given)
         about = {"x-request-id": visit.request_id}
         if isinstance(answer, Stream):
@@ -237,13 +221,7 @@ class Service:
             answer = answer.body
         await send_body(sent, status, *encoded(answer), about)
 
-    async def _body(self, headers: Mapping[str, str], receive: Receive, wanted: str) -> bytes:
-        media = headers.get("content-type", wanted).partition(";")[0].strip().lower()
-        if media != wanted:
-            raise UnsupportedMediaError(f"content-type: found {media!r}, wanted {wanted}")
-        return await read_body(self.limits, headers, receive)
-
-    async def _refuse(self, error: Exception, sent: "_Sent", visit: "_Visit") -> None:
+    async def _refuse(self, error: Exception, sent: Sent, visit: Visit) -> None:
         problem, headers = problem_of(error, visit.request_id)
         if problem.status >= 500:
             about = {"tenant": visit.tenant, "request": visit.request_id}
@@ -260,70 +238,3 @@ class Service:
 def _tell(task: asyncio.Task[None]) -> None:
     if not task.cancelled() and (error := task.exception()) is not None:
         _LOGGER.error("a duty of the service ended", exc_info=error)
-
-
-class _Visit:
-    """What the log tells of a request."""
-
-    __slots__ = ("method", "path", "request_id", "subject", "tenant")
-
-    def __init__(self, method: str, request_id: str) -> None:
-        self.method = method
-        self.path = "-"
-        self.request_id = request_id
-        self.tenant: str | None = None
-        self.subject: str | None = None
-
-
-class _Sent:
-    """Remembers the status that went out."""
-
-    __slots__ = ("_send", "status")
-
-    def __init__(self, send: Send) -> None:
-        self._send = send
-        self.status = 0
-
-    async def __call__(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self.status = message["status"]
-        await self._send(message)
-
-
-def _headers(scope: Scope) -> dict[str, str]:
-    """By name in small letters. One that stands there twice is joined, so that no reader picks another."""
-    headers: dict[str, str] = {}
-    for name, value in scope["headers"]:
-        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
-        headers[key] = f"{headers[key]}, {text}" if key in headers else text
-    return headers
-
-
-def _check_names(values: Mapping[str, str]) -> None:
-    for name in NAMES & values.keys():
-        try:
-            check_name(name, values[name])
-        except InvalidError as error:
-            fault = Fault(wanted=error.wanted, found=values[name][:100], parameter=name)
-            raise BadRequestError(fault) from None
-
-
-def _query(scope: Scope, kind: Any) -> Any:
-    try:
-        pairs = parse_qsl(
-            scope["query_string"].decode("ascii"),
-            keep_blank_values=True,
-            strict_parsing=bool(scope["query_string"]),
-            errors="strict",
-            max_num_fields=50,
-        )
-    except ValueError:
-        raise MalformedError("the query cannot be read") from None
-    given = dict(pairs)
-    if len(given) < len(pairs):
-        twice = next(name for name in given if [each for each, _ in pairs].count(name) > 1)
-        raise BadRequestError(Fault(wanted="it once", found="it twice", parameter=twice))
-    try:
-        return msgspec.convert(given, kind, strict=False)
-    except msgspec.ValidationError as error:
-        raise BadRequestError(validation_fault(str(error), parameter=True)) from None

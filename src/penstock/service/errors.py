@@ -88,7 +88,6 @@ class TooLargeError(ServiceError):
     status = 413
     slug = "too-large"
     title = "The request is too large"
-    closes = True
 
 
 class UnsupportedMediaError(ServiceError):
@@ -97,7 +96,6 @@ class UnsupportedMediaError(ServiceError):
     status = 415
     slug = "unsupported-media"
     title = "The body is in a format that is not taken here"
-    closes = True
 
 
 class BusyError(ServiceError):

@@ -5,7 +5,7 @@ import contextlib
 import logging
 import signal
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any, Final
 
 import msgspec
@@ -38,6 +38,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._in_head = True
         self._is_between = False
+        self._left: int | None = None
         self._head_bytes = 0
         self._weight = 0
         self._why = 400
@@ -62,6 +63,11 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._is_between:
             self._is_between = False
             self._expect_head()
+        if self._left is not None:
+            self._left -= len(data)
+            if self._left < 0:
+                self.transport.close()
+                return
         if self._in_head:
             self._head_bytes += len(data)
         super().data_received(data)
@@ -94,13 +100,25 @@ class GuardedProtocol(HttpToolsProtocol):
         super().on_headers_complete()
 
     def on_response_complete(self) -> None:
-        """A request that was answered before it was read to its end is not read on."""
+        """What is left of a request that is answered already is passed over, within bounds."""
         was_last = not self.pipeline
         super().on_response_complete()
-        if was_last:
+        if was_last and self.cycle.more_body:
+            # Who is still sending would not see the answer if this were the end of the connection.
+            self._left = self.limits.body_bytes
+            self._unset_keepalive_if_required()
+            self._wait(self.transport.close)
+        elif was_last:
             self._is_between = True
-            if self.cycle.more_body:
-                self.transport.close()
+
+    def on_message_complete(self) -> None:
+        """The rest of a request that was answered before is there: the connection may be used again."""
+        super().on_message_complete()
+        if self._left is not None:
+            self._left = None
+            self._is_between = True
+            self._stop_waiting()
+            self.timeout_keep_alive_task = self.loop.call_later(KEEP_ALIVE, self.timeout_keep_alive_handler)
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what cannot be read."""
@@ -115,8 +133,11 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _expect_head(self) -> None:
         self._in_head, self._head_bytes = True, 0
+        self._wait(self._is_late)
+
+    def _wait(self, then: Callable[[], None]) -> None:
         self._stop_waiting()
-        self._timer = self.loop.call_later(self.limits.head_timeout, self._is_late)
+        self._timer = self.loop.call_later(self.limits.head_timeout, then)
 
     def _stop_waiting(self) -> None:
         if self._timer is not None:

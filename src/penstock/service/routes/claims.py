@@ -112,6 +112,8 @@ async def _wait(ask: Ask, queue: str, wish: ClaimWish, found: Found) -> Found:
             found = await _claim(ask, queue, wish)
         while not _jobs(found) and not ask.over.is_set() and (left := end - clock()) > 0:
             due = [claims.wait_ms / 1000 for _, claims in found if claims.wait_ms is not None]
+            if any(claims.is_more for _, claims in found):
+                due.append(SHORTEST)
             rest = max(SHORTEST, min(left, *due, POLL if bell else MANY_POLL))
             await ask.until_over(asyncio.sleep(rest, False) if bell is None else bell.wait(rest))
             if not ask.over.is_set():
