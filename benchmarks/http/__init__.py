@@ -1,0 +1,1 @@
+"""The HTTP service beside the direct client, on one SQLite file."""
