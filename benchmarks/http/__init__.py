@@ -1,1 +1,0 @@
-"""The HTTP service beside the direct client, on one SQLite file."""
