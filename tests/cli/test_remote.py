@@ -21,14 +21,14 @@ def far(shell: Shell, where: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_commands_look_and_change_through_a_service(far: Shell) -> None:
-    far.enqueue("a", "b")
     far.dead("d")
+    far.enqueue("a", "b")
 
     assert far("queues", "list") == 0, far.err
     assert "mail" in far.out
     assert [each["id"] for each in far.json("jobs", "list", "--queue", "mail")["jobs"]].count("a") == 1
     assert far("jobs", "cancel", "a") == 0, far.err
-    assert far("dlq", "redrive", "--all", "--yes") == 0, far.err
+    assert far("dlq", "redrive") == 0, far.err
     assert far("events", "tail", "--queue", "mail", "--limit", "5") == 0, far.err
     assert far("doctor") == 0, far.out + far.err
 

@@ -101,12 +101,15 @@ async def test_a_worker_goes_on_when_the_service_is_back() -> None:
 
 
 async def test_a_stream_is_shared_and_outlives_a_bell() -> None:
-    async with service_of(MemoryStore()) as service, served(service) as port:
-        async with opened(f"http://{token('acme')}@127.0.0.1:{port}") as remote:
-            for _ in range(3):
-                async with remote.bell(QUEUE, Topic.ENDED), remote.bell(QUEUE, Topic.ENDED):
-                    streams = list(service.waiting)
-            same = list(service.waiting)
+    async with (
+        service_of(MemoryStore()) as service,
+        served(service) as port,
+        opened(f"http://{token('acme')}@127.0.0.1:{port}") as remote,
+    ):
+        for _ in range(3):
+            async with remote.bell(QUEUE, Topic.ENDED), remote.bell(QUEUE, Topic.ENDED):
+                streams = list(service.waiting)
+        same = list(service.waiting)
 
     assert len(streams) == 1
     assert same == streams
