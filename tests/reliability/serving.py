@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from penstock.service.auth.development import DevelopmentKey
+from penstock.service.egress.policy import EgressPolicy
 from penstock.service.limits import Limits
 from penstock.service.server import Server, listen
 from penstock.service.serving import full_service
@@ -68,8 +69,8 @@ class Serving:
 
 
 @contextlib.contextmanager
-def serving(folder: Path) -> Iterator[Serving]:
-    """Such a process for the time of the block; it has to be alive at the end and to end when told."""
+def serving(folder: Path, *, killed: bool = False) -> Iterator[Serving]:
+    """Such a process for the time of the block; alive at its end, it ends when told then, or is killed."""
     command = [sys.executable, "-m", "tests.reliability.serving", str(folder)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         try:
@@ -78,13 +79,14 @@ def serving(folder: Path) -> Iterator[Serving]:
             yield Serving(process.pid, said["port"], said["token"])
             assert process.poll() is None
         finally:
-            process.send_signal(signal.SIGTERM)
-            assert process.wait(PATIENCE) == 0
+            process.send_signal(signal.SIGKILL if killed else signal.SIGTERM)
+            assert process.wait(PATIENCE) == (-signal.SIGKILL if killed else 0)
 
 
 async def _serve(folder: Path) -> None:
     key = DevelopmentKey.make()
-    service = full_service(SqliteStore(folder / "jobs.db"), key=key, limits=LIMITS)
+    inwards = EgressPolicy.of(allow="127.0.0.1", ports="1-65535", plain=True)
+    service = full_service(SqliteStore(folder / "jobs.db"), key=key, limits=LIMITS, egress=inwards)
     with listen("127.0.0.1", 0) as bound:
         async with service:
             token = key.mint(tenants=["acme"], subject="a", scopes=["*"], seconds=3_600, now=time.time())
