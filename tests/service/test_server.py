@@ -148,6 +148,19 @@ async def test_pipelined_requests_are_answered_in_their_order() -> None:
     assert answer.count(b"HTTP/1.1 200 ") == 4
 
 
+@pytest.mark.parametrize("more", [b"nonsense\r\n\r\n", b"GET / HTTP/1.1\r\nHost:"], ids=["forged", "slow"])
+async def test_a_refusal_never_passes_for_the_answer_to_the_request_before(more: bytes) -> None:
+    body = b'{"worker":"w","wait":60}'
+    polling = (
+        b"POST /v1/queues/mail/claims HTTP/1.1\r\nHost: x\r\nContent-Type: application/json\r\n"
+        b"Content-Length: %d\r\n\r\n%s" % (len(body), body)
+    )
+    async with served(Limits(head_timeout=0.05)) as (_, port):
+        answer = await answered(port, polling + more)
+
+    assert answer == b""
+
+
 async def test_connections_beyond_the_limit_are_told_so() -> None:
     async with served(Limits(connections=2)) as (server, port):
         held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]

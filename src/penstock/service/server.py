@@ -38,6 +38,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._timer: asyncio.TimerHandle | None = None
         self._in_head = True
         self._is_between = False
+        self._is_busy = False
         self._left: int | None = None
         self._head_bytes = 0
         self._weight = 0
@@ -96,12 +97,14 @@ class GuardedProtocol(HttpToolsProtocol):
     def on_headers_complete(self) -> None:
         """The head is there."""
         self._in_head = False
+        self._is_busy = True
         self._stop_waiting()
         super().on_headers_complete()
 
     def on_response_complete(self) -> None:
         """What is left of a request that is answered already is passed over, within bounds."""
         was_last = not self.pipeline
+        self._is_busy = not was_last
         super().on_response_complete()
         if was_last and self.cycle.more_body:
             # Who is still sending would not see the answer if this were the end of the connection.
@@ -149,6 +152,11 @@ class GuardedProtocol(HttpToolsProtocol):
             self._refuse(408)
 
     def _refuse(self, status: int) -> None:
+        self._stop_waiting()
+        if self._is_busy and (self._in_head or self.cycle.response_started):
+            # It would pass for the answer to a request before this one, or for a part of it.
+            self.transport.close()
+            return
         slug, title = _TITLES[status]
         problem = Problem(type=f"urn:penstock:{slug}", title=title, status=status, detail=title)
         body = msgspec.json.encode(problem)
@@ -156,7 +164,6 @@ class GuardedProtocol(HttpToolsProtocol):
             f"HTTP/1.1 {status} {title}\r\ncontent-type: {MEDIA_TYPE}\r\n"
             f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
         )
-        self._stop_waiting()
         self.transport.write(head.encode() + body)
         self.transport.close()
 
