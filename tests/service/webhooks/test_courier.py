@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from penstock.core.errors import WebhookNotFoundError, WrongStateError
+from penstock.core.errors import StoreUnavailableError, WebhookNotFoundError, WrongStateError
 from penstock.core.job import QueueRef
 from penstock.core.states import State
 from penstock.service.egress.egress import Egress
@@ -24,6 +24,7 @@ from penstock.tasks.call import Call
 from penstock.tasks.options import JobOptions
 from penstock.worker.worker import Worker
 from tests.service.egress.receiver import Receiver, Request
+from tests.service.kit import until
 from tests.service.webhooks.kit import client, end, hooked, on_loopback
 
 
@@ -256,6 +257,34 @@ async def test_what_a_tenant_enqueues_there_itself_is_no_delivery() -> None:
                 await here.log.get("t", each.id)
 
     assert [each.id for each in listed.deliveries] == [sent.id]
+
+
+class Away(MemoryStore):
+    """Fails at the first looks for tenants, in a way that was not foreseen and in one that was."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.errors: list[Exception] = [RuntimeError("a bug"), StoreUnavailableError("away")]
+
+    async def shelf(self, *more: Any, **named: Any) -> Any:
+        if self.errors:
+            raise self.errors.pop(0)
+        return await super().shelf(*more, **named)
+
+
+async def test_webhooks_go_on_after_the_store_failed(caplog: pytest.LogCaptureFixture) -> None:
+    store = Away()
+    async with hooked() as (egress, receiver, url):
+        office = PostOffice(store, egress, poll=0.01)
+        running = asyncio.create_task(office.run())
+        await until(lambda: not store.errors)
+        await office.book.add("t", url)
+        await end(store, QueueRef("t", "q"), "a")
+        await receiver.arrived(1)
+        running.cancel()
+        await asyncio.wait([running])
+
+    assert caplog.text.count("webhooks wait, will repeat") == 2
 
 
 async def test_an_ending_is_delivered_with_everything_running(store: Store, queue: QueueRef) -> None:

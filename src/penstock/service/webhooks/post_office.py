@@ -71,6 +71,10 @@ class PostOffice:
             if self._reasons.is_new(error):
                 _LOGGER.warning("webhooks wait, will repeat: %s", error)
             return
+        except Exception as error:
+            if self._reasons.is_new(error):
+                _LOGGER.exception("webhooks wait, will repeat")
+            return
         if self._reasons.over():
             _LOGGER.info("webhooks go on")
         for tenant in tenants:
