@@ -115,6 +115,10 @@ bench-execution: $(BENCH_STAMP) $(BENCH_VENV)-redis/.ready ## Measure executors 
 bench-spark: $(STAMP) ## Measure the pipeline on Spark beside programs without it (BENCH_ARGS=...)
 	$(BIN)/python -m benchmarks spark $(BENCH_ARGS)
 
+.PHONY: bench-service
+bench-service: $(STAMP) ## Measure the HTTP service beside the direct client (BENCH_ARGS=...)
+	$(BIN)/python -m benchmarks service $(BENCH_ARGS)
+
 .PHONY: lock
 lock: $(STAMP) ## Recompile the hash-locked requirements (LOCK_ARGS=--upgrade for newer versions)
 	cd requirements && for name in uv dev bench bench-postgres $(REDIS_PEERS:%=bench-%); do \

@@ -26,13 +26,19 @@ def test_a_flag_beats_the_environment_beats_the_file_beats_the_default(tmp_path:
 
 
 def test_every_setting_can_be_set_by_flag_by_variable_and_by_file(tmp_path: Path) -> None:
-    samples = {"worker.queues": "mail=2", "worker.log_level": "debug", "worker.executor": "process"}
-    numbers = {"limit", "concurrency", "lease", "shutdown_timeout", "poll", "jobs", "workers", "seed"}
+    samples = {
+        "worker.queues": "mail=2",
+        "worker.log_level": "debug",
+        "worker.executor": "process",
+        "serve.log_level": "debug",
+    }
+    numbers = {"limit", "concurrency", "lease", "shutdown_timeout", "poll", "jobs", "workers", "seed", "port"}
+    texts = {"url", "tenant", "app", "dir", "token", "host", "auth_file", "key", "allow", "ports"}
     for name in settings.names():
         last = name.rpartition(".")[2]
         text = samples.get(name, "7" if last in numbers else "true")
         in_file = (
-            text if text in ("7", "true") and last not in ("url", "tenant", "app", "dir") else f'"{text}"'
+            text if text in ("7", "true") and last not in texts else f'"{text}"'
         )
         group, _, key = name.rpartition(".")
         write(tmp_path, f"[{group}]\n{key} = {in_file}" if group else f"{key} = {in_file}")

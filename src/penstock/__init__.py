@@ -11,12 +11,14 @@ if TYPE_CHECKING:
     from penstock.app.queue import QueueHandle
     from penstock.client.client import Client
     from penstock.core.errors import (
+        AddressRefusedError,
         BadRowError,
         BatchRefusedError,
         ConfigError,
         CursorLostError,
         DeclarationError,
         DuplicateJobError,
+        EgressError,
         FlowError,
         HandlerError,
         IdempotencyConflictError,
@@ -32,6 +34,7 @@ if TYPE_CHECKING:
         ProcessDiedError,
         QueueFullError,
         ResultTimeoutError,
+        SignatureError,
         SoftTimeoutError,
         StaleLeaseError,
         StoreError,
@@ -45,6 +48,7 @@ if TYPE_CHECKING:
         TransactionError,
         UnknownQueueError,
         UnknownTaskError,
+        WebhookNotFoundError,
         WrongStateError,
     )
     from penstock.core.flows import ChildPolicy, JobRef
@@ -98,6 +102,7 @@ _HOMES: Final = {
 _HOME_OF: Final = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "AddressRefusedError",
     "Backoff",
     "BadRowError",
     "BatchHandle",
@@ -113,6 +118,7 @@ __all__ = [
     "DeclarationError",
     "DuplicateJobError",
     "Durability",
+    "EgressError",
     "EnqueueMiddleware",
     "Enqueued",
     "ExecutionMiddleware",
@@ -150,6 +156,7 @@ __all__ = [
     "ResultTimeoutError",
     "Retry",
     "SendNext",
+    "SignatureError",
     "Snooze",
     "SoftTimeoutError",
     "StaleLeaseError",
@@ -168,6 +175,7 @@ __all__ = [
     "Tree",
     "UnknownQueueError",
     "UnknownTaskError",
+    "WebhookNotFoundError",
     "Worker",
     "WorkerPool",
     "WrongStateError",

@@ -18,6 +18,7 @@ import msgspec
 from penstock.core.errors import ConfigError, OptionError
 
 PREFIX: Final = "PENSTOCK_"
+_NOT_OURS: Final = f"{PREFIX}SERVICE_"
 CONFIG_VARIABLE: Final = "PENSTOCK_CONFIG"
 """Names the TOML file; the one setting that cannot stand in it."""
 
@@ -32,6 +33,12 @@ class Slots(dict[str, int]):
     """Slots per queue: text such as a=50,b=5, or a TOML table; a bare queue has 0, the general number."""
 
     wanted = "each queue once, with one slot or more, such as mail=50,reports=5"
+
+
+class Port(int):
+    """A port to listen on; 0 takes one that is free."""
+
+    wanted = "a port, 0 to 65535"
 
 
 class LogLevel(str):
@@ -78,6 +85,31 @@ class ListSettings(_Group, frozen=True, kw_only=True):
     limit: Count = 50
 
 
+class ServeSettings(_Group, frozen=True, kw_only=True):
+    """Settings of `penstock serve`."""
+
+    host: str = "127.0.0.1"
+    port: Port = Port(8640)
+    auth_file: str | None = None
+    shutdown_timeout: Seconds = Seconds(10)
+    log_level: LogLevel = LogLevel("info")
+    log_json: bool = False
+
+
+class EgressSettings(_Group, frozen=True, kw_only=True):
+    """Where the service may send webhooks beyond the public internet; lists are text with commas."""
+
+    allow: str | None = None
+    ports: str | None = None
+    plain: bool = False
+
+
+class AuthSettings(_Group, frozen=True, kw_only=True):
+    """What tokens for development are made with, and known by."""
+
+    key: str | None = None
+
+
 class DemoSettings(_Group, frozen=True, kw_only=True):
     """Settings of `penstock demo`."""
 
@@ -91,12 +123,16 @@ class Settings(_Group, frozen=True, kw_only=True):
     """All settings, resolved."""
 
     url: str | None = None
+    token: str | None = None
     tenant: str | None = None
     app: str | None = None
     json: bool = False
     debug: bool = False
     worker: WorkerSettings = WorkerSettings()
     list: ListSettings = ListSettings()
+    serve: ServeSettings = ServeSettings()
+    egress: EgressSettings = EgressSettings()
+    auth: AuthSettings = AuthSettings()
     demo: DemoSettings = DemoSettings()
 
 
@@ -131,6 +167,11 @@ def load(
             found, path = table[name]
             values[name] = _converted(f"{name} (from {path})", found, kind)
     return _built(values)
+
+
+def token_of_environment() -> str | None:
+    """What PENSTOCK_TOKEN says: the one setting that programs read too, since a secret is not for code."""
+    return os.environ.get(variable_of("token")) or None
 
 
 def names() -> list[str]:
@@ -240,7 +281,7 @@ def _refuse_misspelt(environ: Mapping[str, str]) -> None:
     # Only what looks like a slip: orchestrators set variables such as PENSTOCK_SERVICE_HOST on their own.
     known = [CONFIG_VARIABLE, *map(variable_of, names())]
     for name in environ:
-        if name.startswith(PREFIX) and name not in known:
+        if name.startswith(PREFIX) and name not in known and not name.startswith(_NOT_OURS):
             near = difflib.get_close_matches(name, known, 1, 0.9)
             if near:
                 raise ConfigError(f"{name}: no such setting; did you mean {near[0]}?")
@@ -283,6 +324,10 @@ def _custom(field: str) -> Any:
             if str(found) not in {"inline", "process"}:
                 raise OptionError(field, found, ExecutorName.wanted)
             return kind(str(found))  # type: ignore[call-arg]
+        if kind is Port:
+            if not str(found).isdecimal() or int(str(found)[:6]) > 65_535:
+                raise OptionError(field, found, Port.wanted)
+            return kind(found)  # type: ignore[call-arg]
         if str(found).lower() not in _LEVELS:
             raise OptionError(field, found, LogLevel.wanted)
         return kind(str(found).lower())  # type: ignore[call-arg]

@@ -2,11 +2,11 @@
 
 import pytest
 
-from penstock.cli.explain import Facts, explain
 from penstock.core.events import Event
 from penstock.core.job import Job, Options
 from penstock.core.moves import Move
 from penstock.core.states import State
+from penstock.explain.sentences import Facts, explain
 from penstock.stores.protocol import Pause
 from tests.cli.conftest import MAIL, Shell
 

@@ -2,11 +2,11 @@
 
 from typing import Any
 
-from penstock.cli.explain import Facts, explain
 from penstock.core.flows import Child, ChildEnding, ChildPolicy, JobRef
 from penstock.core.job import NewJob, Options
 from penstock.core.limits import Declaration, Mode, Rate
 from penstock.core.states import State
+from penstock.explain.sentences import Facts, explain
 from penstock.stores.protocol import Pause, Store
 from tests.cli.conftest import MAIL, Shell
 from tests.cli.test_explain import job, said

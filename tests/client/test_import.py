@@ -18,6 +18,9 @@ HEAVY = [
     "pydantic",
     "pyspark",
     "uvloop",
+    "uvicorn",
+    "jwt",
+    "penstock.service",
     "pytest",
 ]
 

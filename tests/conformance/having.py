@@ -26,6 +26,12 @@ def shared(*parts: Part) -> pytest.MarkDecorator:
     return on([kind for kind in kinds_having(*parts) if kind.is_shared])
 
 
+def served(*parts: Part, only_shared: bool = False) -> pytest.MarkDecorator:
+    """Run a test on the stores that have these parts and that a service can stand on: not on another one."""
+    kinds = [kind for kind in kinds_having(*parts) if kind.name != "remote"]
+    return on([kind for kind in kinds if kind.is_shared or not only_shared])
+
+
 def on(kinds: Sequence[Kind]) -> pytest.MarkDecorator:
     """Run a test on these kinds of stores."""
     return pytest.mark.parametrize("kind", kinds, ids=_names(kinds), indirect=True)

@@ -14,7 +14,8 @@ import msgspec
 from penstock.core.moves import Move
 from penstock.stores.memory import MemoryStore
 from penstock.stores.protocol import Store
-from tests.kit import postgres, valkey
+from tests.kit import postgres, service, valkey
+from tests.kit.service import Services
 
 
 class Part(StrEnum):
@@ -25,6 +26,7 @@ class Part(StrEnum):
     UNIQUE = "unique"
     FLOWS = "flows"
     SCHEDULES = "schedules"
+    SHELVES = "shelves"
 
 
 PARTS: Final = frozenset(Part)
@@ -47,6 +49,7 @@ class Place:
         self._stack = stack
         self._servers: dict[Path, valkey.Server] = {}
         self._databases: dict[Path, postgres.Server] = {}
+        self._services: Services | None = None
         self._files = 0
 
     def new_file(self) -> Path:
@@ -72,6 +75,13 @@ class Place:
         else:
             postgres.forget(server.url)
         return server.url
+
+    def service(self, make: Callable[[], Store]) -> str:
+        """The url of a service over this store, with the token of an operator; the one before is closed."""
+        if self._services is None:
+            self._services = self._stack.enter_context(service.running())
+        scheme, _, rest = self._services.serve(make).partition("://")
+        return f"{scheme}://{service.token()}@{rest}"
 
 
 @contextmanager
@@ -169,6 +179,15 @@ def _valkey_url(where: Place) -> str:
     return valkey.url_from_environment() or where.server(_present(valkey.valkey_binary()))
 
 
+def _remote(url: str, **arguments: Any) -> Store:
+    store: Store = importlib.import_module("penstock.stores.remote").RemoteStore(url, **arguments)
+    return store
+
+
+def _remote_url(where: Place) -> str:
+    return where.service(lambda: _sqlite(str(where.new_file())))
+
+
 def _present(binary: Path | None) -> Path:
     if binary is None:
         raise RuntimeError("there is no server binary")
@@ -209,6 +228,7 @@ STORES: Final = [
     ),
     Kind("valkey", _valkey_url, _redis, _valkey_version, _no_valkey),
     Kind("postgres", _postgres_url, _postgres, _postgres_version, _no_postgres),
+    Kind("remote", _remote_url, _remote, lambda: "on SQLite"),
 ]
 
 if valkey.redis_binary() is not None:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from penstock.core.transitions import TABLE
-from tests.conformance.having import having, kinds_having, on
+from tests.conformance.having import kinds_having, on, served
 from tests.conformance.mutants import (
     Mutant,
     killer,
@@ -40,7 +40,7 @@ async def test_every_dropped_guard_is_noticed(kind: Kind, where: Place) -> None:
     assert not survivors, "nothing misses these guards:\n" + "\n".join(survivors)
 
 
-@having(Part.KEYS)
+@served(Part.KEYS)
 async def test_every_move_that_no_longer_looks_at_its_key_is_noticed(kind: Kind, where: Place) -> None:
     """A key that could be served and is not, or is served and could not be."""
     survivors = await _survivors(kind, where, READIES[kind.name])

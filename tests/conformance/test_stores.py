@@ -11,7 +11,9 @@ def test_the_suite_runs_on_every_store() -> None:
     installed = {"redis7"} if valkey.redis_binary() else set()
     installed |= {"postgres-debian"} if postgres.debian_binaries() else set()
 
-    assert {kind.name for kind in STORES} == {"memory", "sqlite", "valkey", "postgres"} | installed
+    named = {"memory", "sqlite", "valkey", "postgres", "remote"}
+
+    assert {kind.name for kind in STORES} == named | installed
 
 
 def test_every_store_has_the_whole_contract() -> None:

@@ -14,7 +14,7 @@ from tests.docs.running import check_output, is_run, run_page
 
 PAGES: Final = pages()
 BLOCKS: Final = [block for page in PAGES for block in blocks(page)]
-LANGUAGES: Final = frozenset({"python", "sh", "text", "toml", "json", "sql", "markdown", "ini", ""})
+LANGUAGES: Final = frozenset({"python", "sh", "text", "toml", "json", "sql", "markdown", "ini", "http", ""})
 _LINK: Final = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 _HEADING: Final = re.compile(r"^#+ (?P<title>.+)$", re.MULTILINE)
 

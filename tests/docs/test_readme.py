@@ -1,6 +1,8 @@
 """The first example that people copy works as it stands."""
 
+from fcntl import LOCK_EX, flock
 from pathlib import Path
+from tempfile import gettempdir
 
 from tests.docs.pages import ROOT, blocks
 from tests.docs.running import is_run, run_page
@@ -8,7 +10,10 @@ from tests.docs.running import is_run, run_page
 
 def test_the_readmes_example_runs_as_it_stands(tmp_path: Path) -> None:
     found = list(blocks(ROOT / "README.md"))
-    told = run_page(found, tmp_path)
+    # Its service has the port that it has for everybody.
+    with (Path(gettempdir()) / "penstock-readme.lock").open("w") as lock:
+        flock(lock, LOCK_EX)
+        told = run_page(found, tmp_path)
 
     assert sum(map(is_run, found)) >= 4
     assert (tmp_path / "jobs.db").is_file()

@@ -5,9 +5,7 @@ from typing import Final
 import msgspec
 
 from penstock.cli.bulk import each_page
-from penstock.cli.limits import MOST_KEYS
 from penstock.cli.output import local, span
-from penstock.cli.records import WINDOW
 from penstock.core.errors import CursorLostError
 from penstock.core.events import Event
 from penstock.core.flows import ChildEnding, JobRef
@@ -15,6 +13,8 @@ from penstock.core.job import Job, NewJob, QueueRef
 from penstock.core.limits import STRIDE, Declaration
 from penstock.core.moves import Move
 from penstock.core.states import WAITING, State
+from penstock.explain.events import WINDOW
+from penstock.explain.facts import MOST_KEYS
 from penstock.scheduler.pruner import EVENTS_AGE, EVENTS_KEPT
 from penstock.stores.protocol import (
     Adoption,

@@ -4,13 +4,27 @@ from typing import Annotated, Any
 
 import typer
 
-from penstock.cli import dlq, events, flows, jobs, limits, migrate, outbox, schedules, spark
+from penstock.cli import (
+    dlq,
+    events,
+    flows,
+    jobs,
+    limits,
+    migrate,
+    outbox,
+    schedules,
+    spark,
+    tenants,
+    token,
+    webhooks,
+)
 from penstock.cli.demo import demo
 from penstock.cli.desk import GLOBAL, command
 from penstock.cli.doctor import doctor
 from penstock.cli.enqueue import enqueue
 from penstock.cli.output import Output
 from penstock.cli.scheduler import scheduler
+from penstock.cli.serve import serve
 from penstock.cli.worker import worker
 
 
@@ -27,6 +41,7 @@ def build() -> typer.Typer:
     app.callback(invoke_without_command=True)(_everywhere())
     command(app, "worker", prefix="worker", fast=True)(worker)
     command(app, "scheduler", prefix="worker")(scheduler)
+    command(app, "serve", prefix="serve", fast=True)(serve)
     command(app, "enqueue")(enqueue)
     app.add_typer(jobs.group, name="jobs")
     app.add_typer(limits.group, name="queues")
@@ -36,6 +51,9 @@ def build() -> typer.Typer:
     app.add_typer(events.group, name="events")
     app.add_typer(migrate.group, name="migrate")
     app.add_typer(outbox.group, name="outbox")
+    app.add_typer(webhooks.group, name="webhooks")
+    app.add_typer(token.group, name="token")
+    app.add_typer(tenants.group, name="tenants")
     app.add_typer(spark.group, name="spark")
     command(app, "doctor")(doctor)
     command(app, "demo", prefix="demo")(demo)

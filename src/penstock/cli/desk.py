@@ -48,7 +48,9 @@ class Desk:
     def make_store(self) -> Store:
         """The store named by the settings, or else by the app they name; not opened yet."""
         if self.settings.url is not None:
-            return open_store(self.settings.url)
+            is_service = self.settings.url.startswith(("https://", "http://"))
+            token = {"token": self.settings.token} if is_service and self.settings.token else {}
+            return open_store(self.settings.url, **token)
         if self.app is not None:
             return self.app.store
         raise ConfigError("no store is named: give --url, set PENSTOCK_URL, or put url in penstock.toml")

@@ -11,12 +11,13 @@ from penstock.cli.address import find_job
 from penstock.cli.bulk import each_page, progress
 from penstock.cli.desk import Desk, command, setting
 from penstock.cli.output import local, span, utc, without_none
-from penstock.cli.records import event_line, events_of, job_document, job_fields
+from penstock.cli.records import event_line, job_document, job_fields
 from penstock.cli.where import Where
 from penstock.core.errors import WrongStateError
 from penstock.core.job import Job, QueueRef
 from penstock.core.outcomes import Applied
 from penstock.core.states import State
+from penstock.explain.events import events_of
 from penstock.stores.protocol import Query, Store
 
 group = typer.Typer(help="The dead jobs: list, run again, delete.", no_args_is_help=True)

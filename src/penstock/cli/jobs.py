@@ -7,14 +7,11 @@ import typer
 
 from penstock.cli.address import find_job
 from penstock.cli.desk import Desk, command, setting
-from penstock.cli.explain import explain
-from penstock.cli.facts import gather
 from penstock.cli.output import local
 from penstock.cli.records import (
     child_document,
     child_fields,
     event_line,
-    events_of,
     job_document,
     job_fields,
     states_of,
@@ -23,6 +20,9 @@ from penstock.cli.records import (
 from penstock.core.errors import OptionError, WrongStateError
 from penstock.core.job import Job
 from penstock.core.outcomes import Applied, Refusal, Refused
+from penstock.explain.events import events_of
+from penstock.explain.facts import gather
+from penstock.explain.sentences import explain
 from penstock.stores.protocol import Query
 
 group = typer.Typer(help="Look at jobs, cancel them, run them again.", no_args_is_help=True)

@@ -1,25 +1,24 @@
 """`penstock queues declare|limits|keys|drain`: how many at once, how fast, and whose turn."""
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 
 from penstock.cli.desk import Desk, command
 from penstock.cli.drain import wait_until_empty
-from penstock.cli.output import local, span, utc, without_none
+from penstock.cli.output import span, utc, without_none
 from penstock.cli.queues import Name, group
 from penstock.cli.rates import rate_of, rate_text
 from penstock.core.errors import OptionError
 from penstock.core.limits import Declaration, KeyRule, Mode
 from penstock.core.names import check_key
 from penstock.core.states import WAITING, State
+from penstock.explain.facts import MOST_KEYS
+from penstock.explain.words import held_text
 from penstock.settings import seconds
 from penstock.stores.protocol import KeyInfo, QueueInfo, Store
 
-__all__ = ["MOST_KEYS", "declaration_document", "group", "held_text"]
-
-MOST_KEYS: Final = 1_000_000
-"""More keys than this are not looked through."""
+__all__ = ["declaration_document", "group"]
 
 
 @command(group, "declare")
@@ -129,13 +128,6 @@ async def drain(
         desk.out.line(f"queue {queue!r} is not empty after {timeout}: {many}")
         raise typer.Exit(1)
     desk.out.line(f"queue {queue!r} has no live job left")
-
-
-def held_text(key: KeyInfo, now: int) -> str | None:
-    """Until when its rate holds a key back; None when it does not."""
-    if key.held_until is None or key.held_until <= now:
-        return None
-    return f"{local(key.held_until)} (in {span(key.held_until - now)})"
 
 
 def declaration_document(declaration: Declaration) -> dict[str, Any]:

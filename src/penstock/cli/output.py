@@ -3,7 +3,6 @@
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from datetime import UTC, datetime
 from typing import Any, Final
 
 import msgspec
@@ -15,6 +14,9 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.core.errors import ConfigError
+from penstock.explain.words import local, span, utc
+
+__all__ = ["Output", "local", "printable", "span", "utc", "without_none"]
 
 LAST_WIDTH: Final = 16
 """What the last column is cut to before others are dropped."""
@@ -125,41 +127,6 @@ def _visible(c: str) -> str:
     if c == "\t":
         return "    "
     return chr(0x2400 + ord(c)) if ord(c) < 32 else "\N{REPLACEMENT CHARACTER}"
-
-
-def local(at: int | None) -> str | None:
-    """Unix milliseconds in the reader's time zone."""
-    if at is None:
-        return None
-    return datetime.fromtimestamp(at / 1000, UTC).astimezone().isoformat(timespec="milliseconds")
-
-
-def utc(at: int | None) -> str | None:
-    """Unix milliseconds as RFC 3339, for programs."""
-    if at is None:
-        return None
-    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-def span(ms: int) -> str:
-    """A length of time in the two units that matter.
-
-    >>> span(750), span(12_000), span(200_000), span(7_500_000), span(266_400_000)
-    ('750 ms', '12 s', '3 min 20 s', '2 h 5 min', '3 d 2 h')
-    """
-    ms = max(0, ms)
-    if ms < 1000:
-        return f"{ms} ms"
-    seconds = ms // 1000
-    for size, unit, small_size, small in (
-        (86_400, "d", 3_600, "h"),
-        (3_600, "h", 60, "min"),
-        (60, "min", 1, "s"),
-    ):
-        if seconds >= size:
-            rest = seconds % size // small_size
-            return f"{seconds // size} {unit}" + (f" {rest} {small}" if rest else "")
-    return f"{ms / 1000:.1f} s" if ms < 10_000 and ms % 1000 else f"{seconds} s"
 
 
 def without_none(**fields: Any) -> dict[str, Any]:

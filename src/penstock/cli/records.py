@@ -8,16 +8,11 @@ import msgspec
 from penstock.cli.output import local, span, utc, without_none
 from penstock.core.events import Event
 from penstock.core.flows import Child
-from penstock.core.job import Job, QueueRef
-from penstock.core.moves import Move
+from penstock.core.job import Job
 from penstock.core.states import State
 from penstock.core.unique import Unique
-from penstock.stores.protocol import Store
 
-WINDOW: Final = 1_000
 CHILDREN_SHOWN: Final = 5
-SCAN_LIMIT: Final = 200_000
-"""Events looked through for one job before giving up."""
 
 
 def job_document(job: Job, *, payload: bool = False) -> dict[str, Any]:
@@ -126,27 +121,6 @@ def event_line(event: Event, *, queue: bool = True) -> str:
         ": ".join(part for part in (event.reason, event.error) if part) or None,
     ]
     return "  ".join(part for part in parts if part)
-
-
-async def events_of(
-    store: Store, ref: QueueRef, job: Job, *, newest_only: bool = False
-) -> tuple[list[Event], bool]:
-    """The job's events that are still in the log, oldest first, and whether they are all there.
-
-    Read from the newest backwards, because the log has no index by job and most questions are about the end.
-    """
-    oldest, newest = await store.event_range(ref)
-    found: list[Event] = []
-    end = newest
-    while end >= oldest and newest - end < SCAN_LIMIT:
-        start = max(oldest - 1, end - WINDOW)
-        window = [event for event in await store.events(ref, start, WINDOW) if event.seq <= end]
-        mine = [event for event in window if event.job == job.id and (event.version or 0) <= job.version]
-        found = mine + found
-        if found and (newest_only or found[0].move is Move.ENQUEUE):
-            break
-        end = start
-    return found, bool(found) and found[0].move is Move.ENQUEUE
 
 
 def states_of(text: str | None) -> frozenset[State]:

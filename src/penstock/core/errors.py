@@ -25,6 +25,10 @@ PenstockError
 │   └── ProcessDiedError      the process of a handler ended before the handler did
 ├── BadRowError               a row of a DataFrame cannot be a job, and nothing says where to put it
 ├── TableError                a table on files is another's, damaged or newer than this version
+├── EgressError               a request out of the service was not made, or got no answer
+│   └── AddressRefusedError   it would have gone to an address that is not allowed: nothing was sent
+├── WebhookNotFoundError      no webhook, or no delivery of one, with that id
+├── SignatureError            a webhook that was not signed with the secret, or too long ago
 ├── ConfigError               settings, urls and app references that cannot be used
 └── StoreError                the store failed; the message says what to do
     ├── StoreUnavailableError     it cannot be reached, went away, or refuses what it did before
@@ -188,6 +192,22 @@ class BadRowError(PenstockError):
 
 class TableError(PenstockError):
     """A table on files belongs to another query, is damaged, or was written by a newer Penstock."""
+
+
+class EgressError(PenstockError):
+    """A request out of the service was not made, or got no answer."""
+
+
+class AddressRefusedError(EgressError):
+    """A request would have gone to an address that is not allowed; nothing was sent."""
+
+
+class WebhookNotFoundError(PenstockError, LookupError):
+    """No webhook, or no delivery of one, with that id."""
+
+
+class SignatureError(PenstockError):
+    """A webhook was not signed with the secret, or too long ago."""
 
 
 class ConfigError(PenstockError):

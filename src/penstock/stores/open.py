@@ -18,6 +18,8 @@ SCHEMES: Final = {
     "unix": "unix:///run/redis.sock",
     "postgresql": "postgresql://localhost/jobs",
     "postgres": "postgres://localhost/jobs",
+    "https": "https://jobs.example.org",
+    "http": "http://localhost:8640",
 }
 
 
@@ -40,6 +42,10 @@ def open_store(url: str, **settings: Any) -> Store:
             with _needing(url, "postgres"):
                 from penstock.stores.postgres import PostgresStore
             return _made(PostgresStore, url, url, **settings)
+        case "https" | "http":
+            with _needing(url, "remote"):
+                from penstock.stores.remote import RemoteStore
+            return _made(RemoteStore, url, url, **settings)
         case _:
             with _needing(url, "redis"):
                 from penstock.stores.redis import RedisStore

@@ -7,11 +7,13 @@ from typing import Any, ClassVar, Final, Protocol, runtime_checkable
 
 import msgspec
 
+from penstock.core.errors import InvalidError
 from penstock.core.events import Event, mark_of
 from penstock.core.flows import Child, ChildEnding, JobRef
 from penstock.core.job import ExpiredLease, Job, NewJob, QueueRef
 from penstock.core.limits import Declaration, KeyRule, Mode
 from penstock.core.moves import Beat, Expire, Report, Settlement
+from penstock.core.names import check_name
 from penstock.core.outcomes import Applied, Claims, Enqueued, Refused
 from penstock.core.states import State
 
@@ -26,6 +28,11 @@ MAX_LEASE_MS: Final = 3_600_000
 """The longest lease. One that ends later than this from now is a clock fault and counts as expired."""
 READER_LEASE_MS: Final = 7 * 24 * 3_600_000
 """How long the place of a reader is kept since it was last told."""
+KEPT_BYTES: Final = 64 * 1024
+"""The largest body of an entry on a shelf."""
+SHELF_LIMIT: Final = 100
+EVERYONE: Final = "*"
+"""Stands in the place of a tenant on the shelves of the service itself. No tenant can be called so."""
 
 
 class Pause(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -188,6 +195,32 @@ class EventColumns(msgspec.Struct, frozen=True):
         for index in self.broken:
             found[index] = str(self.fields["seq"][index])
         return found
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """An entry on a shelf. `body` is opaque to the store.
+
+    `version` is another one after each change, higher than those before, and never used again.
+    """
+
+    name: str
+    body: bytes
+    version: int
+
+
+def check_place(tenant: str, shelf: str, name: str | None = None) -> None:
+    """InvalidNameError where an entry cannot be at such a place."""
+    if tenant != EVERYONE:
+        check_name("tenant", tenant)
+    check_name("shelf", shelf)
+    if name is not None:
+        check_name("name", name)
+
+
+def check_body(body: bytes) -> None:
+    """InvalidError where a body is too large to be kept."""
+    if len(body) > KEPT_BYTES:
+        raise InvalidError("body", f"{len(body)} bytes", f"at most {KEPT_BYTES} bytes")
 
 
 class Holdup(msgspec.Struct, frozen=True):
@@ -422,6 +455,32 @@ class Queues(Protocol):
         ...
 
 
+class Shelves(Protocol):
+    """What is remembered beside the jobs: small entries of a tenant, by name, on a shelf for each kind.
+
+    A shelf is there as soon as something is put on it. With `expected`, a call changes something only where
+    that is the version of the entry now; 0 says that there is none.
+    """
+
+    async def keep(
+        self, tenant: str, shelf: str, name: str, body: bytes, *, expected: int | None = None
+    ) -> Kept | None:
+        """Put an entry on a shelf, in the place of the one of that name; None when it was not as expected."""
+        ...
+
+    async def kept(self, tenant: str, shelf: str, name: str) -> Kept | None: ...
+
+    async def shelf(
+        self, tenant: str, shelf: str, *, after: str = "", limit: int = SHELF_LIMIT
+    ) -> list[Kept]:
+        """Entries by name: the first ones, or those that follow a name."""
+        ...
+
+    async def drop(self, tenant: str, shelf: str, name: str, *, expected: int | None = None) -> bool:
+        """Take an entry off; False when there was none, or it was not as expected."""
+        ...
+
+
 class EventLog(Protocol):
     """Every transition, in the queue's order, and who reads them."""
 
@@ -528,7 +587,7 @@ class Health(Protocol):
         ...
 
 
-class Store(Moves, Flows, Schedules, Reads, Queues, EventLog, Wakeups, Clock, Health, Protocol):
+class Store(Moves, Flows, Schedules, Reads, Queues, Shelves, EventLog, Wakeups, Clock, Health, Protocol):
     """All of it. Opened before use, closed after; safe to use from one event loop.
 
     `keeps_call_order` says that enqueues made one after the other, without waiting, take effect in their

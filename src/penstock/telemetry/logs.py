@@ -10,8 +10,11 @@ from typing import Any, Final, TextIO
 from penstock.core.job import Claimed, QueueRef
 
 ROOT: Final = "penstock"
-FIELDS: Final = ("tenant", "queue", "job", "task", "attempt", "delivery", "worker", "reason", "error")
-"""What a record can say about the job it is about, in the order it is written."""
+FIELDS: Final = (
+    *("tenant", "queue", "job", "task", "attempt", "delivery", "worker", "reason", "error"),
+    *("subject", "request", "status"),
+)
+"""What a record can say about the job or the request it is about, in the order it is written."""
 PAYLOADS: Final = ("payload", "result")
 
 

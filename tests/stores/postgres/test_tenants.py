@@ -1,6 +1,7 @@
 """A wall between tenants: roles that see and change nothing but their own, by the server's own rules."""
 
 import asyncio
+import time
 from collections.abc import Iterator
 
 import psycopg
@@ -12,11 +13,15 @@ from penstock.core.job import QueueRef
 from penstock.core.moves import Complete, Release, Snooze
 from penstock.core.outcomes import Applied
 from penstock.core.states import State
+from penstock.service.auth.development import DevelopmentKey
+from penstock.service.serving import full_service
 from penstock.stores.postgres import PostgresStore
 from penstock.stores.postgres.owner import SchemaOwner
-from penstock.stores.protocol import Pause, Query, Topic
+from penstock.stores.postgres.sources import load_migrations
+from penstock.stores.protocol import EVERYONE, Pause, Query, Topic
 from tests.conformance.arrange import claim, enqueue, new_job
 from tests.conformance.stores import opened
+from tests.service.kit import client_of
 
 MAIL, SHOP = QueueRef("mail", "q"), QueueRef("shop", "q")
 SECONDS = 30.0
@@ -251,3 +256,80 @@ async def test_a_role_for_all_tenants_sees_them_all(walled: str) -> None:
 
         assert [job.id for job in await claim(store, MAIL)] == ["before"]
         assert [job.id for job in await claim(store, SHOP)] == ["s1"]
+
+
+async def test_a_role_sees_what_is_kept_for_its_tenant_alone(walled: str) -> None:
+    """Not what others keep, nor what the service keeps for itself; whoever may act for all sees that too."""
+    await _run(walled.partition("?")[0], "CREATE ROLE service_app LOGIN")
+    await _run(walled.partition("?")[0], "SELECT walled.admit('service_app', '*')")
+    shop, service = PostgresStore(_as("shop_app", walled)), PostgresStore(_as("service_app", walled))
+    mail = PostgresStore(_as("mail_app", walled))
+    try:
+        async with asyncio.timeout(SECONDS), opened(mail), opened(shop), opened(service):
+            kept = await mail.keep("mail", "quotas", "all", b"mail's")
+            of_service = await service.keep(EVERYONE, "quotas", "all", b"the service's")
+            seen_by_shop = [await shop.kept(tenant, "quotas", "all") for tenant in ("mail", EVERYONE)]
+            dropped = await shop.drop("mail", "quotas", "all")
+            with pytest.raises(ConfigError, match="row-level security"):
+                await shop.keep("mail", "quotas", "all", b"shop's")
+            seen_by_all = [await service.kept(tenant, "quotas", "all") for tenant in ("mail", EVERYONE)]
+    finally:
+        await _run(walled.partition("?")[0], "DROP OWNED BY service_app", "DROP ROLE service_app")
+
+    assert kept is not None
+    assert (seen_by_shop, dropped) == ([None, None], False)
+    assert seen_by_all == [kept, of_service]
+
+
+async def test_a_wall_from_before_there_were_shelves_goes_around_them(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older = load_migrations()[:4]
+    with monkeypatch.context() as patched:
+        patched.setattr("penstock.stores.postgres.migrate.load_migrations", lambda: older)
+        await _build(url)
+    try:
+        place = f"{url}?schema=walled"
+        async with opened(PostgresStore(place)) as owner:
+            kept = await owner.keep("mail", "quotas", "all", b"mail's")
+        mail, shop = PostgresStore(_as("mail_app", place)), PostgresStore(_as("shop_app", place))
+        async with opened(mail), opened(shop):
+            seen = [await store.kept("mail", "quotas", "all") for store in (mail, shop)]
+            own = await shop.keep("shop", "quotas", "all", b"shop's")
+    finally:
+        await _run(url, "DROP SCHEMA walled CASCADE", "DROP ROLE mail_app", "DROP ROLE shop_app")
+
+    assert seen == [kept, None]
+    assert own is not None
+
+
+async def test_the_service_works_behind_the_wall(walled: str) -> None:
+    """For the tenants that its role was admitted to; for others nothing is seen or taken in."""
+    url = walled.partition("?")[0]
+    await _run(url, "CREATE ROLE service_app LOGIN", "SELECT walled.admit('service_app', 'mail')")
+    key = DevelopmentKey.make()
+    job = {"task": "send", "payload": {}}
+    wish = {"worker": "w"}
+
+    def headers(tenant: str) -> dict[str, str]:
+        token = key.mint(tenants=[tenant], subject="ada", scopes=["*"], seconds=600, now=time.time())
+        return {"authorization": f"Bearer {token}"}
+
+    service = full_service(PostgresStore(_as("service_app", walled)), key=key)
+    try:
+        async with opened(PostgresStore(walled)) as owner:
+            await enqueue(owner, SHOP, [new_job("secret")])
+            async with asyncio.timeout(SECONDS), service, client_of(service) as client:
+                made = await client.post("/v1/queues/q/jobs", json=job, headers=headers("mail"))
+                claimed = await client.post("/v1/queues/q/claims", json=wish, headers=headers("mail"))
+                seen = await client.get("/v1/queues", headers=headers("shop"))
+                found = await client.get("/v1/queues/q/jobs/secret", headers=headers("shop"))
+                taken = await client.post("/v1/queues/q/jobs", json=job, headers=headers("shop"))
+            left = await owner.counts(SHOP)
+    finally:
+        await _run(url, "DROP OWNED BY service_app", "DROP ROLE service_app")
+
+    assert (made.status_code, claimed.json()["jobs"][0]["id"]) == (201, "before")
+    assert (seen.json()["queues"], found.status_code) == ([], 404)
+    assert taken.status_code >= 400
+    assert (left[State.PENDING], sum(left.values())) == (1, 1)

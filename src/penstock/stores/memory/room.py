@@ -11,7 +11,7 @@ from penstock.core.states import State
 from penstock.core.transitions import TABLE, Table, refusal
 from penstock.stores.bells import Belfry
 from penstock.stores.memory.shelf import Shelf
-from penstock.stores.protocol import MAX_LEASE_MS, QueueInfo, Topic
+from penstock.stores.protocol import MAX_LEASE_MS, Kept, QueueInfo, Topic
 
 
 class Room:
@@ -23,6 +23,8 @@ class Room:
         self._offset_ms = 0
         self._last_us = 0
         self._shelves: dict[QueueRef, Shelf] = {}
+        self._kept: dict[tuple[str, str], dict[str, Kept]] = {}
+        self._kept_version = 0
         self._lock = threading.RLock()
         self._belfry = Belfry()
 

@@ -13,6 +13,7 @@ from penstock.core.outcomes import Applied, Claims, Enqueued, Refusal, Refused, 
 from penstock.core.states import LIVE, State
 from penstock.core.transitions import refusal
 from penstock.stores.memory.flows import MemoryFlows
+from penstock.stores.memory.kept import MemoryKept
 from penstock.stores.memory.log import MemoryLog
 from penstock.stores.memory.reads import MemoryReads, expired_leases
 from penstock.stores.memory.schedules import MemorySchedules
@@ -29,7 +30,7 @@ from penstock.stores.protocol import (
 )
 
 
-class MemoryStore(MemoryReads, MemoryLog, MemoryFlows, MemorySchedules):
+class MemoryStore(MemoryReads, MemoryLog, MemoryFlows, MemorySchedules, MemoryKept):
     """A store for tests. `table` is the table of moves; only tests of the tests pass another."""
 
     keeps_call_order: ClassVar[bool] = True

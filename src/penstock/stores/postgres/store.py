@@ -9,6 +9,7 @@ from penstock.core.job import QueueRef
 from penstock.core.moves import Beat, Expire, Move, Report, Settlement
 from penstock.core.outcomes import Applied, Refused
 from penstock.stores.postgres.flows import PostgresFlows
+from penstock.stores.postgres.kept import PostgresKept
 from penstock.stores.postgres.limits import PostgresLimits
 from penstock.stores.postgres.migrate import migrate
 from penstock.stores.postgres.moves import PostgresMoves
@@ -21,7 +22,13 @@ from penstock.stores.rows import expire_item, settlement_item
 
 
 class PostgresStore(
-    PostgresReaders, PostgresWithin, PostgresSchedules, PostgresLimits, PostgresFlows, PostgresMoves
+    PostgresReaders,
+    PostgresWithin,
+    PostgresSchedules,
+    PostgresLimits,
+    PostgresFlows,
+    PostgresKept,
+    PostgresMoves,
 ):
     """A store in one schema of a database, used from one event loop."""
 

@@ -33,6 +33,12 @@ def registry(tenant: str) -> str:
     return f"penstock:{{{tenant}}}:queues"
 
 
+def shelf_keys(tenant: str, shelf: str) -> tuple[str, str, str]:
+    """A hash: name → `<version> <body>`; a sorted set of the names; a hash: the tenant's last version."""
+    start = f"penstock:{{{tenant}}}:"
+    return f"{start}shelf:{shelf}", f"{start}names:{shelf}", f"{start}shelves"
+
+
 class QueueKeys:
     """The keys of one queue."""
 

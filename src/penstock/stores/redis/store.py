@@ -33,6 +33,7 @@ from penstock.stores.redis import flows, opening, records
 from penstock.stores.redis.clock import ServerClock
 from penstock.stores.redis.flows import RedisFlows
 from penstock.stores.redis.health import Inspector
+from penstock.stores.redis.kept import RedisKept
 from penstock.stores.redis.keys import HIGHEST_TIER, LOWEST_TIER
 from penstock.stores.redis.limits import RedisLimits
 from penstock.stores.redis.log import StreamLog, StreamReaders
@@ -55,7 +56,7 @@ _FIRST_VALUE: Final = 3
 """The number of the argument of progress.lua from which on values stand."""
 
 
-class RedisStore(RedisLimits, RedisFlows, RedisSchedules, StreamReaders):
+class RedisStore(RedisLimits, RedisFlows, RedisSchedules, RedisKept, StreamReaders):
     """A store on a Redis or Valkey server. `sources` replaces scripts by path; for tests of the tests."""
 
     keeps_call_order: ClassVar[bool] = True

@@ -34,6 +34,7 @@ from penstock.stores.sqlite.clock import read_now
 from penstock.stores.sqlite.engine import Engine
 from penstock.stores.sqlite.enqueue import enqueue
 from penstock.stores.sqlite.flows import SqliteFlows
+from penstock.stores.sqlite.kept import SqliteKept
 from penstock.stores.sqlite.log import SqliteLog
 from penstock.stores.sqlite.reads import SqliteReads, any_expired, next_due, read_expired, read_queue
 from penstock.stores.sqlite.records import CLAIMED_ROWS
@@ -45,7 +46,7 @@ from penstock.stores.sqlite.watch import Watch
 T = TypeVar("T")
 
 
-class SqliteStore(SqliteReads, SqliteLog, SqliteFlows, SqliteSchedules):
+class SqliteStore(SqliteReads, SqliteLog, SqliteFlows, SqliteSchedules, SqliteKept):
     """A store in one file. `sources` and `table` replace the SQL files and the table of moves; for tests."""
 
     keeps_call_order: ClassVar[bool] = True

@@ -2,13 +2,13 @@
 
 from typing import Final
 
-from penstock.cli.facts import Facts
-from penstock.cli.output import local, span
-from penstock.cli.reasons import blocked, held_back
 from penstock.core.decide import CHILD_FAILED, LEASE_EXPIRED
 from penstock.core.moves import Move
 from penstock.core.states import State
 from penstock.core.transitions import is_expired
+from penstock.explain.facts import Facts
+from penstock.explain.reasons import blocked, held_back
+from penstock.explain.words import local, span
 from penstock.stores.protocol import MAX_LEASE_MS
 
 __all__ = ["Facts", "explain"]

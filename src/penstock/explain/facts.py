@@ -4,15 +4,16 @@ from typing import Final
 
 import msgspec
 
-from penstock.cli.limits import MOST_KEYS
-from penstock.cli.records import events_of
 from penstock.core.events import Event
 from penstock.core.flows import Child
 from penstock.core.job import Job, QueueRef
 from penstock.core.limits import Declaration
 from penstock.core.states import State
+from penstock.explain.events import events_of
 from penstock.stores.protocol import KeyInfo, Pause, Store
 
+MOST_KEYS: Final = 1_000_000
+"""More keys than this are not looked through."""
 NAMED: Final = 5
 """Children that are looked at one by one."""
 

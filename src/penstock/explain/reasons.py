@@ -1,9 +1,7 @@
 """Reasons for waiting that lie in limits, keys and other jobs, in words."""
 
-from penstock.cli.facts import NAMED, Facts
-from penstock.cli.limits import held_text
-from penstock.cli.output import local, span
-from penstock.cli.rates import rate_text
+from penstock.explain.facts import NAMED, Facts
+from penstock.explain.words import held_text, local, rate_text, span
 
 
 def held_back(facts: Facts) -> list[str]:

@@ -1,0 +1,1 @@
+"""The service beside the direct client of the same store."""

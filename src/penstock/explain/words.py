@@ -1,0 +1,66 @@
+"""Times and rates as people read them."""
+
+from datetime import UTC, datetime
+from typing import Final
+
+from penstock.core.limits import Rate
+from penstock.stores.protocol import KeyInfo
+
+UNITS: Final = {"s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
+"""Milliseconds of each unit of time that a rate can have."""
+
+
+def local(at: int | None) -> str | None:
+    """Unix milliseconds in the reader's time zone."""
+    if at is None:
+        return None
+    return datetime.fromtimestamp(at / 1000, UTC).astimezone().isoformat(timespec="milliseconds")
+
+
+def utc(at: int | None) -> str | None:
+    """Unix milliseconds as RFC 3339, for programs."""
+    if at is None:
+        return None
+    return datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def span(ms: int) -> str:
+    """A length of time in the two units that matter.
+
+    >>> span(750), span(12_000), span(200_000), span(7_500_000), span(266_400_000)
+    ('750 ms', '12 s', '3 min 20 s', '2 h 5 min', '3 d 2 h')
+    """
+    ms = max(0, ms)
+    if ms < 1000:
+        return f"{ms} ms"
+    seconds = ms // 1000
+    for size, unit, small_size, small in (
+        (86_400, "d", 3_600, "h"),
+        (3_600, "h", 60, "min"),
+        (60, "min", 1, "s"),
+    ):
+        if seconds >= size:
+            rest = seconds % size // small_size
+            return f"{seconds // size} {unit}" + (f" {rest} {small}" if rest else "")
+    return f"{ms / 1000:.1f} s" if ms < 10_000 and ms % 1000 else f"{seconds} s"
+
+
+def rate_text(rate: Rate) -> str:
+    """The rate in the shortest words that say it exactly.
+
+    >>> rate_text(Rate.per_second(5)), rate_text(Rate(1, 10_000, 2)), rate_text(Rate(7, 3_000))
+    ('5/s', '6/min, 2 at once', '7 in 3 s')
+    """
+    burst = f", {rate.burst} at once" if rate.burst > 1 else ""
+    for unit in ("s", "min", "h", "d"):
+        count, rest = divmod(rate.count * UNITS[unit], rate.per_ms)
+        if not rest:
+            return f"{count}/{unit}{burst}"
+    return f"{rate.count} in {span(rate.per_ms)}{burst}"
+
+
+def held_text(key: KeyInfo, now: int) -> str | None:
+    """Until when its rate holds a key back; None when it does not."""
+    if key.held_until is None or key.held_until <= now:
+        return None
+    return f"{local(key.held_until)} (in {span(key.held_until - now)})"

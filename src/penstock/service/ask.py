@@ -1,0 +1,138 @@
+"""One request as its handler sees it: who asks, of which tenant, and the store behind it."""
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from typing import TYPE_CHECKING, Any, TypeVar
+
+from penstock.client.client import Client
+from penstock.core.errors import UnknownQueueError
+from penstock.core.job import QueueRef
+from penstock.core.names import check_name
+from penstock.service.errors import BusyError, ForbiddenError, MalformedError
+from penstock.service.limits import Receive
+from penstock.service.principal import Principal, Verb
+from penstock.service.routing import Route
+from penstock.stores.protocol import EVERYONE, QueueInfo, Store
+
+if TYPE_CHECKING:
+    from penstock.service.app import Service
+
+T = TypeVar("T")
+
+
+class Ask:
+    """A request that was let in."""
+
+    def __init__(
+        self,
+        service: "Service",
+        route: Route,
+        principal: Principal,
+        headers: Mapping[str, str],
+        receive: Receive,
+        request_id: str,
+    ) -> None:
+        self.service = service
+        self.route = route
+        self.principal = principal
+        self.headers = headers
+        self.request_id = request_id
+        self.over = asyncio.Event()
+        """Set when the client went away or the service stops: whoever waits comes to an end."""
+        self._receive = receive
+
+    @property
+    def store(self) -> Store:
+        """The store of the service."""
+        return self.service.store
+
+    @property
+    def tenant(self) -> str:
+        """Whose queues these are. An operator has to say it; MalformedError when it does not."""
+        if self.principal.tenant == EVERYONE:
+            raise MalformedError("an operator says with the header Penstock-Tenant whom a request is for")
+        return self.principal.tenant
+
+    @property
+    def client(self) -> Client:
+        """What brings jobs into the tenant's queues."""
+        return self.service.client(self.tenant)
+
+    def ref(self, queue: str) -> QueueRef:
+        """A queue of the tenant by its name."""
+        return QueueRef(self.tenant, check_name("queue", queue))
+
+    def may(self, queue: str, verb: Verb | None = None) -> bool:
+        """True when the token allows the route's verb, or another one, in this queue."""
+        wanted = verb or self.route.verb
+        return wanted is None or self.principal.may(wanted, queue)
+
+    def require(self, queue: str, verb: Verb | None = None) -> None:
+        """ForbiddenError unless it does."""
+        if not self.may(queue, verb):
+            raise ForbiddenError(f"{verb or self.route.verb} in queue {queue!r} is not in the token's scopes")
+
+    async def queue(self, name: str) -> QueueInfo:
+        """A queue that is there; UnknownQueueError when the tenant has none of that name."""
+        info = await self.store.queue(self.ref(name))
+        if info is None:
+            raise UnknownQueueError(f"no queue {name!r}")
+        return info
+
+    async def queues(self) -> list[QueueInfo]:
+        """All queues of the tenant that the token lets it see."""
+        return [each for each in await self.store.queues(self.tenant) if self.may(each.queue.name)]
+
+    async def note(self, what: str, on: str, detail: str = "") -> None:
+        """Write an administrative act down, where the service keeps a log of them."""
+        if self.service.audit is not None:
+            who = self.principal.subject
+            await self.service.audit.note(who=who, what=what, on=on, tenant=self.tenant, detail=detail)
+
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        """Hold one of the places for those who wait, and notice when the client goes away."""
+        limits, waiting = self.service.limits, self.service.waiting
+        if len(waiting) >= limits.streams:
+            raise BusyError(f"{limits.streams} streams and long polls are open already")
+        waiting.add(self)
+        if self.service.is_stopping:
+            self.over.set()
+        watch = asyncio.create_task(self._watch())
+        try:
+            async with AsyncExitStack() as stack:
+                if self.service.quotas is not None:
+                    await stack.enter_async_context(self.service.quotas.stream(self.principal.tenant))
+                yield
+        finally:
+            waiting.discard(self)
+            watch.cancel()
+            with suppress(asyncio.CancelledError):
+                await watch
+
+    async def until_over(self, work: Coroutine[Any, Any, T]) -> T | None:
+        """What this brings; None, and it is cut off, when the request is over before."""
+        task, over = asyncio.create_task(work), asyncio.create_task(self.over.wait())
+        try:
+            await asyncio.wait([task, over], return_when=asyncio.FIRST_COMPLETED)
+            return task.result() if task.done() else None
+        finally:
+            for each in (task, over):
+                each.cancel()
+            await asyncio.gather(task, over, return_exceptions=True)
+
+    async def _watch(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self.over.set()
+
+
+async def unbroken(work: Awaitable[T]) -> T:
+    """The answer of work that must not be cut off in the middle, as when it takes leases."""
+    task = asyncio.ensure_future(work)
+    try:
+        return await asyncio.shield(task)
+    except asyncio.CancelledError:
+        await asyncio.wait([task])
+        raise

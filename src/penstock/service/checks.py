@@ -1,0 +1,102 @@
+"""What arrives as records of the store's protocol is held to the same bounds as what a client here makes."""
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import msgspec
+
+from penstock.core.errors import InvalidError, OptionError
+from penstock.core.job import NewJob, Options, QueueRef
+from penstock.core.names import check_key, check_name
+from penstock.core.payload import Words
+from penstock.core.retry import MAX_DELAY_MS
+from penstock.tasks.options import LONGEST, MOST_ATTEMPTS
+
+if TYPE_CHECKING:
+    from penstock.service.ask import Ask
+
+MOST_ITEMS: Final = 20_000
+"""Entries of one list: the relay entries of the largest flow, and some."""
+MOST_TEXT: Final = 10_000
+MOST_INT: Final = 2**53
+"""What every store and every language can count to."""
+_LONGEST_MS: Final = int(LONGEST.total_seconds() * 1000)
+
+
+def check_arguments(given: Mapping[str, Any]) -> None:
+    """InvalidError where a number, text or list is out of the bounds that every store can keep."""
+    for name, value in given.items():
+        _check(name, value)
+
+
+async def check_jobs(ask: "Ask", queue: QueueRef, jobs: Sequence[NewJob]) -> None:
+    """Each job is one that a client could have made, and the tenant's quotas have room for all of them.
+
+    A payload is bytes to every store, and so it is here.
+    """
+    for place, new in enumerate(jobs):
+        _check_job(f"jobs[{place}]", new)
+    if ask.service.quotas is not None and jobs:
+        largest = max(len(new.payload) for new in jobs)
+        await ask.service.quotas.admit(queue.tenant, queue.name, jobs=len(jobs), largest=largest)
+
+
+def _check_job(path: str, new: NewJob) -> None:
+    check_name(f"{path}.id", new.id)
+    check_name(f"{path}.task", new.task)
+    for name, key in (("key", new.key), ("idempotency_key", new.idempotency_key)):
+        # A store takes any text for a key, also none at all.
+        if key:
+            check_key(f"{path}.{name}", key)
+    if not 0 <= new.priority <= 9:
+        raise OptionError(f"{path}.priority", new.priority, "0 to 9")
+    check_delay(f"{path}.delay_ms", new.delay_ms)
+    _check_options(f"{path}.options", new.options)
+
+
+def _check_options(path: str, options: Options) -> None:
+    if options == _DEFAULT:
+        return
+    if not 1 <= options.max_attempts <= MOST_ATTEMPTS:
+        raise OptionError(f"{path}.max_attempts", options.max_attempts, f"1 to {MOST_ATTEMPTS}")
+    for name in ("timeout_ms", "retention_ms", "key_retention_ms", "result_retention_ms"):
+        if (value := getattr(options, name)) is not None:
+            check_delay(f"{path}.{name}", value)
+    backoff = options.backoff
+    for delay in (backoff.base_ms, backoff.cap_ms, *backoff.delays_ms):
+        if not 0 <= delay <= MAX_DELAY_MS:
+            raise OptionError(f"{path}.backoff", delay, f"milliseconds from 0 to {MAX_DELAY_MS}")
+
+
+def check_delay(field: str, ms: int) -> None:
+    """OptionError unless it is a time that the queue can wait."""
+    if not 0 <= ms <= _LONGEST_MS:
+        raise OptionError(field, ms, f"milliseconds from 0 to {_LONGEST_MS}")
+
+
+_DEFAULT: Final = Options()
+
+
+def _check(path: str, value: Any) -> None:
+    kind = type(value)
+    if kind is str:
+        if len(value) > MOST_TEXT or ("\0" in value and not path.endswith("key")):
+            raise InvalidError(
+                path, Words(f"{len(value)} characters"), f"text without NUL, up to {MOST_TEXT}"
+            )
+    elif kind is int:
+        if not -MOST_INT <= value <= MOST_INT:
+            raise InvalidError(path, value, f"a whole number up to {MOST_INT}")
+    elif kind in (list, tuple):
+        if len(value) > MOST_ITEMS:
+            raise InvalidError(path, Words(f"{len(value)} entries"), f"up to {MOST_ITEMS}")
+        for place, each in enumerate(value):
+            _check(f"{path}[{place}]", each)
+    elif isinstance(value, msgspec.Struct):
+        for name in value.__struct_fields__:
+            each = getattr(value, name)
+            if each is not None and type(each) not in _PLAIN:
+                _check(f"{path}.{name}", each)
+
+
+_PLAIN: Final = frozenset({bytes, bool})

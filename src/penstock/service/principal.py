@@ -1,0 +1,109 @@
+"""Who asks and what for: all that the routes know of authentication and quotas."""
+
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from enum import StrEnum
+from typing import Protocol
+
+from penstock.service.errors import ForbiddenError
+
+
+class Verb(StrEnum):
+    """What a token can allow, for all queues or some."""
+
+    READ = "read"
+    """Look at jobs, queues, schedules and events."""
+    ENQUEUE = "enqueue"
+    """Create jobs and flows."""
+    WORK = "work"
+    """Claim jobs, renew leases, settle."""
+    MANAGE = "manage"
+    """Declare, pause and purge queues; cancel, retry, redrive; schedules and webhooks."""
+    STORE = "store"
+    """Speak the whole protocol of a store, for the tenant's own clients and workers."""
+
+
+class Principal(Protocol):
+    """Whoever shows a token that was accepted."""
+
+    @property
+    def tenant(self) -> str:
+        """Whose queues these are; every name in a request is one of this tenant's."""
+        ...
+
+    @property
+    def subject(self) -> str:
+        """Who it is, for logs and for the name behind a pause."""
+        ...
+
+    @property
+    def tenants(self) -> tuple[str, ...]:
+        """For an operator, all tenants that it may claim for; else empty."""
+        ...
+
+    def may(self, verb: str, queue: str | None = None) -> bool:
+        """True when it is allowed in this queue; without one, when it is in some queue."""
+        ...
+
+    def acting_for(self, tenant: str) -> "Principal":
+        """The same for one of its tenants alone; ForbiddenError for any other."""
+        ...
+
+
+class Door(Protocol):
+    """Knows who asks."""
+
+    async def authenticate(self, headers: Mapping[str, str]) -> Principal:
+        """Who sent these headers, named in small letters; UnauthenticatedError when nobody is known."""
+        ...
+
+
+class AuditLog(Protocol):
+    """Keeps administrative acts."""
+
+    async def note(self, *, who: str, what: str, on: str, tenant: str, detail: str) -> object:
+        """Write an act down, after it was done."""
+        ...
+
+
+class Quotas(Protocol):
+    """What a tenant may use. QuotaError says when to come back."""
+
+    async def admit(self, tenant: str, queue: str, *, jobs: int, largest: int) -> None:
+        """So many jobs more in this queue, with no payload above `largest` bytes."""
+        ...
+
+    async def admit_schedule(self, tenant: str) -> None:
+        """One schedule more."""
+        ...
+
+    def stream(self, tenant: str) -> AbstractAsyncContextManager[None]:
+        """One stream or long poll, held for the time of the block."""
+        ...
+
+
+class Nobody:
+    """Whoever asks where no token is needed."""
+
+    tenant = ""
+    subject = ""
+    tenants: tuple[str, ...] = ()
+
+    def may(self, verb: str, queue: str | None = None) -> bool:
+        """Nothing that needs a token."""
+        return False
+
+    def acting_for(self, tenant: str) -> "Principal":
+        """For no tenant."""
+        raise ForbiddenError("there is no token")
+
+
+class OpenDoor:
+    """Lets everybody in as one principal: for an app that the service is mounted in and that asks itself."""
+
+    def __init__(self, principal: Principal) -> None:
+        self._principal = principal
+
+    async def authenticate(self, headers: Mapping[str, str]) -> Principal:
+        """The one."""
+        return self._principal

@@ -1,0 +1,69 @@
+"""Reading a request: headers, names in the path, the query, the body."""
+
+from collections.abc import Mapping
+from typing import Any, Final
+from urllib.parse import parse_qsl
+
+import msgspec
+
+from penstock.core.errors import InvalidError
+from penstock.core.names import check_name
+from penstock.service.answers import JSON
+from penstock.service.errors import MalformedError, UnsupportedMediaError
+from penstock.service.limits import Limits, Receive, Scope, read_body
+from penstock.service.problems import BadRequestError, Fault, decoded, validation_fault
+from penstock.stores.wire import MEDIA_TYPE
+
+NAMES: Final = frozenset({"id", "name", "queue"})
+"""Values in a path that are names by the rules of the queue."""
+
+
+async def read_as(limits: Limits, headers: Mapping[str, str], receive: Receive, kind: Any) -> Any:
+    """The body as one of the wire's models, or as the bytes of a call to the store."""
+    wanted = MEDIA_TYPE if kind is bytes else JSON
+    media = headers.get("content-type", wanted).partition(";")[0].strip().lower()
+    if media != wanted:
+        raise UnsupportedMediaError(f"content-type: found {media!r}, wanted {wanted}")
+    body = await read_body(limits, headers, receive)
+    return body if kind is bytes else decoded(body, kind)
+
+
+def headers_of(scope: Scope) -> dict[str, str]:
+    """By name in small letters. One that stands there twice is joined, so that no reader picks another."""
+    headers: dict[str, str] = {}
+    for name, value in scope["headers"]:
+        key, text = name.decode("latin-1").lower(), value.decode("latin-1")
+        headers[key] = f"{headers[key]}, {text}" if key in headers else text
+    return headers
+
+
+def check_names(values: Mapping[str, str]) -> None:
+    """BadRequestError for a value in a path that should be a name and cannot be one."""
+    for name in NAMES & values.keys():
+        try:
+            check_name(name, values[name])
+        except InvalidError as error:
+            fault = Fault(wanted=error.wanted, found=values[name][:100], parameter=name)
+            raise BadRequestError(fault) from None
+
+
+def query_of(scope: Scope, kind: Any) -> Any:
+    """The query as one of the wire's models; BadRequestError names the parameter."""
+    try:
+        pairs = parse_qsl(
+            scope["query_string"].decode("ascii"),
+            keep_blank_values=True,
+            strict_parsing=bool(scope["query_string"]),
+            errors="strict",
+            max_num_fields=50,
+        )
+    except ValueError:
+        raise MalformedError("the query cannot be read") from None
+    given = dict(pairs)
+    if len(given) < len(pairs):
+        twice = next(name for name in given if [each for each, _ in pairs].count(name) > 1)
+        raise BadRequestError(Fault(wanted="it once", found="it twice", parameter=twice))
+    try:
+        return msgspec.convert(given, kind, strict=False)
+    except msgspec.ValidationError as error:
+        raise BadRequestError(validation_fault(str(error), parameter=True)) from None

@@ -1,0 +1,87 @@
+"""Flows: jobs that wait for jobs, created whole, looked at and cancelled."""
+
+from typing import Any, Final
+
+from penstock.core.errors import FlowError, InvalidError
+from penstock.core.flows import JobRef
+from penstock.service.ask import Ask
+from penstock.service.principal import Verb
+from penstock.service.problems import BadRequestError, fault_of
+from penstock.service.routing import Routes
+from penstock.service.wire.flows import (
+    ChildList,
+    ChildView,
+    FlowCancelled,
+    FlowMade,
+    FlowWish,
+    Place,
+)
+from penstock.service.wire.jobs import raw
+from penstock.tasks.flow import Flow, Node
+
+routes: Final = Routes()
+MOST_CANCELLED: Final = 20_000
+
+
+@routes.post("/v1/flows", Verb.ENQUEUE, status=201)
+async def create_flow(ask: Ask, body: FlowWish) -> FlowMade:
+    """Create jobs that wait for each other, over any queues of the tenant: all of them, or none."""
+    flow = Flow(name=body.id)
+    nodes: dict[str, Node[Any]] = {}
+    for place, wish in enumerate(body.jobs):
+        ask.require(wish.queue)
+        if wish.name in nodes:
+            raise FlowError(f"two jobs are called {wish.name!r}")
+        try:
+            nodes[wish.name] = flow.add(wish.call(wish.queue), child_policy=wish.child_policy)
+        except InvalidError as error:
+            raise BadRequestError(fault_of(error, f"/jobs/{place}")) from None
+    for wish in body.jobs:
+        for name in wish.after:
+            if name not in nodes:
+                raise FlowError(f"{wish.name!r} waits for {name!r}, which is not part of the flow")
+            nodes[wish.name].after(nodes[name])
+    if ask.service.quotas is not None:
+        for queue in dict.fromkeys(wish.queue for wish in body.jobs):
+            sizes = [len(bytes(wish.payload)) for wish in body.jobs if wish.queue == queue]
+            await ask.service.quotas.admit(ask.tenant, queue, jobs=len(sizes), largest=max(sizes))
+    handle = await ask.client.send_flow(flow)
+    return FlowMade({name: Place(handle[node].queue, handle[node].id) for name, node in nodes.items()})
+
+
+@routes.get("/v1/queues/{queue}/jobs/{id}/children", Verb.READ)
+async def list_children(ask: Ask, queue: str, id: str) -> ChildList:  # noqa: A002 (the word for it)
+    """List the jobs that this one waits or waited for."""
+    await ask.client.job(queue, id)
+    found = await ask.client.children(JobRef(queue, id))
+    return ChildList(
+        [
+            ChildView(
+                queue=child.ref.queue,
+                id=child.ref.id,
+                done=child.is_done,
+                state=child.state,
+                # The result is of another queue's job, which the token may not be for.
+                result=raw(child.result) if ask.may(child.ref.queue) else raw(None),
+            )
+            for child in found
+        ]
+    )
+
+
+@routes.post("/v1/queues/{queue}/jobs/{id}/cancel-all", Verb.MANAGE)
+async def cancel_flow(ask: Ask, queue: str, id: str) -> FlowCancelled:  # noqa: A002 (the word for it)
+    """Cancel a job and every live job that it waits for, as far as the token goes."""
+    await ask.client.job(queue, id)
+    await ask.client.carry(queue)
+    order = [JobRef(queue, id)]
+    seen = set(order)
+    for ref in order:
+        if len(order) >= MOST_CANCELLED:
+            break
+        # Parents before children, so that none of them fails over the cancel of its child.
+        for child in await ask.client.children(ref):
+            if child.ref not in seen and ask.may(child.ref.queue):
+                seen.add(child.ref)
+                order.append(child.ref)
+    return FlowCancelled(await ask.client.cancel_all(order))

@@ -1,0 +1,54 @@
+"""The service as `penstock serve` runs it: all that it needs from one store, and what goes on beside it."""
+
+import asyncio
+from pathlib import Path
+
+from penstock.service.app import Service
+from penstock.service.auth.api_tokens import ApiTokens
+from penstock.service.auth.development import DevelopmentKey
+from penstock.service.auth.door import TokenDoor, door_of
+from penstock.service.auth.issuers import read_auth_file
+from penstock.service.egress.egress import Egress
+from penstock.service.egress.policy import EgressPolicy
+from penstock.service.keeping import TenantKeeper
+from penstock.service.limits import Limits
+from penstock.service.tenants.audit import Audit
+from penstock.service.tenants.quotas import StoredQuotas
+from penstock.service.tenants.usage import Usage
+from penstock.stores.protocol import Store
+
+
+def full_service(
+    store: Store,
+    *,
+    key: DevelopmentKey | None = None,
+    auth_file: Path | None = None,
+    egress: EgressPolicy | None = None,
+    limits: Limits | None = None,
+) -> Service:
+    """Tokens, quotas and the audit log from the store; ConfigError for a file that cannot be used."""
+    issuers = None if auth_file is None else read_auth_file(auth_file)
+    door, usage = door_of(issuers, ApiTokens(store), key), Usage(store)
+    return Service(
+        store,
+        door=door,
+        quotas=StoredQuotas(store, usage),
+        audit=Audit(store),
+        limits=limits,
+        egress=Egress(egress),
+        duties=[TenantKeeper(store), usage, _Porter(door)],
+    )
+
+
+class _Porter:
+    """Closes the door at the end."""
+
+    def __init__(self, door: TokenDoor) -> None:
+        self._door = door
+
+    async def run(self) -> None:
+        """Wait for the end."""
+        try:
+            await asyncio.Event().wait()
+        finally:
+            await self._door.close()

@@ -1,0 +1,1 @@
+"""What tenants may use, what they did use, and whose turn it is among them."""

@@ -1,0 +1,155 @@
+"""The book of webhooks: who wants word, kept on the shelves of the store."""
+
+import secrets
+from collections.abc import Callable, Iterable
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+from msgspec.structs import replace
+
+from penstock.core.errors import OptionError, PenstockError, WebhookNotFoundError
+from penstock.core.names import check_name
+from penstock.service.egress.egress import Egress
+from penstock.service.webhooks.endpoint import Endpoint, Secret, check_note, check_queues, check_types
+from penstock.service.webhooks.signing import check_secret, new_secret
+from penstock.stores.protocol import EVERYONE, SHELF_LIMIT, Kept, Store
+
+SHELF: Final = "webhooks"
+MOST: Final = 50
+"""Webhooks of one tenant."""
+OVERLAP: Final = 24 * 3600.0
+"""Seconds that a secret goes on being used beside the one that replaced it."""
+LONGEST_OVERLAP: Final = 30 * 24 * 3600.0
+TRIES: Final = 20
+"""How often a change is begun anew because someone else was faster."""
+_ENCODER: Final = msgspec.json.Encoder()
+_DECODER: Final = msgspec.json.Decoder(Endpoint)
+
+
+class WebhookBook:
+    """Webhooks by tenant and id. Addresses that the egress would refuse are refused here."""
+
+    def __init__(self, store: Store, egress: Egress) -> None:
+        self._store = store
+        self._egress = egress
+
+    async def add(
+        self,
+        tenant: str,
+        url: object,
+        *,
+        types: Iterable[object] | None = None,
+        queues: Iterable[object] | None = None,
+        note: object = None,
+        secret: object = None,
+    ) -> Endpoint:
+        """A new webhook; it gets word of what ends from now on."""
+        if len(await self.all(tenant)) >= MOST:
+            raise OptionError("webhooks", f"{MOST} of them", f"at most {MOST} for a tenant: remove one")
+        said: dict[str, Any] = {} if types is None else {"types": check_types(types)}
+        if queues is not None:
+            said["queues"] = check_queues(queues)
+        made = Endpoint(
+            id=f"wh_{secrets.token_hex(8)}",
+            url=self._checked_url(url),
+            made_at=await self._store.now(),
+            secrets=(Secret(new_secret() if secret is None else check_secret("secret", secret)),),
+            note=check_note("note", note),
+            **said,
+        )
+        # The tenant first: one that is listed and has none is looked at for nothing, and taken off again.
+        await self._store.keep(EVERYONE, SHELF, tenant, b"{}")
+        await self._store.keep(tenant, SHELF, made.id, _ENCODER.encode(made), expected=0)
+        return made
+
+    async def all(self, tenant: str) -> list[Endpoint]:
+        """The webhooks of a tenant, by id."""
+        entries = await self._store.shelf(tenant, SHELF, limit=2 * MOST)
+        return [endpoint for each in entries if (endpoint := _read(each)) is not None]
+
+    async def get(self, tenant: str, webhook: str) -> Endpoint:
+        """A webhook; WebhookNotFoundError when the tenant has none of that id."""
+        endpoint, _ = await self._found(tenant, webhook)
+        return endpoint
+
+    async def change(self, tenant: str, webhook: str, **said: Any) -> Endpoint:
+        """Change what is named: `url`, `types`, `queues`, `note`; `paused` is the reason, None goes on."""
+        checks: dict[str, Callable[[Any], object]] = {
+            "url": self._checked_url,
+            "types": check_types,
+            "queues": check_queues,
+            "note": partial(check_note, "note"),
+            "paused": partial(check_note, "paused"),
+        }
+        checked: dict[str, Any] = {name: checks[name](value) for name, value in said.items()}
+        return await self._changed(tenant, webhook, lambda was: replace(was, **checked))
+
+    async def rotate(
+        self, tenant: str, webhook: str, *, overlap: float = OVERLAP, secret: object = None
+    ) -> Endpoint:
+        """Sign with a new secret, and for `overlap` seconds with the one before too."""
+        if isinstance(overlap, bool) or not 0 <= overlap <= LONGEST_OVERLAP:
+            raise OptionError("overlap", overlap, f"seconds from 0 to {LONGEST_OVERLAP:.0f}")
+        fresh = Secret(new_secret() if secret is None else check_secret("secret", secret))
+        until = await self._store.now() + round(overlap * 1000)
+
+        def rotated(was: Endpoint) -> Endpoint:
+            newest = was.secrets[0]
+            if newest.text == fresh.text:
+                return was
+            # Two at most: who rotates twice within the time is done with the oldest.
+            return replace(was, secrets=(fresh, replace(newest, until=until)))
+
+        return await self._changed(tenant, webhook, rotated)
+
+    async def remove(self, tenant: str, webhook: str) -> None:
+        """Send nothing more there; deliveries that still wait will be cancelled."""
+        if not await self._store.drop(tenant, SHELF, check_name("webhook", webhook)):
+            raise _none(webhook)
+
+    async def tenants(self) -> dict[str, int]:
+        """Tenants that have webhooks, or had some not long ago, each with the version of its entry."""
+        found: dict[str, int] = {}
+        after = ""
+        while page := await self._store.shelf(EVERYONE, SHELF, after=after):
+            found |= {each.name: each.version for each in page}
+            after = page[-1].name
+            if len(page) < SHELF_LIMIT:
+                break
+        return found
+
+    async def forget(self, tenant: str, version: int) -> bool:
+        """List the tenant no more, unless a webhook was added since."""
+        return await self._store.drop(EVERYONE, SHELF, tenant, expected=version)
+
+    def _checked_url(self, url: object) -> str:
+        self._egress.check("url", url)
+        return str(url)
+
+    async def _found(self, tenant: str, webhook: str) -> tuple[Endpoint, int]:
+        kept = await self._store.kept(tenant, SHELF, check_name("webhook", webhook))
+        endpoint = None if kept is None else _read(kept)
+        if kept is None or endpoint is None:
+            raise _none(webhook)
+        return endpoint, kept.version
+
+    async def _changed(self, tenant: str, webhook: str, change: Callable[[Endpoint], Endpoint]) -> Endpoint:
+        for _ in range(TRIES):
+            was, version = await self._found(tenant, webhook)
+            now = change(was)
+            if await self._store.keep(tenant, SHELF, webhook, _ENCODER.encode(now), expected=version):
+                return now
+        raise PenstockError(f"webhook {webhook} is being changed by others; nothing was changed here")
+
+
+def _read(kept: Kept) -> Endpoint | None:
+    """The webhook; None for what was put there by other hands and is none."""
+    try:
+        return _DECODER.decode(kept.body)
+    except msgspec.DecodeError:
+        return None
+
+
+def _none(webhook: str) -> WebhookNotFoundError:
+    return WebhookNotFoundError(f"no webhook {webhook!r}")

@@ -1,0 +1,75 @@
+"""The courier: brings one message to its webhook, and says what its answer means."""
+
+import time
+from collections.abc import Callable
+from typing import Final, cast
+
+from penstock.core.errors import AddressRefusedError, EgressError, OptionError, WebhookNotFoundError
+from penstock.service.egress.egress import Egress
+from penstock.service.webhooks.book import WebhookBook
+from penstock.service.webhooks.messages import QUEUE, TASK, Parcel, Taken
+from penstock.service.webhooks.signing import signed
+from penstock.stores.protocol import Store
+from penstock.tasks.call import FlowSender
+from penstock.tasks.context import JobContext
+from penstock.tasks.registry import Registry
+from penstock.tasks.signals import Cancel, Fail, Retry, Snooze
+from penstock.tasks.task import AsyncTask
+
+GONE: Final = 410
+BUSY: Final = frozenset({429, 503})
+"""Answers whose Retry-After is heard."""
+LONGEST_WISH: Final = 24 * 3600.0
+PAUSE: Final = 60.0
+"""How soon a delivery looks again whether its webhook goes on."""
+
+
+class Courier:
+    """Delivers for all tenants; the job's context says for whom."""
+
+    def __init__(
+        self, store: Store, book: WebhookBook, egress: Egress, *, clock: Callable[[], float] = time.time
+    ) -> None:
+        self._store = store
+        self._book = book
+        self._egress = egress
+        self._clock = clock
+
+    def registry(self) -> Registry:
+        """What a worker of the queue of webhooks knows."""
+        made = Registry()
+        # Nobody enqueues through it, so there is nobody to send.
+        made.add(AsyncTask(self.deliver, name=TASK, queue=QUEUE, sender=cast(FlowSender, None)))
+        return made
+
+    async def deliver(self, ctx: JobContext, parcel: Parcel) -> Taken:
+        """Send the message; the status of an answer that took it. Anything but 2xx is tried again.
+
+        410 pauses the webhook and ends the delivery, and so does an address that is not allowed, for itself.
+        """
+        try:
+            endpoint = await self._book.get(ctx.tenant, parcel.webhook)
+        except WebhookNotFoundError:
+            raise Cancel("the webhook was removed") from None
+        if endpoint.paused is not None:
+            raise Snooze(PAUSE)
+        # The receiver holds the time of sending against its own clock, and not against the store's.
+        at, body = int(self._clock()), parcel.body.encode()
+        headers = signed(endpoint.keys(await self._store.now()), parcel.message, at, body)
+        try:
+            answer = await self._egress.post(
+                endpoint.url, {"content-type": "application/json", **headers}, body
+            )
+        except (AddressRefusedError, OptionError) as error:
+            raise Fail(error) from None
+        if 200 <= answer.status < 300:
+            return Taken(answer.status, round(answer.seconds, 3))
+        told = f"the answer was {answer.status}"
+        if answer.status == GONE:
+            await self._book.change(
+                ctx.tenant, endpoint.id, paused="the receiver answered 410: gone for good"
+            )
+            raise Fail(told)
+        if answer.status in BUSY and answer.retry_after is not None:
+            raise Retry(after=min(answer.retry_after, LONGEST_WISH), reason=told)
+        raise EgressError(told)

@@ -1,0 +1,286 @@
+"""Jobs as they are asked for and as they are shown."""
+
+from datetime import datetime
+from typing import Annotated, Any, Final, Literal
+
+import msgspec
+from msgspec import UNSET, Meta, UnsetType
+
+from penstock.core.errors import PayloadError
+from penstock.core.flows import ChildPolicy, JobRef
+from penstock.core.job import Job
+from penstock.core.payload import PAYLOAD_LIMIT, Words, check_json, decode_json
+from penstock.core.retry import Backoff
+from penstock.core.states import State
+from penstock.core.unique import UniqueRule
+from penstock.service.problems import Problem
+from penstock.service.wire.times import at, moment
+from penstock.tasks.call import Call
+from penstock.tasks.options import JobOptions
+
+Seconds = Annotated[float, Meta(ge=0, le=315_619_200, description="Seconds")]
+Moment = Annotated[datetime, Meta(tz=True)]
+Key = Annotated[str, Meta(min_length=1, max_length=512)]
+Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]
+Limit = Annotated[int, Meta(ge=1, le=1_000)]
+Priority = Annotated[int, Meta(ge=0, le=9)] | Literal["critical", "high", "normal", "low"]
+
+
+def no_arguments() -> msgspec.Raw:
+    """A payload without any."""
+    return msgspec.Raw(b"{}")
+
+
+class BackoffWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How the wait grows between attempts; times in seconds."""
+
+    shape: Literal["exponential", "linear", "fixed"] = "exponential"
+    base: Seconds = 0.5
+    cap: Seconds = 30.0
+    jitter: Literal["full", "equal", "none", "decorrelated"] = "full"
+
+    @property
+    def backoff(self) -> Backoff:
+        """As the queue keeps it."""
+        if self.shape == "fixed":
+            return Backoff.fixed(self.base, self.jitter)
+        return getattr(Backoff, self.shape)(self.base, self.cap, self.jitter)  # type: ignore[no-any-return]
+
+
+class Wish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A job that shall be made: its task, its arguments by name, and options as in Python."""
+
+    task: Name
+    payload: msgspec.Raw = msgspec.field(default_factory=no_arguments)
+    """The arguments by name: a JSON object."""
+    priority: Annotated[int, Meta(ge=0, le=9)] | Literal["critical", "high", "normal", "low"] | UnsetType = (
+        UNSET
+    )
+    delay: Seconds | UnsetType = UNSET
+    run_at: Moment | UnsetType = UNSET
+    max_attempts: Annotated[int, Meta(ge=1, le=1_000_000)] | UnsetType = UNSET
+    backoff: BackoffWish | list[Seconds] | str | UnsetType = UNSET
+    """A shape, the name of a preset, or seconds to wait in turn."""
+    timeout: Seconds | UnsetType = UNSET
+    retention: Seconds | UnsetType = UNSET
+    key_retention: Seconds | UnsetType = UNSET
+    result_retention: Seconds | UnsetType = UNSET
+    key: Key | UnsetType = UNSET
+    """The concurrency key."""
+
+    def call(self, queue: str, **more: Any) -> Call[Any]:
+        """The call that makes this job."""
+        given = {
+            name: value
+            for name in self.__struct_fields__
+            if name not in _NO_OPTIONS and (value := getattr(self, name)) is not UNSET
+        }
+        if isinstance(self.backoff, BackoffWish):
+            given["backoff"] = self.backoff.backoff
+        options = JobOptions.of(given | more).checked()  # type: ignore[arg-type]
+        return Call(
+            task=self.task, queue=queue, payload=arguments(self.payload), options=options, decode=_as_it_is
+        )
+
+
+class JobWish(Wish, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A job that shall be made, also once only."""
+
+    id: Name | UnsetType = UNSET
+    idempotency_key: Key | UnsetType = UNSET
+    """The same key again gives the same job; the header Idempotency-Key says the same."""
+    strict: bool | UnsetType = UNSET
+    """Refuse a known key with another payload."""
+    unique: Literal["waiting", "live"] | UnsetType = UNSET
+    throttle: Seconds | UnsetType = UNSET
+    debounce: Seconds | UnsetType = UNSET
+    unique_key: Key | UnsetType = UNSET
+
+
+class QueuedWish(JobWish, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One of many jobs, with its queue."""
+
+    queue: Name
+
+
+class ManyWishes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Jobs for any queues of the tenant."""
+
+    jobs: Annotated[list[QueuedWish], Meta(min_length=1, max_length=1_000)]
+
+
+class Made(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The job that stands for what was asked. `created` is false where an earlier one does."""
+
+    id: str
+    queue: str
+    created: bool
+    same_payload: bool = True
+    replaced: bool = False
+
+
+class MadeOrNot(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The job, or why there is none."""
+
+    job: Made | None = None
+    problem: Problem | None = None
+
+
+class ManyMade(msgspec.Struct, frozen=True):
+    """An outcome for each, in their order."""
+
+    outcomes: list[MadeOrNot]
+
+
+class UniqueView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What keeps others of the kind away."""
+
+    key: str
+    rule: UniqueRule
+    window: float | None = None
+
+
+class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A job as it is. What it has none of is left out; the payload and the result only when asked for."""
+
+    id: str
+    queue: str
+    task: str
+    state: State
+    priority: int
+    attempts: int
+    max_attempts: int
+    delivery: int
+    drive: int
+    version: int
+    enqueued_at: datetime
+    visible_at: datetime | None = None
+    ended_at: datetime | None = None
+    lease_until: datetime | None = None
+    worker: str | None = None
+    cancel_requested: bool = False
+    key: str | None = None
+    idempotency_key: str | None = None
+    reason: str | None = None
+    error: str | None = None
+    fingerprint: str | None = None
+    unique: UniqueView | None = None
+    parents: list[JobRef] = []
+    child_policy: ChildPolicy | None = None
+    schedule: str | None = None
+    instant: datetime | None = None
+    progress: msgspec.Raw | UnsetType = UNSET
+    result: msgspec.Raw | UnsetType = UNSET
+    payload: msgspec.Raw | UnsetType = UNSET
+
+
+class JobPage(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Some jobs, the newest first; `next` is the `after` of the next page, and missing on the last."""
+
+    jobs: list[JobView]
+    next: str | None = None
+
+
+class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What became of one item. Not `applied` says why: lost, missing, state."""
+
+    id: str
+    applied: bool
+    state: State | None = None
+    cancel_requested: bool = False
+    why: str | None = None
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """Why a job is where it is, in sentences."""
+
+    id: str
+    queue: str
+    state: State
+    because: list[str]
+
+
+class ResultView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a job ended, and with what; `is_ended` is false when the wait was over before."""
+
+    id: str
+    queue: str
+    state: State
+    is_ended: bool
+    result: msgspec.Raw | UnsetType = UNSET
+    reason: str | None = None
+    error: str | None = None
+
+
+def job_view(job: Job, *, payload: bool = False, result: bool = False) -> JobView:
+    """The record for the wire: no token, no nonce."""
+    unique = job.unique
+    return JobView(
+        id=job.id,
+        queue=job.queue,
+        task=job.task,
+        state=job.state,
+        priority=job.priority,
+        attempts=job.attempts,
+        max_attempts=job.options.max_attempts,
+        delivery=job.delivery,
+        drive=job.drive,
+        version=job.version,
+        enqueued_at=moment(job.enqueued_at),
+        visible_at=at(job.visible_at),
+        ended_at=at(job.ended_at),
+        lease_until=at(job.deadline),
+        worker=job.worker,
+        cancel_requested=job.cancel_requested,
+        key=job.key,
+        idempotency_key=job.idempotency_key,
+        reason=job.reason,
+        error=job.error,
+        fingerprint=job.fingerprint,
+        unique=None
+        if unique is None
+        else UniqueView(unique.key, unique.rule, unique.window_ms / 1000 or None),
+        parents=list(job.parents),
+        child_policy=job.child_policy if job.state is State.BLOCKED else None,
+        schedule=job.schedule,
+        instant=at(job.instant),
+        progress=raw(job.progress),
+        result=raw(job.result) if result else UNSET,
+        payload=raw(job.payload) if payload else UNSET,
+    )
+
+
+def raw(value: bytes | None) -> msgspec.Raw | UnsetType:
+    """JSON that is passed on as it stands; what is none, as text: a store takes any bytes."""
+    if value is None:
+        return UNSET
+    try:
+        value.decode()
+        return msgspec.json.decode(value, type=msgspec.Raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return msgspec.Raw(msgspec.json.encode(value.decode("utf-8", "replace")))
+
+
+def arguments(payload: msgspec.Raw) -> bytes:
+    """The payload's bytes, once they are known to be strict JSON with arguments by name."""
+    encoded = bytes(payload)
+    value = checked_json("payload", encoded)
+    if type(value) is not dict:
+        raise PayloadError("payload", Words(type(value).__name__), "a JSON object: the arguments by name")
+    return encoded
+
+
+def checked_json(field: str, encoded: bytes) -> Any:
+    """The value of some JSON that a job may carry."""
+    if len(encoded) > PAYLOAD_LIMIT:
+        raise PayloadError(field, Words(f"{len(encoded)} bytes"), f"at most {PAYLOAD_LIMIT} bytes")
+    value = decode_json(field, encoded)
+    check_json(field, value)
+    return value
+
+
+def _as_it_is(result: bytes | None) -> bytes | None:
+    return result
+
+
+_NO_OPTIONS: Final = frozenset({"task", "payload", "queue", "name", "after", "child_policy"})

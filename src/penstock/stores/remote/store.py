@@ -1,0 +1,142 @@
+"""The store: each call of the protocol is one request to the service that has the store."""
+
+import functools
+import inspect
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+from typing import Any, ClassVar, Final
+
+import msgspec
+
+from penstock.core.errors import StoreFormatError
+from penstock.core.job import QueueRef
+from penstock.stores.protocol import Bell, Topic
+from penstock.stores.remote.address import parse
+from penstock.stores.remote.faults import Faults
+from penstock.stores.remote.line import Answer, Line
+from penstock.stores.remote.pool import Pool
+from penstock.stores.remote.wakeups import Subscriber
+from penstock.stores.wire import CALLS, METHODS, Call, Hello
+
+_BELLS: Final = "bells"
+_HELLO: Final = "hello"
+
+
+class RemoteStore:
+    """A store behind a service. `token` wins over one that the url or the settings have.
+
+    Its methods are those of the protocol, made from the table that the service answers by.
+    """
+
+    keeps_call_order: ClassVar[bool] = False
+    is_server: ClassVar[bool] = True
+    numbers_in_order: bool = False
+    """As the service's store says, once this one is open."""
+
+    def __init__(self, url: str, *, token: str | None = None) -> None:
+        self._url = url
+        self._token = token
+        self._target = parse(url, token)
+        self._faults = Faults(self._target.shown)
+        self._pool: Pool | None = None
+        self._subscriber = Subscriber(self._listen)
+
+    def __repr__(self) -> str:
+        return f"RemoteStore({self._target.shown!r})"
+
+    async def open(self) -> None:
+        """Connect, and see that there is a service which accepts the token."""
+        self._pool = Pool(self._target)
+        try:
+            body = await self._ask(_HELLO, b"")
+            try:
+                hello = msgspec.msgpack.decode(body, type=Hello)
+            except msgspec.MsgspecError:
+                raise StoreFormatError(f"{self._target.shown} is not a service of Penstock") from None
+        except BaseException:
+            await self.close()
+            raise
+        self.numbers_in_order = hello.numbers_in_order
+        self._faults.is_proven = True
+
+    async def close(self) -> None:
+        """Close every connection."""
+        await self._subscriber.close()
+        pool, self._pool = self._pool, None
+        if pool is not None:
+            await pool.close()
+
+    def twin(self) -> "RemoteStore":
+        """Another client of the same service."""
+        return RemoteStore(self._url, token=self._token)
+
+    def bell(self, queue: QueueRef, topic: Topic) -> AbstractAsyncContextManager[Bell]:
+        """Rung by the service's stream."""
+        return self._subscriber.hang(queue, topic)
+
+    async def _call(self, call: Call, tenant: str | None, queue: str | None, given: dict[str, Any]) -> Any:
+        answer = call.decode_answer(await self._ask(call.name, call.encode(tenant, queue, given)))
+        if call.name == "info":
+            # The service says what its store is, and nobody but us knows the way to it.
+            answer = msgspec.structs.replace(answer, url=self._target.shown)
+        return answer
+
+    async def _ask(self, name: str, body: bytes) -> bytes:
+        pool = self._opened()
+        try:
+            answer = await pool.call(name, body)
+            if answer.status == 401 and pool.renew_token():
+                answer = await pool.call(name, body)
+        except OSError as error:
+            raise self._faults.lost(error) from error
+        return self._good(answer).body
+
+    async def _listen(self, body: bytes, heard: Callable[[bytes], None]) -> Line:
+        pool = self._opened()
+        line = await pool.dial(heard)
+        try:
+            head = pool.head(_BELLS, len(body))
+            self._good(await line.call(head, body, self._target.numbers.answer_timeout))
+        except BaseException:
+            line.close()
+            raise
+        return line
+
+    def _opened(self) -> Pool:
+        if self._pool is None:
+            raise RuntimeError("the store is not open")
+        return self._pool
+
+    def _good(self, answer: Answer) -> Answer:
+        if answer.status != 200:
+            raise self._faults.refused(answer)
+        return answer
+
+
+def _method(call: Call, method: Callable[..., Any]) -> Callable[..., Any]:
+    """The call as a method, with the signature that it has in the protocol."""
+    names = list(inspect.signature(method).parameters)[1:]
+    # What a call is about stands first, and travels beside its arguments.
+    has_subject = call.scope != "store" and names[0] in ("queue", "tenant")
+    rest = names[1:] if has_subject else names
+
+    @functools.wraps(method)
+    async def calling(self: RemoteStore, *args: Any, **given: Any) -> Any:
+        tenant: str | None = None
+        queue: str | None = None
+        if has_subject:
+            subject, args = (given.pop(names[0]), args) if names[0] in given else (args[0], args[1:])
+            tenant, queue = (subject.tenant, subject.name) if call.scope == "queue" else (subject, None)
+        if len(args) > len(rest):
+            raise TypeError(f"{call.name} takes {len(names)} arguments")
+        if args:
+            given |= zip(rest, args, strict=False)
+        if call.name == "put_schedule":
+            tenant = given["schedule"].queue.tenant
+        return await self._call(call, tenant, queue, given)
+
+    return calling
+
+
+for _each in CALLS.values():
+    setattr(RemoteStore, _each.name, _method(_each, METHODS[_each.name]))

@@ -1,0 +1,208 @@
+"""The protocol of a store as messages: each call with its arguments, and its answer, as MessagePack.
+
+The table is made from the protocol itself, so that a call which is added there is here too. Both ends use it:
+the service, which has a store, and the store that has a service.
+"""
+
+import inspect
+from collections.abc import Callable, Sequence
+from types import NoneType, UnionType
+from typing import Any, Final, Union, get_args, get_origin, get_type_hints
+
+import msgspec
+
+from penstock.core.flows import ChildEnding
+from penstock.core.job import NewJob, QueueRef
+from penstock.core.moves import Settlement
+from penstock.core.outcomes import Applied, Enqueued, Refused
+from penstock.stores.protocol import (
+    Adoption,
+    Clock,
+    EventLog,
+    Flows,
+    HasHoldups,
+    Health,
+    Moves,
+    Queues,
+    Reads,
+    Relay,
+    Schedules,
+    Shelves,
+    Topic,
+)
+
+PARTS: Final = (Moves, Flows, Schedules, Reads, Queues, Shelves, EventLog, HasHoldups, Clock, Health)
+MEDIA_TYPE: Final = "application/msgpack"
+MOST_BELLS: Final = 256
+"""Bells on one stream."""
+
+Convert = Callable[[Any], Any]
+
+
+class Ring(msgspec.Struct, frozen=True, array_like=True):
+    """A bell that a client listens to, and one that rang."""
+
+    queue: str
+    topic: Topic
+
+
+class Bells(msgspec.Struct, frozen=True):
+    """The bells that a client wants to hear, all of one tenant."""
+
+    tenant: str
+    bells: list[Ring]
+
+
+class Hello(msgspec.Struct, frozen=True):
+    """What a service says of its store to those who open it from afar. `body_bytes` is the largest call."""
+
+    kind: str
+    numbers_in_order: bool
+    body_bytes: int
+
+
+class Choice:
+    """One of several records: on the wire each is a list that begins with its name."""
+
+    def __init__(self, *kinds: type[msgspec.Struct]) -> None:
+        self._twins: dict[type, type] = {}
+        self._kinds: dict[type, type] = {}
+        for kind in kinds:
+            fields = [
+                (each.name, each.type, msgspec.field(default=each.default))
+                if each.default is not msgspec.NODEFAULT
+                else (each.name, each.type)
+                for each in msgspec.structs.fields(kind)
+            ]
+            twin = msgspec.defstruct(kind.__name__, fields, tag=kind.__name__, array_like=True, gc=False)
+            self._twins[kind], self._kinds[twin] = twin, kind
+        self.type: Any = Union[tuple(self._kinds)]  # noqa: UP007 (made at run time)
+
+    def out(self, record: Any) -> Any:
+        """The record as it goes out."""
+        return self._twins[type(record)](*msgspec.structs.astuple(record))
+
+    def back(self, twin: Any) -> Any:
+        """The record that came."""
+        return self._kinds[type(twin)](**msgspec.structs.asdict(twin))
+
+
+SETTLEMENT: Final = Choice(*get_args(Settlement))
+OUTCOME: Final = Choice(Applied, Refused, Enqueued)
+CARRIED: Final = Choice(NewJob, Adoption, ChildEnding)
+_RELAY: Final = msgspec.defstruct("Relay", [("number", int), ("queue", str), ("what", CARRIED.type)])
+
+
+class Codec(msgspec.Struct, frozen=True):
+    """How values of one type travel."""
+
+    type: Any
+    out: Convert | None = None
+    back: Convert | None = None
+
+
+class Call(msgspec.Struct, frozen=True):
+    """One row: a call of the protocol. `scope` is what it is about: a queue, a tenant, or the whole store."""
+
+    name: str
+    scope: str
+    fields: tuple[str, ...]
+    arguments: type
+    answer: Codec
+    codecs: dict[str, Codec]
+
+    def encode(self, tenant: str | None, queue: str | None, given: dict[str, Any]) -> bytes:
+        """A call as it goes out; `given` has its arguments by name, without the queue or tenant."""
+        sent = {
+            name: value if (out := self.codecs[name].out) is None else out(value)
+            for name, value in given.items()
+        }
+        return _ENCODER.encode(self.arguments(tenant=tenant, queue=queue, **sent))
+
+    def decode(self, body: bytes) -> tuple[str | None, str | None, dict[str, Any]]:
+        """The tenant, the queue's name and the arguments of a call that came."""
+        came: Any = msgspec.msgpack.decode(body, type=self.arguments)
+        given = {}
+        for name in self.fields:
+            value = getattr(came, name)
+            if value is not msgspec.UNSET:
+                back = self.codecs[name].back
+                given[name] = value if back is None else back(value)
+        return came.tenant, came.queue, given
+
+    def encode_answer(self, answer: Any) -> bytes:
+        """The answer as it goes out."""
+        out = self.answer.out
+        return _ENCODER.encode(answer if out is None else out(answer))
+
+    def decode_answer(self, body: bytes) -> Any:
+        """The answer that came."""
+        came = msgspec.msgpack.decode(body, type=self.answer.type)
+        return came if self.answer.back is None else self.answer.back(came)
+
+
+def _codec(kind: Any) -> Codec:
+    """How a type of the protocol travels: as it is, unless it has a choice of records in it."""
+    if kind is NoneType:
+        return Codec(None)
+    args = get_args(kind)
+    if get_origin(kind) in (Union, UnionType):
+        records = [each for each in args if isinstance(each, type) and issubclass(each, msgspec.Struct)]
+        if len(records) > 1:
+            choice = SETTLEMENT if set(records) == set(get_args(Settlement)) else OUTCOME
+            return Codec(choice.type, choice.out, choice.back)
+        return Codec(kind)
+    if get_origin(kind) in (list, Sequence):
+        inner = _codec(args[0])
+        return Codec(list[inner.type], _each(inner.out), _each(inner.back))  # type: ignore[name-defined]
+    if kind is Relay:
+        return Codec(_RELAY, _relay_out, _relay_back)
+    return Codec(kind)
+
+
+def _each(convert: Convert | None) -> Convert | None:
+    return None if convert is None else lambda values: [convert(value) for value in values]
+
+
+def _relay_out(relay: Relay) -> Any:
+    return _RELAY(relay.number, relay.queue, CARRIED.out(relay.what))
+
+
+def _relay_back(twin: Any) -> Relay:
+    return Relay(twin.number, twin.queue, CARRIED.back(twin.what))
+
+
+def _call(name: str, method: Any) -> Call:
+    hints = get_type_hints(method)
+    parameters = list(inspect.signature(method).parameters.values())[1:]
+    scope = "store"
+    codecs: dict[str, Codec] = {}
+    fields: list[Any] = [("tenant", str | None, None), ("queue", str | None, None)]
+    for each in parameters:
+        kind = hints[each.name]
+        if kind is QueueRef:
+            scope = "queue"
+        elif each.name == "tenant":
+            scope = "tenant"
+        else:
+            codec = codecs[each.name] = _codec(kind)
+            optional = each.default is not inspect.Parameter.empty
+            wired = (codec.type | msgspec.UnsetType, msgspec.UNSET) if optional else (codec.type,)
+            fields.append((each.name, *wired))
+    if name == "put_schedule":
+        # The schedule itself says whose it is.
+        scope = "tenant"
+    arguments = msgspec.defstruct(name, fields, kw_only=True, omit_defaults=True, forbid_unknown_fields=True)
+    return Call(name, scope, tuple(codecs), arguments, _codec(hints["return"]), codecs)
+
+
+_ENCODER: Final = msgspec.msgpack.Encoder()
+METHODS: Final[dict[str, Callable[..., Any]]] = {
+    name: method
+    for part in PARTS
+    for name, method in vars(part).items()
+    if inspect.iscoroutinefunction(method)
+}
+"""The protocol's own definition of each call."""
+CALLS: Final[dict[str, Call]] = {name: _call(name, method) for name, method in METHODS.items()}
+"""Every call of the protocol by its name."""

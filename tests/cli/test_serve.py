@@ -1,0 +1,63 @@
+"""`serve`: a real process, its key and its end; and what it refuses to begin with."""
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+
+from tests.cli.conftest import Shell
+
+
+def test_a_service_prints_a_key_serves_with_it_and_ends_on_sigterm(shell: Shell) -> None:
+    served = subprocess.Popen(
+        [sys.executable, "-m", "penstock.cli", "serve", "--port", "0", "--url", shell.url],
+        cwd=shell.directory,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    try:
+        assert served.stdout is not None
+        address = served.stdout.readline().split()[-1]
+        key = re.findall(r"psk_[\w-]+", served.stdout.readline())[0]
+        assert shell("token", "mint", "--tenant", "acme", "--key", key) == 0
+        headers = {"Authorization": f"Bearer {shell.out.strip()}", "Content-Type": "application/json"}
+        wish = json.dumps({"task": "send"}).encode()
+        with urlopen(Request(f"{address}/v1/queues/mail/jobs", wish, headers)) as answer:
+            made = json.load(answer)
+        with pytest.raises(HTTPError, match="401") as refused:
+            urlopen(f"{address}/v1/queues")
+        refused.value.close()
+        served.send_signal(signal.SIGTERM)
+        _, noted = served.communicate(timeout=60)
+    finally:
+        served.kill()
+
+    assert made["created"] is True
+    assert served.returncode == 0
+    assert "POST /v1/queues/{queue}/jobs 201" in noted
+    assert key not in noted
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--host", "0.0.0.0"), "for this machine alone"),
+        (("--port", "70000"), "a port, 0 to 65535"),
+        (("--key", "psk_short"), "the development key"),
+        (("--auth-file", "missing.toml"), "missing.toml: cannot be read"),
+        (("--url", "memory://"), "memory"),
+        (("--host", "192.0.2.1", "--key", "psk_" + "A" * 43), "cannot listen"),
+    ],
+)
+def test_what_it_cannot_serve_with_is_one_line_and_exit_code_2(
+    shell: Shell, arguments: tuple[str, ...], said: str
+) -> None:
+    assert shell("serve", *arguments) == 2
+    assert shell.err.count("\n") == 1
+    assert said in shell.err

@@ -1,0 +1,200 @@
+"""Queues, schedules, flows, dead letters and workers over HTTP."""
+
+from typing import Any
+
+import httpx
+import pytest
+
+from tests.service.kit import Doorman, Somebody, asked
+from tests.service.test_claims import claimed, lease, settled
+
+
+async def test_a_queue_is_declared_shown_and_declared_again_only_with_a_new_version() -> None:
+    wish = {"mode": "keyed", "key_limit": 2, "rate": {"count": 5, "per": 10, "burst": 2}}
+    async with asked() as client:
+        first = await client.put("/v1/queues/sync", json=wish)
+        same = await client.put("/v1/queues/sync", json=wish)
+        other = await client.put("/v1/queues/sync", json=wish | {"key_limit": 3})
+        newer = await client.put("/v1/queues/sync", json=wish | {"key_limit": 3, "version": 2})
+
+    assert first.json()["declaration"] == wish
+    assert same.status_code == 200
+    assert (other.status_code, other.json()["type"]) == (409, "urn:penstock:declaration")
+    assert newer.json()["declaration"]["key_limit"] == 3
+
+
+async def test_a_paused_queue_gives_out_nothing_until_it_is_resumed() -> None:
+    async with asked() as client:
+        await client.post("/v1/queues/mail/jobs", json={"task": "send"})
+        paused = await client.post("/v1/queues/mail/pause", json={"reason": "down", "seconds": 60})
+        nothing = await client.post("/v1/queues/mail/claims", json={"worker": "w"})
+        await client.post("/v1/queues/mail/resume")
+        something = await client.post("/v1/queues/mail/claims", json={"worker": "w"})
+
+    pause = paused.json()["pause"]
+    assert (pause["reason"], pause["by"], pause["until"] > pause["at"]) == ("down", "ada", True)
+    assert (len(nothing.json()["jobs"]), len(something.json()["jobs"])) == (0, 1)
+
+
+async def test_a_purge_takes_what_waits_and_leaves_what_runs() -> None:
+    async with asked() as client:
+        await claimed(client)
+        await client.post("/v1/queues/mail/jobs", json={"task": "send"})
+        purged = await client.post("/v1/queues/mail/purge", json={})
+        running = await client.post("/v1/queues/mail/purge", json={"states": ["active"]})
+        counts = (await client.get("/v1/queues/mail")).json()["counts"]
+
+    assert (purged.json(), running.status_code) == ({"count": 1}, 400)
+    assert (counts["active"], counts["pending"]) == (1, 0)
+
+
+async def test_a_key_gets_a_rule_and_loses_it() -> None:
+    async with asked() as client:
+        await client.put("/v1/queues/sync", json={"mode": "dynamic"})
+        await client.put("/v1/queues/sync/keys", json={"key": "ada", "limit": 4, "weight": 2})
+        with_rule = (await client.get("/v1/queues/sync/keys")).json()["keys"]
+        await client.put("/v1/queues/sync/keys", json={"key": "ada"})
+        without = (await client.get("/v1/queues/sync/keys")).json()["keys"]
+
+    assert [(each["key"], each["limit"], each["weight"]) for each in with_rule] == [("ada", 4, 2)]
+    assert without == []
+
+
+async def test_only_the_queues_that_a_token_is_for_are_listed_and_served() -> None:
+    doorman = Doorman(acme=Somebody(), some=Somebody(queues=frozenset({"mail"})))
+    async with asked(door=doorman) as client:
+        for queue in ("mail", "secret"):
+            await client.post(f"/v1/queues/{queue}/jobs", json={"task": "send"})
+        await client.put("/v1/schedules/s", json={"queue": "secret", "task": "t", "every": 60})
+        client.headers["x-tenant"] = "some"
+        listed = (await client.get("/v1/queues")).json()["queues"]
+        schedules = (await client.get("/v1/schedules")).json()["schedules"]
+        many = await client.post("/v1/jobs", json={"jobs": [{"queue": "secret", "task": "t"}]})
+        statuses = [
+            (await client.get("/v1/queues/secret")).status_code,
+            (await client.get("/v1/schedules/s")).status_code,
+            (
+                await client.put("/v1/schedules/s", json={"queue": "mail", "task": "t", "every": 60})
+            ).status_code,
+            (await client.post("/v1/flows", json=_flow("secret"))).status_code,
+        ]
+
+    assert [each["name"] for each in listed] == ["mail"]
+    assert schedules == []
+    assert many.json()["outcomes"][0]["problem"]["status"] == 403
+    assert statuses == [403] * 4
+
+
+async def test_a_schedule_is_put_paused_resumed_run_and_removed() -> None:
+    wish = {"queue": "mail", "task": "digest", "cron": "0 7 * * *", "zone": "Europe/Berlin"}
+    async with asked() as client:
+        made = await client.put("/v1/schedules/daily", json=wish)
+        same = await client.put("/v1/schedules/daily", json=wish)
+        paused = await client.post("/v1/schedules/daily/pause")
+        resumed = await client.post("/v1/schedules/daily/resume")
+        job = await client.post("/v1/schedules/daily/run")
+        runs = await client.get("/v1/schedules/daily/runs?count=3")
+        removed = await client.delete("/v1/schedules/daily")
+        gone = await client.get("/v1/schedules/daily")
+
+    assert (made.status_code, same.status_code) == (201, 200)
+    assert made.json()["when"] == "every day at 07:00 (Europe/Berlin)"
+    assert (paused.json()["paused"], resumed.json()["paused"]) == (True, False)
+    assert (job.json()["queue"], len(runs.json()["runs"])) == ("mail", 3)
+    assert (removed.status_code, gone.status_code) == (200, 404)
+
+
+@pytest.mark.parametrize(
+    ("wish", "pointer"),
+    [
+        ({"cron": "0 7 * *"}, "/cron"),
+        ({"cron": "0 7 * * *", "zone": "Europe/Berlino"}, "/zone"),
+        ({"cron": "0 7 * * *", "every": 60}, "/cron"),
+        ({}, "/cron"),
+        ({"every": 60, "starts_at": "2026-01-31T12:00:00"}, "/starts_at"),
+    ],
+)
+async def test_a_schedule_that_cannot_be_is_refused_by_its_field(wish: dict[str, Any], pointer: str) -> None:
+    async with asked() as client:
+        answer = await client.put("/v1/schedules/s", json={"queue": "mail", "task": "t", **wish})
+
+    assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (400, pointer)
+
+
+def _flow(queue: str = "mail") -> dict[str, Any]:
+    return {
+        "jobs": [
+            {"name": "first", "queue": queue, "task": "fetch"},
+            {"name": "last", "queue": "mail", "task": "report", "after": ["first"]},
+        ]
+    }
+
+
+async def test_a_job_of_a_flow_runs_after_those_it_waits_for_and_sees_their_results() -> None:
+    async with asked() as client:
+        places = (await client.post("/v1/flows", json=_flow())).json()["jobs"]
+        (first,) = await _claim(client)
+        await settled(client, lease(first) | {"how": "complete", "result": 7})
+        (last,) = await _claim(client)
+        path = f"/v1/queues/mail/jobs/{places['last']['id']}"
+        children = (await client.get(f"{path}/children")).json()["children"]
+
+    assert (first["task"], last["id"]) == ("fetch", places["last"]["id"])
+    assert [(each["state"], each["result"]) for each in children] == [("completed", 7)]
+
+
+async def test_a_flow_is_cancelled_as_a_whole() -> None:
+    async with asked() as client:
+        places = (await client.post("/v1/flows", json=_flow("sync"))).json()["jobs"]
+        path = f"/v1/queues/mail/jobs/{places['last']['id']}"
+        answer = await client.post(f"{path}/cancel-all")
+
+    assert answer.json() == {"count": 2}
+
+
+@pytest.mark.parametrize("after", [{"first": ["last"], "last": ["first"]}, {"first": [], "last": ["nobody"]}])
+async def test_a_flow_that_cannot_be_is_refused_whole(after: dict[str, list[str]]) -> None:
+    flow = _flow()
+    for job in flow["jobs"]:
+        job["after"] = after[job["name"]]
+    async with asked() as client:
+        answer = await client.post("/v1/flows", json=flow)
+        queues = (await client.get("/v1/queues/mail/jobs")).json()
+
+    assert (answer.status_code, answer.json()["type"]) == (400, "urn:penstock:flow")
+    assert queues.get("jobs", []) == []
+
+
+async def test_dead_letters_are_listed_redriven_by_kind_and_purged_by_id() -> None:
+    async with asked() as client:
+        jobs = await claimed(client, 3, max_attempts=1)
+        errors = ["Timeout 1", "Timeout 2", "KeyError"]
+        wishes = [
+            lease(job) | {"how": "retry", "error": said} for job, said in zip(jobs, errors, strict=True)
+        ]
+        await settled(client, *wishes)
+        letters = (await client.get("/v1/queues/mail/dead-letters")).json()["jobs"]
+        kind = next(each["fingerprint"] for each in letters if each["error"] == "Timeout 1")
+        redriven = await client.post("/v1/queues/mail/dead-letters/redrive", json={"fingerprint": kind})
+        purged = await client.post(
+            "/v1/queues/mail/dead-letters/purge", json={"ids": [job["id"] for job in jobs]}
+        )
+        left = (await client.get("/v1/queues/mail")).json()["counts"]
+
+    assert (redriven.json(), purged.json()) == ({"count": 2}, {"count": 1})
+    assert (left["pending"], left["dead"]) == (2, 0)
+
+
+async def test_workers_are_those_who_hold_leases() -> None:
+    async with asked() as client:
+        await claimed(client, 2)
+        workers = (await client.get("/v1/workers")).json()["workers"]
+
+    assert [(each["worker"], each["queue"], each["active"]) for each in workers] == [("w", "mail", 2)]
+
+
+async def _claim(client: httpx.AsyncClient) -> list[dict[str, Any]]:
+    jobs: list[dict[str, Any]] = (
+        await client.post("/v1/queues/mail/claims", json={"worker": "w", "limit": 10})
+    ).json()["jobs"]
+    return jobs

@@ -1,0 +1,162 @@
+"""The store's protocol over HTTP: every call of it is there, and none reaches beyond its tenant."""
+
+from typing import Any
+
+import httpx
+import msgspec
+import pytest
+
+from penstock.core.job import NewJob, Options, QueueRef
+from penstock.core.moves import Complete, Fault, Retry
+from penstock.core.outcomes import Applied, Enqueued
+from penstock.core.states import State
+from penstock.service.app import Service
+from penstock.stores.memory import MemoryStore
+from penstock.stores.protocol import Relay, Store, StoredSchedule, Topic
+from penstock.stores.wire import CALLS, MEDIA_TYPE
+from tests.service.kit import Doorman, Somebody, asked, client_of
+from tests.service.test_events import streaming
+
+NEW = NewJob(id="a", nonce="n", task="send", payload=b'{"to":"ada"}')
+
+
+async def called(
+    client: httpx.AsyncClient, move: str, /, queue: str | None = "mail", tenant: str = "acme", **given: Any
+) -> Any:
+    """The answer of a call, or the problem."""
+    call = CALLS[move]
+    answer = await client.post(
+        f"/v1/store/{move}", content=call.encode(tenant, queue, given), headers={"content-type": MEDIA_TYPE}
+    )
+    if answer.status_code != 200:
+        return answer.json()
+    return call.decode_answer(answer.content)
+
+
+def test_every_call_of_the_protocol_has_a_row() -> None:
+    own = {"open", "close", "twin", "bell"}
+    public = {name for name in dir(Store) if not name.startswith("_") and callable(getattr(Store, name))}
+
+    assert public - own <= CALLS.keys()
+
+
+@pytest.mark.parametrize("call", CALLS.values(), ids=CALLS)
+def test_arguments_and_answers_of_every_call_have_a_form_on_the_wire(call: Any) -> None:
+    msgspec.msgpack.Decoder(call.arguments)
+    msgspec.msgpack.Decoder(call.answer.type)
+
+
+async def test_a_job_goes_from_enqueue_to_its_end_as_records() -> None:
+    async with asked() as client:
+        made = await called(client, "enqueue", jobs=[NEW])
+        claims = await called(client, "claim", worker="w", limit=5, lease_ms=30_000)
+        token = claims.jobs[0].token
+        retry = Retry("a", token, 0, Fault("ERROR", "boom"))
+        done = await called(client, "settle", settlements=[retry, Complete("a", "x", b"1")])
+        (job,) = await called(client, "get", ids=["a"])
+        events = await called(client, "events")
+
+    assert made == [Enqueued("a", True, State.PENDING)]
+    assert claims.jobs[0].payload == NEW.payload
+    assert done[0] == Applied(State.DELAYED)
+    assert (job.state, job.error, job.tenant) == (State.DELAYED, "boom", "acme")
+    assert [event.seq for event in events] == [1, 2, 3]
+
+
+async def test_one_of_several_records_comes_back_as_what_it_was() -> None:
+    call = CALLS["relays"]
+    relays = [Relay(1, "mail", NEW)]
+
+    assert call.decode_answer(call.encode_answer(relays)) == relays
+
+
+async def test_another_tenant_is_forbidden_and_an_operator_names_one_of_its_own() -> None:
+    operator = Somebody(tenant="*", tenants=("acme", "bcme"))
+    async with asked(door=Doorman(op=operator)) as client:
+        refused = await called(client, "queues", None, "bcme")
+        client.headers["x-tenant"] = "op"
+        await called(client, "enqueue", tenant="bcme", jobs=[NEW])
+        tenants = await called(client, "tenants", None)
+        foreign = await called(client, "queues", None, "ccme")
+
+    assert (refused["status"], foreign["status"]) == (403, 403)
+    assert tenants == ["bcme"]
+
+
+async def test_a_schedule_is_put_where_the_token_is_from_whatever_it_says() -> None:
+    store = MemoryStore()
+    schedule = StoredSchedule(QueueRef("other", "mail"), "s", b"{}", None)
+    async with asked(store) as client:
+        await called(client, "put_schedule", None, schedule=schedule)
+        kept = [await store.schedules(tenant) for tenant in ("acme", "other")]
+
+    assert [[each.queue for each in some] for some in kept] == [[QueueRef("acme", "mail")], []]
+
+
+async def test_shelves_of_the_service_are_out_of_reach() -> None:
+    store = MemoryStore()
+    async with asked(store) as client:
+        await store.keep("acme", "secrets", "a", b"hidden")
+        hidden = await called(client, "kept", None, shelf="secrets", name="a")
+        await called(client, "keep", None, shelf="own", name="a", body=b"mine")
+        own = await called(client, "kept", None, shelf="own", name="a")
+
+    assert hidden is None
+    assert own.body == b"mine"
+
+
+async def test_the_clock_of_all_tenants_is_turned_only_where_that_was_allowed() -> None:
+    async with asked() as client:
+        refused = await called(client, "turn", None, by_ms=1_000)
+    async with asked(may_turn=True) as client:
+        before = await called(client, "now", None)
+        await called(client, "turn", None, by_ms=60_000)
+        after = await called(client, "now", None)
+
+    assert refused["status"] == 403
+    assert after - before >= 60_000
+
+
+@pytest.mark.parametrize(
+    "new",
+    [
+        msgspec.structs.replace(NEW, id="no name!"),
+        msgspec.structs.replace(NEW, priority=10),
+        msgspec.structs.replace(NEW, delay_ms=-1),
+        msgspec.structs.replace(NEW, run_at=2**60),
+        msgspec.structs.replace(NEW, key="k" * 513),
+        msgspec.structs.replace(NEW, nonce="\0"),
+        msgspec.structs.replace(NEW, options=Options(max_attempts=0)),
+    ],
+)
+async def test_a_record_that_no_client_here_would_make_is_refused(new: NewJob) -> None:
+    async with asked() as client:
+        answer = await called(client, "enqueue", jobs=[new])
+        counts = await called(client, "counts")
+
+    assert (answer["status"], answer["type"]) == (400, "urn:penstock:invalid")
+    assert sum(counts.values()) == 0
+
+
+@pytest.mark.parametrize(
+    "body", [b"", b"\xc1", b"\x90", b"\x81\xa5queue\x01", b"\x81\xa1x\x01", b"\xdf\xff\xff\xff\xff"]
+)
+async def test_bytes_that_are_no_call_are_refused(body: bytes) -> None:
+    async with asked() as client:
+        answer = await client.post("/v1/store/counts", content=body, headers={"content-type": MEDIA_TYPE})
+
+    assert answer.status_code == 400
+
+
+async def test_a_stream_of_bells_tells_which_one_rang() -> None:
+    service = Service(MemoryStore(), door=Doorman())
+    body = msgspec.msgpack.encode({"tenant": "acme", "bells": [["mail", "ready"], ["mail", "ended"]]})
+    async with service, client_of(service) as client:
+        async with streaming(service, "/v1/store/bells", method="POST", body=body) as pieces:
+            await pieces.get()  # the head
+            hung = msgspec.json.decode((await pieces.get())["body"])
+            await called(client, "enqueue", jobs=[NEW])
+            ring = msgspec.json.decode((await pieces.get())["body"])
+
+        assert (hung, ring) == (None, ["mail", Topic.READY])
+        assert service.waiting == set()

@@ -1,0 +1,95 @@
+"""What a token does not allow stays refused through the store, on whatever store the service has."""
+
+import asyncio
+from collections.abc import Callable
+
+import pytest
+
+from penstock import Penstock
+from penstock.core.errors import ConfigError
+from penstock.core.job import QueueRef
+from penstock.stores.memory import MemoryStore
+from penstock.stores.protocol import EVERYONE, Store, Topic
+from tests.conformance.arrange import new_job
+from tests.conformance.having import served
+from tests.conformance.stores import Kind, Place
+from tests.kit.service import token
+from tests.stores.remote.kit import opened
+
+ACME, OTHER = QueueRef("acme", "q"), QueueRef("other", "q")
+
+
+def _url(where: Place, text: str, make: Callable[[], Store] = MemoryStore) -> str:
+    scheme, _, rest = where.service(make).partition("://")
+    return f"{scheme}://{text}@{rest.rpartition('@')[2]}"
+
+
+async def test_a_tenant_reaches_its_own_queues_alone(where: Place) -> None:
+    async with opened(_url(where, token("acme"))) as store:
+        await store.enqueue(ACME, [new_job("a")])
+        refused = 0
+        for call in (
+            store.enqueue(OTHER, [new_job("b")]),
+            store.get(OTHER, ["a"]),
+            store.queues("other"),
+            store.events(OTHER),
+            store.kept("other", "s", "a"),
+            store.kept(EVERYONE, "s", "a"),
+            store.shelf(EVERYONE, "api-tokens"),
+        ):
+            with pytest.raises(ConfigError, match="does not let this token"):
+                await call
+            refused += 1
+
+        assert refused == 7
+        assert await store.tenants() == ["acme"]
+
+
+async def test_a_token_for_one_queue_is_for_no_other(where: Place) -> None:
+    async with opened(_url(where, token("acme", scopes=("store:q",)))) as store:
+        await store.enqueue(ACME, [new_job("a")])
+
+        assert await store.counts(ACME)
+        with pytest.raises(ConfigError, match="scopes"):
+            await store.counts(QueueRef("acme", "mail"))
+
+
+async def test_a_token_without_the_scope_opens_no_store(where: Place) -> None:
+    with pytest.raises(ConfigError, match="store is not in the token's scopes"):
+        async with opened(_url(where, token("acme", scopes=("read", "work")))):
+            pass
+
+
+async def test_a_store_says_where_it_is_without_its_token(where: Place) -> None:
+    text = token("acme")
+    url = _url(where, text)
+    async with opened(url) as store:
+        info = await store.info()
+
+    assert (info.kind, info.url) == ("memory", url.replace(f"{text}@", ""))
+
+
+@served(only_shared=True)
+async def test_an_app_works_through_a_service_on_every_store(kind: Kind, where: Place) -> None:
+    address = kind.address(where)
+    app = Penstock(_url(where, token("acme"), lambda: kind.connect(address)), tenant="acme")
+
+    @app.task
+    async def double(number: int) -> int:
+        return 2 * number
+
+    async with app:
+        pool = app.worker(concurrency=20)
+        working = asyncio.create_task(pool.run())
+        handles = await double.enqueue_many([(number,) for number in range(100)])
+        results = await asyncio.gather(*(each.result(timeout=30) for each in handles))
+        pool.stop()
+        await working
+        async with app.store.bell(QueueRef("acme", "default"), Topic.READY) as bell:
+            await double.enqueue(1)
+            rang = await bell.wait(30)
+        events = await app.store.events(QueueRef("acme", "default"))
+
+    assert results == [2 * number for number in range(100)]
+    assert rang
+    assert len(events) >= 301
