@@ -12,7 +12,7 @@ async def test_processes_return_die_and_are_cancelled(store: Store, queue: Queue
     crew = Crew(queue, store)
     good, dead = await crew.add("add", a=1, b=2), await crew.add("die", how="segfault")
     program = await crew.add("echo", value="text")
-    cancelled = await crew.add("deaf", path=str(tmp_path / "begun"))
+    cancelled = await crew.add("waits", path=str(tmp_path / "begun"))
     async with crew.at_work(lease=1.5):
         await appears(tmp_path / "begun")
         await crew.store.cancel(queue, [cancelled])

@@ -28,7 +28,7 @@ DRAIN = 2.0
 START = 60.0
 BOUND = 30.0
 """Seconds: the drain, and each step after it at its longest, on a machine that is busy."""
-AT_ONCE = 4
+AT_ONCE = 6
 """Workers that are stopped at the same time: most of their time they wait."""
 
 
