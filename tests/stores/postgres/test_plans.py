@@ -8,9 +8,13 @@ from typing import Any
 import psycopg
 import pytest
 
-from penstock.core.job import QueueRef
+from penstock.core.job import Options, QueueRef
+from penstock.core.moves import Bury
+from penstock.core.states import State
 from penstock.stores.postgres import PostgresStore, log
-from tests.conformance.arrange import enqueue, new_job
+from penstock.stores.postgres.reads import page_of
+from penstock.stores.protocol import Query
+from tests.conformance.arrange import FAULT, claim, enqueue, new_job
 from tests.conformance.stores import opened
 
 NAMED = re.compile(r"\b(id|job|key|parent|child) = ")
@@ -87,3 +91,55 @@ async def test_reads_and_cuts_of_the_log_begin_where_it_was_cut_last(url: str, s
 
     assert conditions
     assert all(" stamp >= " in f" {each.replace('(', ' ')}" for each in conditions), conditions
+
+
+_MANY_DEAD = """
+INSERT INTO penstock.dead
+SELECT (made.job).*
+FROM (
+    SELECT jsonb_populate_record(dead, jsonb_build_object('id', 'd' || n, 'ended_at', n)) AS job
+    FROM penstock.dead CROSS JOIN generate_series(1, 3000) AS n
+) AS made
+"""
+
+
+@pytest.mark.parametrize("after", [None, "2000/d2000"], ids=["first page", "later page"])
+async def test_a_page_of_dead_letters_is_read_where_it_stands_in_their_index(
+    url: str, after: str | None
+) -> None:
+    """However many jobs have ended otherwise, and however many pages came before."""
+    store, queue = PostgresStore(url), QueueRef("default", "q")
+    async with opened(store):
+        await enqueue(store, queue, [new_job("a", options=Options(max_attempts=1))])
+        [held] = await claim(store, queue)
+        await store.settle(queue, [Bury(held.id, held.token, FAULT)])
+        await store._engine.run(_MANY_DEAD)
+        await store._engine.run("ANALYZE penstock.dead")
+        statement, _ = page_of(Query(states=frozenset({State.DEAD}), after=after))
+        async with store._engine.transaction() as connection:
+            await connection.execute("SET LOCAL plan_cache_mode = force_generic_plan")
+            [node] = await _planned(connection, statement)
+
+    assert node["Index Name"] == "dead_ended"
+    assert ("ended_at <=" in node["Index Cond"]) is (after is not None)
+
+
+@pytest.mark.parametrize(
+    ("states", "tables"),
+    [
+        ({State.PENDING, State.BLOCKED}, {"job"}),
+        ({State.COMPLETED, State.FAILED}, {"done"}),
+        ({State.COMPLETED, State.DEAD}, {"done", "dead"}),
+        ({State.PENDING, State.DEAD}, {"job", "done", "dead"}),
+    ],
+)
+async def test_a_page_is_looked_for_only_where_its_jobs_can_be(
+    url: str, states: set[State], tables: set[str]
+) -> None:
+    """Those that wait may be few, and those that ended a million."""
+    store = PostgresStore(url)
+    async with opened(store), store._engine.transaction() as connection:
+        await connection.execute("SET LOCAL plan_cache_mode = force_generic_plan")
+        found = await _planned(connection, page_of(Query(states=frozenset(states)))[0])
+
+    assert {node["Index Name"].partition("_")[0] for node in found} == tables

@@ -5,6 +5,7 @@ from typing import Final
 
 from penstock.core.job import ExpiredLease, Job, QueueRef
 from penstock.core.states import State
+from penstock.stores.postgres.engine import Value
 from penstock.stores.postgres.queues import PostgresQueues
 from penstock.stores.postgres.records import job_of
 from penstock.stores.protocol import MAX_LEASE_MS, RECOVER_LIMIT, HeldLease, Page, Query
@@ -62,6 +63,51 @@ WHERE queue = $1 AND deadline IS NOT NULL AND ($2::text IS NULL OR worker = $2)
 ORDER BY deadline
 """
 
+_LIVE: Final = "(SELECT job.*, NULL::bigint AS ended_at, NULL::text AS result FROM penstock.job) AS live"
+
+
+def page_of(query: Query) -> tuple[str, list[Value]]:
+    """The statement for a page of jobs, and its values after the queue's number.
+
+    It has no more conditions and tables than the query needs: the indexes serve those alone.
+    """
+    age = "ended_at" if _is_by_end(query.states) else "enqueued_at"
+    columns = JOB_COLUMNS
+    if not query.payloads:
+        columns = columns.replace("payload", "'' AS payload")
+    if not query.results:
+        columns = columns.replace("result", "NULL AS result")
+    clauses, values = ["queue = $1", f"{age} >= 0"], list[Value]()
+    if query.states:
+        values.append(sorted(query.states))
+        clauses.append(f"state = ANY(${len(values) + 1}::text[])")
+    if query.task is not None:
+        values.append(query.task)
+        clauses.append(f"task = ${len(values) + 1}")
+    if query.after is not None:
+        at, _, last = query.after.partition("/")
+        values += [int(at), last]
+        clauses.append(f"({age}, id) < (${len(values)}::bigint, ${len(values) + 1}::text)")
+    values.append(query.limit + 1)
+    statement = (
+        f"SELECT {columns} FROM {_source(query.states)} WHERE {' AND '.join(clauses)} "  # noqa: S608 (constants)
+        f"ORDER BY {age} DESC, id DESC LIMIT ${len(values) + 1}::bigint"
+    )
+    return statement, values
+
+
+def _is_by_end(states: frozenset[State]) -> bool:
+    """Whether all of them have ended: then their endings are what they are listed by."""
+    return bool(states) and all(state.is_ended for state in states)
+
+
+def _source(states: frozenset[State]) -> str:
+    """Where jobs in these states lie."""
+    if _is_by_end(states):
+        some = {State.DEAD} & states
+        return "penstock.done" if not some else "penstock.dead" if some == states else "penstock.ended"
+    return "penstock.record" if not states or any(state.is_ended for state in states) else _LIVE
+
 
 class PostgresReads(PostgresQueues):
     """The reading half of the store."""
@@ -78,31 +124,14 @@ class PostgresReads(PostgresQueues):
         number = await self._known(queue)
         if number is None:
             return Page([])
-        by_end = bool(query.states) and all(state.is_ended for state in query.states)
-        table, age = ("ended", "ended_at") if by_end else ("record", "enqueued_at")
-        at, _, last = (query.after or "").partition("/")
-        columns = JOB_COLUMNS
-        if not query.payloads:
-            columns = columns.replace("payload", "'' AS payload")
-        if not query.results:
-            columns = columns.replace("result", "NULL AS result")
-        rows = await self._ask(
-            f"SELECT {columns} FROM penstock.{table} WHERE queue = $1 AND {age} >= 0 "  # noqa: S608 (constants)
-            "AND ($2::text[] IS NULL OR state = ANY($2::text[])) AND ($3::text IS NULL OR task = $3) "
-            f"AND ($4::bigint IS NULL OR ({age}, id) < ($4::bigint, $5::text)) "
-            f"ORDER BY {age} DESC, id DESC LIMIT $6::bigint",
-            number,
-            sorted(query.states) or None,
-            query.task,
-            at or None,
-            last,
-            query.limit + 1,
-        )
+        statement, values = page_of(query)
+        rows = await self._ask(statement, number, *values)
         jobs = [job_of(queue, row) for row in rows[: query.limit]]
         if len(rows) <= query.limit or not jobs:
             return Page(jobs)
         end = jobs[-1]
-        return Page(jobs, f"{(end.ended_at or 0) if by_end else end.enqueued_at}/{end.id}")
+        at = (end.ended_at or 0) if _is_by_end(query.states) else end.enqueued_at
+        return Page(jobs, f"{at}/{end.id}")
 
     async def counts(self, queue: QueueRef) -> dict[State, int]:
         """Jobs per state."""

@@ -39,8 +39,7 @@ _NOT_FOR_US: Final = {
     "3F": "the connection is to a database without the store's tables",
     "42P01": "the connection is to a database without the store's tables",
     "25006": "the transaction is read-only",
-    "42501": "the user of the connection may not write the store's tables: its owner grants that, by "
-    "`penstock migrate up --grant-to …`",
+    "42501": "the user of the connection may not write there: the owner of the tables can grant it",
 }
 
 
@@ -70,9 +69,11 @@ class PostgresWithin(PostgresEnqueue):
             return await guest.enqueue(queue, jobs)
         # Others may hold the queue's row, or the same key, in transactions that stay open.
         await engine.run(_WAIT_AT_MOST, settings(self._address)["lock_timeout"])
-        out = await guest.enqueue(queue, jobs)
-        await engine.run(_WAIT_AT_MOST, "0")
-        return out
+        try:
+            return await guest.enqueue(queue, jobs)
+        finally:
+            if engine.goes_on:
+                await engine.run(_WAIT_AT_MOST, "0")
 
     async def _enter(
         self, engine: "GuestEngine", queue: QueueRef, number: int, *, is_unique: bool
@@ -106,6 +107,11 @@ class GuestEngine:
     def __init__(self, address: Address, driver: Driver) -> None:
         self._driver = driver
         self._faults = Faults("the server of your connection", address.secrets)
+
+    @property
+    def goes_on(self) -> bool:
+        """True while the transaction has not failed."""
+        return self._driver.info.transaction_status is TransactionStatus.INTRANS
 
     async def run(self, statement: str, *params: Value, on: object = None) -> list[Row]:
         """One statement; its rows.
