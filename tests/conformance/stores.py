@@ -76,11 +76,11 @@ class Place:
             postgres.forget(server.url)
         return server.url
 
-    def service(self, make: Callable[[], Store]) -> str:
+    def service(self, make: Callable[[], Store], **more: Any) -> str:
         """The url of a service over this store, with the token of an operator; the one before is closed."""
         if self._services is None:
             self._services = self._stack.enter_context(service.running())
-        scheme, _, rest = self._services.serve(make).partition("://")
+        scheme, _, rest = self._services.serve(make, **more).partition("://")
         return f"{scheme}://{service.token()}@{rest}"
 
 

@@ -19,6 +19,7 @@ from penstock.core.errors import (
     StoreFullError,
     StoreTimeoutError,
     StoreUnavailableError,
+    StoreVersionError,
 )
 from penstock.stores.remote import RemoteStore
 from tests.stores.remote.kit import HELLO, answer, opened, packed, problem, saying
@@ -82,6 +83,15 @@ async def test_what_was_trimmed_comes_with_the_error() -> None:
             await store.now()
 
     assert (str(caught.value), caught.value.trimmed) == ("gone", (1, 7))
+
+
+async def test_an_answer_of_another_version_is_told_as_such() -> None:
+    async def say(_: str, __: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(packed("soon"))
+
+    async with saying(say) as url, opened(url) as store:
+        with pytest.raises(StoreVersionError, match="its answer to now cannot be read"):
+            await store.now()
 
 
 async def test_interim_answers_are_passed_over() -> None:

@@ -1,7 +1,6 @@
 """The connections to one service: bounded, and used again while they are fresh."""
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from importlib.metadata import version
 from typing import Final
@@ -115,6 +114,4 @@ class Pool:
         if line.is_usable and not self._is_closed:
             self._idle.append(line)
         else:
-            with contextlib.suppress(ValueError):
-                self._idle.remove(line)
             line.close()
