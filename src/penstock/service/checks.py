@@ -82,9 +82,9 @@ def _is_within(name: str, value: Any) -> bool:
     """Whether `_check` has nothing to say: it looks the same way, without a path for each of many values."""
     kind = type(value)
     if kind is str:
-        return len(value) <= MOST_TEXT and ("\0" not in value or name.endswith("key"))
+        return bool(len(value) <= MOST_TEXT and ("\0" not in value or name.endswith("key")))
     if kind is int:
-        return -MOST_INT <= value <= MOST_INT
+        return bool(-MOST_INT <= value <= MOST_INT)
     if kind is list or kind is tuple:
         return len(value) <= MOST_ITEMS and all(_is_within(name, each) for each in value)
     if isinstance(value, msgspec.Struct) and value != _DEFAULT:

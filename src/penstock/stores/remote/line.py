@@ -53,7 +53,8 @@ class Line(asyncio.Protocol):
         """The answer to a request; LateAnswerError, and the line is closed, when it does not come in time."""
         if not self.is_usable or self._transport is None:
             raise ConnectionError(self._why)
-        answer = self._answer = self._loop.create_future()
+        answer: asyncio.Future[Answer] = self._loop.create_future()
+        self._answer = answer
         self._transport.write(head + body)
         try:
             async with asyncio.timeout(timeout):

@@ -37,8 +37,6 @@ class Pool:
 
     async def dial(self, heard: Callable[[bytes], None] | None = None) -> Line:
         """A new connection."""
-        if self._is_closed:
-            raise ConnectionError("the store was closed")
         target = self._target
         seconds = target.numbers.connect_timeout
         try:
@@ -55,7 +53,7 @@ class Pool:
         self._lines.add(line)
         line.closed.add_done_callback(lambda _: self._lines.discard(line))
         if self._is_closed:
-            line.close()
+            line.close("the store was closed")
         return line
 
     def head(self, name: str, size: int) -> bytes:

@@ -4,7 +4,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -147,10 +147,9 @@ class _Ear:
             if ends_at <= now:
                 return
             changed = asyncio.ensure_future(self._changed.wait())
+            either: list[asyncio.Future[Any]] = [changed, line.closed]
             try:
-                await asyncio.wait(
-                    [changed, line.closed], timeout=ends_at - now, return_when=asyncio.FIRST_COMPLETED
-                )
+                await asyncio.wait(either, timeout=ends_at - now, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 changed.cancel()
             self._changed.clear()
