@@ -17,6 +17,8 @@ if TYPE_CHECKING:
 
 MOST_ITEMS: Final = 20_000
 """Entries of one list: the relay entries of the largest flow, and some."""
+MOST_ASKED: Final = 100_000
+"""Entries that one answer is asked for: it is held in memory while it goes out."""
 MOST_TEXT: Final = 10_000
 MOST_INT: Final = 2**53
 """What every store and every language can count to."""
@@ -28,6 +30,9 @@ def check_arguments(given: Mapping[str, Any]) -> None:
     for name, value in given.items():
         if not _is_within(name, value):
             _check(name, value)
+    asked = given.get("limit", getattr(given.get("query"), "limit", None))
+    if asked is not None and asked > MOST_ASKED:
+        raise InvalidError("limit", asked, f"up to {MOST_ASKED}")
 
 
 async def check_jobs(ask: "Ask", queue: QueueRef, jobs: Sequence[NewJob]) -> None:
