@@ -11,7 +11,7 @@ HEAD_BYTES: Final = 64 << 10
 ANSWER_BYTES: Final = 256 << 20
 """The largest answer that is read."""
 _LONGEST: Final = 3
-"""So many times its timeout an answer may take while it comes."""
+"""So many times its timeout a call may take while it moves."""
 
 
 class LateAnswerError(ConnectionError):
@@ -54,7 +54,7 @@ class Line(asyncio.Protocol):
     async def call(self, head: bytes, body: bytes, timeout: float) -> Answer:
         """The answer to a request; LateAnswerError, and the line is closed, when it does not come in time.
 
-        A large one that keeps coming in is not late yet.
+        What is large and still moves, on the way there or back, is not late yet.
         """
         if not self.is_usable or self._transport is None:
             raise ConnectionError(self._why)
@@ -63,18 +63,22 @@ class Line(asyncio.Protocol):
         self._transport.write(head + body)
         try:
             for _ in range(_LONGEST):
-                before = self._received
+                before = self._moved(self._transport)
                 await asyncio.wait([answer], timeout=timeout)
                 if answer.done():
                     return answer.result()
-                if self._received == before:
+                if self._moved(self._transport) == before:
                     break
             self.close(f"no answer for {timeout:g} s")
             raise LateAnswerError(self._why)
-        except asyncio.CancelledError:
-            # What comes would be taken for the answer to the next request.
-            self.close("the call was given up")
-            raise
+        finally:
+            if not answer.done():
+                # What comes would be taken for the answer to the next request.
+                answer.cancel()
+                self.close("the call was given up")
+
+    def _moved(self, transport: asyncio.Transport) -> tuple[int, int]:
+        return self._received, transport.get_write_buffer_size()
 
     def close(self, why: str = "") -> None:
         """Close it at once; the call under way fails."""
