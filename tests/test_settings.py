@@ -32,9 +32,7 @@ def test_every_setting_can_be_set_by_flag_by_variable_and_by_file(tmp_path: Path
     for name in settings.names():
         last = name.rpartition(".")[2]
         text = samples.get(name, "7" if last in numbers else "true")
-        in_file = (
-            text if text in ("7", "true") and last not in texts else f'"{text}"'
-        )
+        in_file = text if text in ("7", "true") and last not in texts else f'"{text}"'
         group, _, key = name.rpartition(".")
         write(tmp_path, f"[{group}]\n{key} = {in_file}" if group else f"{key} = {in_file}")
 
