@@ -17,7 +17,7 @@ from penstock.service.auth.development import DevelopmentKey
 TITLES: Final = {"sqlite": "SQLite", "postgres": "PostgreSQL"}
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Reached:
     """A way to the store: what the runner of workers wants to know of a server."""
 

@@ -31,6 +31,8 @@ def test_commands_look_and_change_through_a_service(far: Shell) -> None:
     assert far("dlq", "redrive") == 0, far.err
     assert far("events", "tail", "--queue", "mail", "--limit", "5") == 0, far.err
     assert far("doctor") == 0, far.out + far.err
+    assert far("migrate", "status") == 0, far.err
+    assert "where the service runs" in far.out
 
 
 @pytest.mark.parametrize(

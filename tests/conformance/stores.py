@@ -76,11 +76,11 @@ class Place:
             postgres.forget(server.url)
         return server.url
 
-    def service(self, make: Callable[[], Store]) -> str:
+    def service(self, make: Callable[[], Store], **more: Any) -> str:
         """The url of a service over this store, with the token of an operator; the one before is closed."""
         if self._services is None:
             self._services = self._stack.enter_context(service.running())
-        scheme, _, rest = self._services.serve(make).partition("://")
+        scheme, _, rest = self._services.serve(make, **more).partition("://")
         return f"{scheme}://{service.token()}@{rest}"
 
 
@@ -184,10 +184,6 @@ def _remote(url: str, **arguments: Any) -> Store:
     return store
 
 
-def _remote_url(where: Place) -> str:
-    return where.service(lambda: _sqlite(str(where.new_file())))
-
-
 def _present(binary: Path | None) -> Path:
     if binary is None:
         raise RuntimeError("there is no server binary")
@@ -228,7 +224,7 @@ STORES: Final = [
     ),
     Kind("valkey", _valkey_url, _redis, _valkey_version, _no_valkey),
     Kind("postgres", _postgres_url, _postgres, _postgres_version, _no_postgres),
-    Kind("remote", _remote_url, _remote, lambda: "on SQLite"),
+    Kind("remote", lambda where: where.service(MemoryStore), _remote, lambda: "on memory"),
 ]
 
 if valkey.redis_binary() is not None:

@@ -248,7 +248,7 @@ async def test_a_store_says_what_it_is(store: Store, kind: Kind) -> None:
 
     assert info.kind in {"memory", "sqlite", "redis", "postgres"}
     assert info.durability in set(Durability)
-    assert (info.durability is Durability.MEMORY) == (kind.name == "memory")
+    assert (info.durability is Durability.MEMORY) == (kind.name in {"memory", "remote"})
     assert info.server_version
     assert info.schema_version >= 1
 

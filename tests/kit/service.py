@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from penstock.service.app import Service
 from penstock.service.auth.development import DevelopmentKey
@@ -40,7 +40,8 @@ class Services:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._run, name="services", daemon=True)
         self._socket = listen("127.0.0.1", 0)
-        self._server = _InThread(self, grace=1)
+        # It asks a service for nothing but its limits, and to stop.
+        self._server = _InThread(cast(Service, self), grace=1)
         self._service: Service | None = None
         self._path = ""
         self._count = 0

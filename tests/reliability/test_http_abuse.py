@@ -50,13 +50,19 @@ def test_random_requests_by_the_document_are_never_a_fault(chance: random.Random
     count, crew = round(20_000 * scale), min(4, os.cpu_count() or 1)
     command = [sys.executable, "-m", "tests.reliability.fuzzing"]
     crews = [
-        subprocess.Popen([*command, str(chance.randrange(2**31)), str(count // crew)], stdout=subprocess.PIPE)
+        subprocess.Popen(
+            [*command, str(chance.randrange(2**31)), str(count // crew)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+        )
         for _ in range(crew)
     ]
     statuses: Counter[int] = Counter()
     wrong: list[str] = []
     for each in crews:
-        said = json.loads(each.communicate()[0])
+        told, complaints = each.communicate()
+        assert each.returncode == 0, complaints[-2_000:].decode()
+        said = json.loads(told)
         statuses.update({int(status): number for status, number in said["statuses"].items()})
         wrong += said["wrong"]
     print(f"answers by status: {dict(sorted(statuses.items()))}")

@@ -4,6 +4,7 @@ import asyncio
 import logging
 from typing import Any
 
+import httpx
 import pytest
 
 from penstock.core import errors
@@ -249,6 +250,24 @@ async def test_readiness_follows_the_store_and_the_end_of_the_service() -> None:
         away = await client.get("/health/ready")
 
     assert [each.status_code for each in (ready, stopping, live, away)] == [200, 503, 200, 503]
+
+
+async def test_a_server_opens_and_closes_the_service_and_may_serve_it_below_a_path() -> None:
+    asked_for = asyncio.Queue[dict[str, Any]]()
+    told = asyncio.Queue[Any]()
+    service = Service(MemoryStore(), door=Doorman())
+    living = asyncio.create_task(service({"type": "lifespan"}, asked_for.get, told.put))
+    asked_for.put_nowait({"type": "lifespan.startup"})
+    started = await told.get()
+    transport = httpx.ASGITransport(service, root_path="/api")
+    async with httpx.AsyncClient(transport=transport, base_url="http://service") as client:
+        served = await client.get("/api/v1/queues")
+    asked_for.put_nowait({"type": "lifespan.shutdown"})
+    await living
+    ended = await told.get()
+
+    assert served.status_code == 200
+    assert [started["type"], ended["type"]] == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
 
 
 async def test_an_operator_has_to_say_whom_a_request_is_for() -> None:

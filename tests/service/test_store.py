@@ -12,7 +12,7 @@ from penstock.core.outcomes import Applied, Enqueued
 from penstock.core.states import State
 from penstock.service.app import Service
 from penstock.stores.memory import MemoryStore
-from penstock.stores.protocol import Relay, Store, StoredSchedule, Topic
+from penstock.stores.protocol import Query, Relay, Store, StoredSchedule, Topic
 from penstock.stores.wire import CALLS, MEDIA_TYPE
 from tests.service.kit import Doorman, Somebody, asked, client_of
 from tests.service.test_events import streaming
@@ -136,6 +136,21 @@ async def test_a_record_that_no_client_here_would_make_is_refused(new: NewJob) -
 
     assert (answer["status"], answer["type"]) == (400, "urn:penstock:invalid")
     assert sum(counts.values()) == 0
+
+
+@pytest.mark.parametrize(
+    ("move", "given"),
+    [
+        ("events", {"limit": 100_001}),
+        ("claim", {"worker": "w", "limit": 10**9, "lease_ms": 1_000}),
+        ("find", {"query": Query(limit=10**9)}),
+    ],
+)
+async def test_no_answer_is_asked_for_that_memory_could_not_hold(move: str, given: dict[str, Any]) -> None:
+    async with asked() as client:
+        answer = await called(client, move, **given)
+
+    assert (answer["status"], answer["errors"][0]["pointer"]) == (400, "/limit")
 
 
 @pytest.mark.parametrize(

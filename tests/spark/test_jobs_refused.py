@@ -57,6 +57,10 @@ def test_a_store_that_cannot_be_reached_is_unavailable(url: str) -> None:
     assert "127.0.0.1:1" in refused(url, StoreUnavailableError)
 
 
+def test_a_service_is_no_store_to_read_jobs_from() -> None:
+    assert "wanted the url of its store" in refused(f"https://{CANARY}@host", ConfigError)
+
+
 @pytest.mark.parametrize(
     "url",
     [

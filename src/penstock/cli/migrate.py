@@ -24,6 +24,7 @@ Roles = Annotated[
 _NO_SCHEMA: Final = (
     "keeps no tables: there is nothing to migrate; a newer format is refused when it is opened"
 )
+_FAR: Final = "the store is a service's: migrate it where the service runs"
 
 
 class _Schema(Protocol):
@@ -135,7 +136,7 @@ def _say_none(desk: Desk) -> None:
     store = desk.make_store()
     kind = type(store).__name__.removesuffix("Store")
     desk.out.document({"version": None, "newest": None, "restored": False, "current": True})
-    desk.out.line(f"a store in {kind} {_NO_SCHEMA}")
+    desk.out.line(f"a store in {kind} {_NO_SCHEMA}" if kind != "Remote" else _FAR)
 
 
 class _Postgres:

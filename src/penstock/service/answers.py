@@ -11,6 +11,8 @@ from penstock.service.problems import MEDIA_TYPE, Problem
 
 T = TypeVar("T")
 JSON: Final = "application/json"
+LINES: Final = "application/x-ndjson"
+EVENTS: Final = "text/event-stream"
 _ENCODER: Final = msgspec.json.Encoder()
 
 
@@ -30,7 +32,7 @@ class Stream:
 
     __slots__ = ("media_type", "pieces")
 
-    def __init__(self, pieces: AsyncGenerator[bytes], media_type: str = "text/event-stream") -> None:
+    def __init__(self, pieces: AsyncGenerator[bytes], media_type: str = EVENTS) -> None:
         self.pieces = pieces
         self.media_type = media_type
 

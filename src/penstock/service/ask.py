@@ -11,7 +11,7 @@ from penstock.core.job import QueueRef
 from penstock.core.names import check_name
 from penstock.service.errors import BusyError, ForbiddenError, MalformedError
 from penstock.service.limits import Receive
-from penstock.service.principal import Principal, Verb
+from penstock.service.principal import Principal
 from penstock.service.routing import Route
 from penstock.stores.protocol import EVERYONE, QueueInfo, Store
 
@@ -63,15 +63,15 @@ class Ask:
         """A queue of the tenant by its name."""
         return QueueRef(self.tenant, check_name("queue", queue))
 
-    def may(self, queue: str, verb: Verb | None = None) -> bool:
-        """True when the token allows the route's verb, or another one, in this queue."""
-        wanted = verb or self.route.verb
-        return wanted is None or self.principal.may(wanted, queue)
+    def may(self, queue: str) -> bool:
+        """True when the token allows what the route does in this queue."""
+        verb = self.route.verb
+        return verb is None or self.principal.may(verb, queue)
 
-    def require(self, queue: str, verb: Verb | None = None) -> None:
+    def require(self, queue: str) -> None:
         """ForbiddenError unless it does."""
-        if not self.may(queue, verb):
-            raise ForbiddenError(f"{verb or self.route.verb} in queue {queue!r} is not in the token's scopes")
+        if not self.may(queue):
+            raise ForbiddenError(f"{self.route.verb} in queue {queue!r} is not in the token's scopes")
 
     async def queue(self, name: str) -> QueueInfo:
         """A queue that is there; UnknownQueueError when the tenant has none of that name."""

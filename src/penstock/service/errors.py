@@ -120,16 +120,3 @@ class QuotaError(BusyError):
 
     slug = "quota"
     title = "A quota is used up"
-
-
-class StoppingError(ServiceError):
-    """The service is about to stop and begins nothing new."""
-
-    status = 503
-    slug = "stopping"
-    title = "The service is stopping"
-
-    @property
-    def headers(self) -> dict[str, str]:
-        """Others take over soon."""
-        return {"retry-after": "1", "connection": "close"}

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.service.answers import Bytes
+from penstock.service.answers import EVENTS, LINES, Bytes
 from penstock.service.examples import EXAMPLES
 from penstock.service.problems import MEDIA_TYPE as PROBLEM_TYPE
 from penstock.service.problems import Problem
@@ -123,9 +123,8 @@ def _responses(row: Route, known: dict[int, Any]) -> dict[str, Any]:
         if row.verb is not None or status in _OPEN
     }
     if row.is_stream:
-        content: dict[str, Any] = {"text/event-stream": {"schema": {"type": "string"}}}
-        if row.takes is bytes:
-            content = _PACKED
+        media = LINES if row.takes is bytes else EVENTS
+        content: dict[str, Any] = {media: {"schema": {"type": "string"}}}
     elif row.gives is Bytes:
         content = _PACKED if row.verb is not None else {"application/json": {"schema": {"type": "object"}}}
     elif row.gives is None:

@@ -96,14 +96,3 @@ class Nobody:
     def acting_for(self, tenant: str) -> "Principal":
         """For no tenant."""
         raise ForbiddenError("there is no token")
-
-
-class OpenDoor:
-    """Lets everybody in as one principal: for an app that the service is mounted in and that asks itself."""
-
-    def __init__(self, principal: Principal) -> None:
-        self._principal = principal
-
-    async def authenticate(self, headers: Mapping[str, str]) -> Principal:
-        """The one."""
-        return self._principal

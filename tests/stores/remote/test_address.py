@@ -1,5 +1,6 @@
 """Urls of services: what they can say, and that their secrets are never told."""
 
+import sys
 from pathlib import Path
 
 import pytest
@@ -93,6 +94,17 @@ def test_a_token_that_is_none_is_refused_untold() -> None:
         open_store("https://host", token="line\r\nbreak")
 
     assert "break" not in str(caught.value)
+
+
+def test_a_missing_parser_names_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in [
+        name for name in sys.modules if name.split(".")[0] == "httptools" or "stores.remote" in name
+    ]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "httptools", None)
+
+    with pytest.raises(ConfigError, match=r"pip install 'penstock\[remote\]'"):
+        open_store("https://host")
 
 
 def test_a_store_does_not_show_its_token() -> None:

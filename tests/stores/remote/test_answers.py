@@ -19,6 +19,7 @@ from penstock.core.errors import (
     StoreFullError,
     StoreTimeoutError,
     StoreUnavailableError,
+    StoreVersionError,
 )
 from penstock.stores.remote import RemoteStore
 from tests.stores.remote.kit import HELLO, answer, opened, packed, problem, saying
@@ -84,6 +85,15 @@ async def test_what_was_trimmed_comes_with_the_error() -> None:
     assert (str(caught.value), caught.value.trimmed) == ("gone", (1, 7))
 
 
+async def test_an_answer_of_another_version_is_told_as_such() -> None:
+    async def say(_: str, __: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(packed("soon"))
+
+    async with saying(say) as url, opened(url) as store:
+        with pytest.raises(StoreVersionError, match="its answer to now cannot be read"):
+            await store.now()
+
+
 async def test_interim_answers_are_passed_over() -> None:
     async def say(_: str, __: bytes, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n" + packed(7))
@@ -129,12 +139,22 @@ async def test_a_late_answer_is_never_taken_for_the_next_one() -> None:
             writer.write(packed(2))
         asked.set()
 
-    async with saying(say) as url, opened(f"{url}?answer_timeout=50ms") as store:
+    async with saying(say) as url, opened(f"{url}?answer_timeout=500ms") as store:
         with pytest.raises(StoreTimeoutError, match="did not answer in time"):
             await store.now()
         writers[0].write(packed(1))
 
         assert await store.now() == 2
+
+
+async def test_an_answer_that_keeps_coming_is_not_late_yet() -> None:
+    async def say(_: str, __: bytes, writer: asyncio.StreamWriter) -> None:
+        for byte in packed(7):
+            await asyncio.sleep(0.01)
+            writer.write(bytes([byte]))
+
+    async with saying(say) as url, opened(f"{url}?answer_timeout=500ms") as store:
+        assert await store.now() == 7
 
 
 async def test_a_call_that_was_given_up_takes_its_connection_with_it() -> None:

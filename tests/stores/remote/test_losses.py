@@ -10,6 +10,7 @@ from penstock import Penstock
 from penstock.core.errors import StoreUnavailableError
 from penstock.core.job import QueueRef
 from penstock.service.app import Service
+from penstock.service.ask import Ask
 from penstock.service.auth.door import door_of
 from penstock.service.server import Server, listen
 from penstock.stores.memory import MemoryStore
@@ -106,6 +107,7 @@ async def test_a_stream_is_shared_and_outlives_a_bell() -> None:
         served(service) as port,
         opened(f"http://{token('acme')}@127.0.0.1:{port}") as remote,
     ):
+        streams: list[Ask] = []
         for _ in range(3):
             async with remote.bell(QUEUE, Topic.ENDED), remote.bell(QUEUE, Topic.ENDED):
                 streams = list(service.waiting)

@@ -2,12 +2,17 @@
 
 import asyncio
 from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 from penstock import Penstock
-from penstock.core.errors import ConfigError
+from penstock.core.errors import ConfigError, PayloadError
 from penstock.core.job import QueueRef
+from penstock.core.moves import Complete
+from penstock.core.outcomes import Applied
+from penstock.core.states import State
+from penstock.service.limits import Limits
 from penstock.stores.memory import MemoryStore
 from penstock.stores.protocol import EVERYONE, Store, Topic
 from tests.conformance.arrange import new_job
@@ -19,8 +24,8 @@ from tests.stores.remote.kit import opened
 ACME, OTHER = QueueRef("acme", "q"), QueueRef("other", "q")
 
 
-def _url(where: Place, text: str, make: Callable[[], Store] = MemoryStore) -> str:
-    scheme, _, rest = where.service(make).partition("://")
+def _url(where: Place, text: str, make: Callable[[], Store] = MemoryStore, **more: Any) -> str:
+    scheme, _, rest = where.service(make, **more).partition("://")
     return f"{scheme}://{text}@{rest.rpartition('@')[2]}"
 
 
@@ -67,6 +72,22 @@ async def test_a_store_says_where_it_is_without_its_token(where: Place) -> None:
         info = await store.info()
 
     assert (info.kind, info.url) == ("memory", url.replace(f"{text}@", ""))
+
+
+async def test_calls_too_large_for_one_request_are_made_in_parts(where: Place) -> None:
+    large = b'"' + b"x" * 9_000 + b'"'
+    url = _url(where, token("acme"), limits=Limits(body_bytes=20_000))
+    async with opened(url) as store:
+        made = await store.enqueue(ACME, [new_job(f"j{n}", payload=large) for n in range(7)])
+        jobs = (await store.claim(ACME, worker="w", limit=7, lease_ms=60_000)).jobs
+        done = await store.settle(ACME, [Complete(job.id, job.token, large) for job in jobs])
+        with pytest.raises(PayloadError, match=r"jobs: found .* bytes, wanted at most 20000 bytes"):
+            await store.enqueue(ACME, [new_job(payload=large * 3)])
+        events = await store.events(ACME)
+
+    assert [each.id for each in made] == [job.id for job in jobs] == [f"j{n}" for n in range(7)]
+    assert done == [Applied(State.COMPLETED)] * 7
+    assert len(events) == 21
 
 
 @served(only_shared=True)

@@ -9,7 +9,7 @@ import msgspec
 
 from penstock.core.job import NewJob, QueueRef
 from penstock.core.names import check_name
-from penstock.service.answers import Bytes, Stream
+from penstock.service.answers import LINES, Bytes, Stream
 from penstock.service.ask import Ask, unbroken
 from penstock.service.checks import check_arguments, check_jobs
 from penstock.service.errors import ForbiddenError, MalformedError, NotFoundError
@@ -24,7 +24,6 @@ SHELF: Final = "client."
 """Stands before the names of a client's shelves: those of the service hold its secrets."""
 ALIVE: Final = 15.0
 """Seconds after which a stream without rings shows that it lives."""
-LINES: Final = "application/x-ndjson"
 _PACKER: Final = msgspec.msgpack.Encoder()
 
 

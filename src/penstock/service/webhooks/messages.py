@@ -24,7 +24,7 @@ DECLARATION: Final = Declaration(mode=Mode.KEYED, key_limit=4)
 """The key is the webhook: one that is slow has its four and keeps no other waiting."""
 ATTEMPTS: Final = 10
 BACKOFF: Final = Backoff.listed(5, 300, 1_800, 7_200, 18_000, 36_000, 50_400, 72_000, 86_400, jitter="equal")
-"""Over nearly three days, as the specification proposes; half of each wait is chance."""
+"""Over two to three days, as the specification proposes; up to half of each wait is chance."""
 WEEK: Final = 7 * 24 * 3600.0
 TIMEOUT: Final = 45.0
 """Seconds that an attempt may take: more than a request can, so that it ends with what the request says."""

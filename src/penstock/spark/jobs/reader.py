@@ -6,6 +6,7 @@ from typing import Any, Final
 import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
+from penstock.core.errors import ConfigError
 from penstock.spark.errors import shielded
 from penstock.spark.jobs.wanted import conditions_of, wanted_of
 from penstock.spark.options import SourceOptions
@@ -66,6 +67,10 @@ def _module(url: str) -> Any:
             from penstock.spark.jobs import postgres
 
             return postgres
+        case "https" | "http":
+            raise ConfigError(
+                "jobs are read from the store itself: found a service, wanted the url of its store"
+            )
         case _:
             from penstock.spark.jobs import redis
 

@@ -26,7 +26,8 @@ class Numbers(msgspec.Struct, frozen=True, kw_only=True):
     pool_timeout: float = 4.0
     """How long a call waits for a connection."""
     connect_timeout: float = 4.0
-    answer_timeout: float = 30.0
+    answer_timeout: float = 5.0
+    """So long an answer may take to come, and to come on: a lease of 30 seconds is renewed in time."""
     idle_timeout: float = 20.0
     """A connection that was quiet for so long is not used again: services and proxies close such ones."""
 

@@ -10,6 +10,8 @@ import msgspec
 HEAD_BYTES: Final = 64 << 10
 ANSWER_BYTES: Final = 256 << 20
 """The largest answer that is read."""
+_LONGEST: Final = 3
+"""So many times its timeout a call may take while it moves."""
 
 
 class LateAnswerError(ConnectionError):
@@ -39,7 +41,7 @@ class Line(asyncio.Protocol):
         self._answer: asyncio.Future[Answer] | None = None
         self._pieces: list[bytes] = []
         self._headers: dict[bytes, bytes] = {}
-        self._size = self._head_size = 0
+        self._size = self._head_size = self._received = 0
         self._why = "the connection was closed"
         self.quiet_since = self._loop.time()
         self.closed: asyncio.Future[None] = self._loop.create_future()
@@ -50,21 +52,33 @@ class Line(asyncio.Protocol):
         return self._answer is None and self._transport is not None and not self._transport.is_closing()
 
     async def call(self, head: bytes, body: bytes, timeout: float) -> Answer:
-        """The answer to a request; LateAnswerError, and the line is closed, when it does not come in time."""
+        """The answer to a request; LateAnswerError, and the line is closed, when it does not come in time.
+
+        What is large and still moves, on the way there or back, is not late yet.
+        """
         if not self.is_usable or self._transport is None:
             raise ConnectionError(self._why)
-        answer = self._answer = self._loop.create_future()
+        answer: asyncio.Future[Answer] = self._loop.create_future()
+        self._answer = answer
         self._transport.write(head + body)
         try:
-            async with asyncio.timeout(timeout):
-                return await answer
-        except TimeoutError:
+            for _ in range(_LONGEST):
+                before = self._moved(self._transport)
+                await asyncio.wait([answer], timeout=timeout)
+                if answer.done():
+                    return answer.result()
+                if self._moved(self._transport) == before:
+                    break
             self.close(f"no answer for {timeout:g} s")
-            raise LateAnswerError(self._why) from None
-        except asyncio.CancelledError:
-            # What comes would be taken for the answer to the next request.
-            self.close("the call was given up")
-            raise
+            raise LateAnswerError(self._why)
+        finally:
+            if not answer.done():
+                # What comes would be taken for the answer to the next request.
+                answer.cancel()
+                self.close("the call was given up")
+
+    def _moved(self, transport: asyncio.Transport) -> tuple[int, int]:
+        return self._received, transport.get_write_buffer_size()
 
     def close(self, why: str = "") -> None:
         """Close it at once; the call under way fails."""
@@ -83,6 +97,7 @@ class Line(asyncio.Protocol):
         if self._answer is None and self._heard is None:
             self.close("it said something that nobody asked for")
             return
+        self._received += len(data)
         try:
             self._parser.feed_data(data)
         except httptools.HttpParserError as error:

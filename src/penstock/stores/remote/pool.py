@@ -1,7 +1,6 @@
 """The connections to one service: bounded, and used again while they are fresh."""
 
 import asyncio
-import contextlib
 from collections.abc import Callable
 from importlib.metadata import version
 from typing import Final
@@ -38,8 +37,6 @@ class Pool:
 
     async def dial(self, heard: Callable[[bytes], None] | None = None) -> Line:
         """A new connection."""
-        if self._is_closed:
-            raise ConnectionError("the store was closed")
         target = self._target
         seconds = target.numbers.connect_timeout
         try:
@@ -56,7 +53,7 @@ class Pool:
         self._lines.add(line)
         line.closed.add_done_callback(lambda _: self._lines.discard(line))
         if self._is_closed:
-            line.close()
+            line.close("the store was closed")
         return line
 
     def head(self, name: str, size: int) -> bytes:
@@ -115,6 +112,4 @@ class Pool:
         if line.is_usable and not self._is_closed:
             self._idle.append(line)
         else:
-            with contextlib.suppress(ValueError):
-                self._idle.remove(line)
             line.close()

@@ -8,8 +8,9 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from penstock.core.errors import StoreFormatError
+from penstock.core.errors import PayloadError, StoreFormatError, StoreVersionError
 from penstock.core.job import QueueRef
+from penstock.core.payload import Words
 from penstock.stores.protocol import Bell, Topic
 from penstock.stores.remote.address import parse
 from penstock.stores.remote.faults import Faults
@@ -20,6 +21,8 @@ from penstock.stores.wire import CALLS, METHODS, Call, Hello
 
 _BELLS: Final = "bells"
 _HELLO: Final = "hello"
+_LISTS: Final = {"enqueue": "jobs", "settle": "settlements", "progress": "reports"}
+"""Calls whose items carry payloads, and the list that these stand in."""
 
 
 class RemoteStore:
@@ -39,6 +42,7 @@ class RemoteStore:
         self._target = parse(url, token)
         self._faults = Faults(self._target.shown)
         self._pool: Pool | None = None
+        self._largest = 0
         self._subscriber = Subscriber(self._listen)
 
     def __repr__(self) -> str:
@@ -57,6 +61,7 @@ class RemoteStore:
             await self.close()
             raise
         self.numbers_in_order = hello.numbers_in_order
+        self._largest = hello.body_bytes
         self._faults.is_proven = True
 
     async def close(self) -> None:
@@ -75,11 +80,34 @@ class RemoteStore:
         return self._subscriber.hang(queue, topic)
 
     async def _call(self, call: Call, tenant: str | None, queue: str | None, given: dict[str, Any]) -> Any:
-        answer = call.decode_answer(await self._ask(call.name, call.encode(tenant, queue, given)))
+        body = call.encode(tenant, queue, given)
+        if len(body) > self._largest:
+            return await self._in_parts(call, tenant, queue, given, len(body))
+        came = await self._ask(call.name, body)
+        try:
+            answer = call.decode_answer(came)
+        except msgspec.MsgspecError as error:
+            raise StoreVersionError(
+                f"the service at {self._target.shown} is another version: its answer to {call.name} "
+                f"cannot be read ({error})"
+            ) from None
         if call.name == "info":
             # The service says what its store is, and nobody but us knows the way to it.
             answer = msgspec.structs.replace(answer, url=self._target.shown)
         return answer
+
+    async def _in_parts(
+        self, call: Call, tenant: str | None, queue: str | None, given: dict[str, Any], size: int
+    ) -> Any:
+        """A call that is too large for the service as several: each of its items is a matter of its own."""
+        name = _LISTS.get(call.name)
+        if name is None or len(given[name]) < 2 or given.get("spawns"):
+            wanted = f"at most {self._largest} bytes, which the service takes in one request"
+            raise PayloadError(name or call.name, Words(f"{size} bytes"), wanted)
+        half = len(given[name]) // 2
+        parts = (given[name][:half], given[name][half:])
+        answers = [await self._call(call, tenant, queue, {**given, name: part}) for part in parts]
+        return [*answers[0], *answers[1]]
 
     async def _ask(self, name: str, body: bytes) -> bytes:
         pool = self._opened()

@@ -4,7 +4,7 @@ import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -45,7 +45,7 @@ class Subscriber:
         ear.want(ring)
         try:
             # What happens once the stream stands is heard, and the caller looks for itself after that.
-            await ear.heard(ring)
+            await ear.tried()
             async with self._belfry.hang(queue, topic) as bell:
                 yield bell
         finally:
@@ -62,9 +62,11 @@ class _Ear:
     """Listens for one tenant. A bell that the stream does not have is heard after it was opened anew."""
 
     def __init__(self, tenant: str, listen: Listen, belfry: Belfry) -> None:
+        self._loop = asyncio.get_running_loop()
         self._tenant = tenant
         self._listen = listen
         self._belfry = belfry
+        self._left_at = 0.0
         self._wanted: dict[Ring, int] = {}
         self._asked: frozenset[Ring] = frozenset()
         self._changed = asyncio.Event()
@@ -89,10 +91,11 @@ class _Ear:
         self._wanted[ring] -= 1
         if not self._wanted[ring]:
             del self._wanted[ring]
+            self._left_at = self._loop.time()
             self._changed.set()
 
-    async def heard(self, ring: Ring) -> None:
-        """Wait until the stream has this bell, or cannot be had for now; not for long."""
+    async def tried(self) -> None:
+        """Wait until the stream stands, or cannot be had for now; not for long."""
         with suppress(TimeoutError):
             async with asyncio.timeout(CONFIRM_SECONDS):
                 await self._tried.wait()
@@ -114,10 +117,10 @@ class _Ear:
             finally:
                 if line is not None:
                     line.close()
-            is_lost = self._asked and self._asked >= self._wanted.keys()
+            is_lost = self._asked.issuperset(self._wanted)
             self._asked = frozenset()
-            # Whoever waits for the stream goes on without: it polls until the next one stands.
             if self._failures:
+                # Whoever waits for the stream goes on without: it polls until the next one stands.
                 self._tried.set()
             if is_lost or self._failures:
                 # Clients that lost a service together do not return together.
@@ -135,22 +138,18 @@ class _Ear:
 
     async def _keep_hearing(self, line: Line) -> None:
         """Until the line is silent or lost, other bells are wanted, or none for a while."""
-        loop = asyncio.get_running_loop()
-        silent_at = loop.time() + SILENCE_SECONDS
-        left_at = loop.time() + LINGER_SECONDS
-        while True:
-            now = loop.time()
+        silent_at = self._loop.time() + SILENCE_SECONDS
+        while self._asked.issuperset(list(self._wanted)[-MOST_BELLS:]):
+            now = self._loop.time()
             if not self._is_silent:
                 self._is_silent, silent_at = True, now + SILENCE_SECONDS
-            if self._wanted:
-                left_at = now + LINGER_SECONDS
-            more = list(self._wanted)[-MOST_BELLS:]
-            if not self._asked.issuperset(more) or left_at <= now or silent_at <= now:
+            ends_at = silent_at if self._wanted else min(silent_at, self._left_at + LINGER_SECONDS)
+            if ends_at <= now:
                 return
             changed = asyncio.ensure_future(self._changed.wait())
+            either: list[asyncio.Future[Any]] = [changed, line.closed]
             try:
-                until = min(silent_at, silent_at if self._wanted else left_at) - now
-                await asyncio.wait([changed, line.closed], timeout=until, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait(either, timeout=ends_at - now, return_when=asyncio.FIRST_COMPLETED)
             finally:
                 changed.cancel()
             self._changed.clear()
