@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from tests.docs.pages import ROOT, Block
+from tests.kit.curl import path_with_curl
 
 SECONDS: Final = 100
 
@@ -64,7 +65,7 @@ def run(command: list[str], folder: Path, name: str) -> str:
     bin_folder = str(Path(sys.executable).parent)
     kept = {key: value for key, value in os.environ.items() if not key.startswith("PENSTOCK_")}
     environment = kept | {
-        "PATH": f"{bin_folder}{os.pathsep}{os.environ['PATH']}",
+        "PATH": f"{bin_folder}{os.pathsep}{path_with_curl(folder)}",
         "PYTHONPATH": str(ROOT / "src"),
         "COLUMNS": "200",
     }

@@ -5,6 +5,7 @@ import os
 from pathlib import Path
 
 from tests.docs.pages import ROOT, blocks
+from tests.kit.curl import path_with_curl
 from tests.service.kit import client_of
 from tests.service.test_server import served
 
@@ -18,7 +19,12 @@ async def test_the_worker_in_curl_completes_a_job(tmp_path: Path) -> None:
         client = client_of(server.service)
         wish = {"task": "resize", "payload": {"image": "cat.png"}}
         path = (await client.post("/v1/queues/thumbs/jobs", json=wish)).headers["location"]
-        said = {"SERVICE": f"http://127.0.0.1:{port}", "TOKEN": "any", "ONCE": "yes"}
+        said = {
+            "SERVICE": f"http://127.0.0.1:{port}",
+            "TOKEN": "any",
+            "ONCE": "yes",
+            "PATH": path_with_curl(tmp_path),
+        }
         worker = await asyncio.create_subprocess_exec(
             *("sh", "worker.sh"),
             cwd=tmp_path,
