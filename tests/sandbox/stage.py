@@ -54,11 +54,15 @@ class Stage:
         self._tidy()
         before = self._look()
         confined = self._run(technique, self._plan(technique.given))
-        after = self._look()
-        left = [
-            f"{key}: {before[key]} became {after.get(key)}" for key in before if before[key] != after.get(key)
-        ]
-        return {"bare": bare, "confined": confined, "left": left}
+        return {"bare": bare, "confined": confined, "left": self._changed(before)}
+
+    @contextmanager
+    def watched(self) -> Iterator[list[str]]:
+        """What the block changes outside is in the list, afterwards."""
+        found: list[str] = []
+        before = self._look()
+        yield found
+        found += self._changed(before)
 
     def take_down(self, wall: str) -> None:
         """Go on with one wall less; of Landlock also an older version: `landlock-5`."""
@@ -102,21 +106,7 @@ class Stage:
 
     def _plan(self, given: Given) -> Plan:
         if given not in self._plans:
-            extra: dict[str, Any] = {
-                "plain": {},
-                "programs": {"run": ["/bin/echo", *filter(None, [self.scene.set_id])]},
-                "net": {"net": [f"127.0.0.1:{self.scene.allowed_tcp}"]},
-            }[given]
-            permissions = Permissions(
-                read=[self.scene.allowed],
-                write=[self.scene.work],
-                memory=64 << 20,
-                cpu_seconds=1,
-                processes=8,
-                file_size=1 << 20,
-                **extra,
-            )
-            self._plans[given] = replace(prepare(permissions), **self._missing)
+            self._plans[given] = replace(prepare(permissions(given, self.scene)), **self._missing)
         return self._plans[given]
 
     def _tidy(self) -> None:
@@ -136,6 +126,12 @@ class Stage:
             os.kill(self._victim, signal.SIGKILL)
             os.waitpid(self._victim, 0)
         self._victim = self._sleeper()
+
+    def _changed(self, before: dict[str, object]) -> list[str]:
+        after = self._look()
+        return [
+            f"{key}: {before[key]} became {after.get(key)}" for key in before if before[key] != after.get(key)
+        ]
 
     def _look(self) -> dict[str, object]:
         found: dict[str, object] = {}
@@ -223,6 +219,24 @@ class Stage:
         made.bind(address)
         self._sockets.append(made)
         return made
+
+
+def permissions(given: Given, scene: Scene) -> Permissions:
+    """What a technique may do, whatever it tries."""
+    extra: dict[str, Any] = {
+        "plain": {},
+        "programs": {"run": ["/bin/echo", *filter(None, [scene.set_id])]},
+        "net": {"net": [f"127.0.0.1:{scene.allowed_tcp}"]},
+    }[given]
+    return Permissions(
+        read=[scene.allowed],
+        write=[scene.work],
+        memory=64 << 20,
+        cpu_seconds=1,
+        processes=8,
+        file_size=1 << 20,
+        **extra,
+    )
 
 
 def _terminal() -> int:

@@ -30,6 +30,8 @@ REFUSALS = (
     "the victim lives",
 )
 """How a wall is met; anything else, an import that fails for instance, would be a mistake of ours."""
+DEATHS = ("KILLED: SIGSEGV", "KILLED: SIGSYS", "KILLED: SIGXCPU", "EXITED: 1")
+"""How the process of a job may end as well: where a scene was, there is nothing in a fork server's child."""
 LEAST = 90
 """Techniques that have to bite, for whichever crew: the others need rights or features that it has not."""
 
@@ -132,6 +134,18 @@ def test_the_techniques_work_without_the_sandbox(shows: Any, crew: str) -> None:
     assert {name: why for name, why in failed.items() if name not in _excused(crew)} == {}
     counted = [name for name in TECHNIQUES if name not in failed and _is_escape(crew, name)]
     assert len(counted) >= LEAST
+
+
+def test_no_technique_gets_out_of_a_job(start: Start) -> None:
+    """As handlers of a worker, which executes every one of them and is none the worse."""
+    crew = crews()[0]
+    shown = json.loads(start(crew, "tests.sandbox.battery").result())
+    # One that hurts has worked if the victim is gone, and that would be among what is left.
+    harmless = {name for name, each in TECHNIQUES.items() if each.hurts or not _is_escape(crew, name)}
+    assert shown["left"] == []
+    assert shown["came"].keys() == TECHNIQUES.keys()
+    for name, came in shown["came"].items():
+        assert came.startswith((*REFUSALS, *DEATHS)) or (came == WORKED and name in harmless), (name, came)
 
 
 @pytest.mark.parametrize(("crew", "wall", "names"), WALLS)

@@ -63,7 +63,7 @@ class Cgroup(msgspec.Struct, frozen=True):
     """Those of CONTROLLERS that limit here."""
 
     def of(self, keeper: int) -> Group:
-        """The cgroup of what this process keeps; a pid is used again only when nobody else needs the name."""
+        """The cgroup of what this process keeps."""
         return Group(Path(self.folder, f"{_NAME}{keeper}"))
 
     def limits(self, memory: int | None, processes: int) -> dict[str, str]:
