@@ -58,6 +58,8 @@ def test_a_token_in_a_file_is_read_again(monkeypatch: pytest.MonkeyPatch, tmp_pa
 
     assert before == ("first", False)
     assert (token.renew(), token.text) == (True, "second")
+    file.unlink()
+    assert (token.renew(), token.text) == (False, "second")
 
 
 @pytest.mark.parametrize(

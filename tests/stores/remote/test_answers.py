@@ -111,6 +111,17 @@ async def test_a_token_that_is_refused_at_first_is_the_wrong_one() -> None:
             await RemoteStore(url, token="refused").open()
 
 
+async def test_a_token_that_was_forgotten_is_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("PENSTOCK_TOKEN", raising=False)
+
+    async def say(_: str, __: bytes, writer: asyncio.StreamWriter) -> None:
+        writer.write(problem(401))
+
+    async with saying(say) as url, opened(url) as store:
+        with pytest.raises(ConfigError, match="wants a token: set PENSTOCK_TOKEN"):
+            await store.now()
+
+
 async def test_a_new_token_in_the_file_is_tried_before_giving_up(tmp_path: Path) -> None:
     file = tmp_path / "token"
     file.write_text("old")

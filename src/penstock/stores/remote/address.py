@@ -3,6 +3,7 @@
 import ipaddress
 import re
 import ssl
+from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
 from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
@@ -51,7 +52,9 @@ class Token:
         """Read the file again, where it comes from one; True when another token is in it by now."""
         before = self._text
         if self._file is not None:
-            self._text = _read(self._file)
+            # One that is being replaced may be there, or whole, a moment later.
+            with suppress(OptionError):
+                self._text = _read(self._file)
         return self._text != before
 
 

@@ -17,6 +17,7 @@ from penstock.core.errors import (
     StoreUnavailableError,
 )
 from penstock.core.payload import Words
+from penstock.stores.remote.address import Target
 from penstock.stores.remote.line import Answer, LateAnswerError
 
 PROBLEM: Final = b"application/problem+json"
@@ -47,15 +48,13 @@ class Faults:
     `is_proven`, a token ran out or keys are being changed: that passes, and whoever can wait should.
     """
 
-    def __init__(self, shown: str) -> None:
-        self._at = f"the service at {shown}"
+    def __init__(self, target: Target) -> None:
+        self._at = f"the service at {target.shown}"
+        self._token = target.token
         self.is_proven = False
 
     def lost(self, error: OSError) -> PenstockError:
         """What is wrong with a connection."""
-        if isinstance(error, PenstockError):
-            # Some are system errors too.
-            return error
         if isinstance(error, LateAnswerError):
             return StoreTimeoutError(f"{self._at} did not answer in time ({error})")
         if isinstance(error, ssl.SSLCertVerificationError):
@@ -81,6 +80,10 @@ class Faults:
         known = getattr(errors, problem.error or "", None)
         if isinstance(known, type) and issubclass(known, PenstockError):
             return self._known(known, problem)
+        if problem.status == 401 and self._token.text is None:
+            return ConfigError(
+                f"{self._at} wants a token: set PENSTOCK_TOKEN, or name a token_file in the url"
+            )
         if problem.status == 401:
             return self._no_longer(f"does not accept the token: {problem.detail}")
         if problem.status == 403:

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Final
 
 import msgspec
 
-from penstock.core.errors import PayloadError, StoreFormatError, StoreVersionError
+from penstock.core.errors import PayloadError, PenstockError, StoreFormatError, StoreVersionError
 from penstock.core.job import QueueRef
 from penstock.core.payload import Words
 from penstock.stores.protocol import Bell, Topic
@@ -40,7 +40,7 @@ class RemoteStore:
         self._url = url
         self._token = token
         self._target = parse(url, token)
-        self._faults = Faults(self._target.shown)
+        self._faults = Faults(self._target)
         self._pool: Pool | None = None
         self._largest = 0
         self._subscriber = Subscriber(self._listen)
@@ -115,6 +115,9 @@ class RemoteStore:
             answer = await pool.call(name, body)
             if answer.status == 401 and pool.renew_token():
                 answer = await pool.call(name, body)
+        except PenstockError:
+            # Some are system errors too.
+            raise
         except OSError as error:
             raise self._faults.lost(error) from error
         return self._good(answer).body
