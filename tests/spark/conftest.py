@@ -3,7 +3,7 @@
 import asyncio
 import os
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, contextmanager
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
@@ -60,11 +60,18 @@ class SparkPlace(msgspec.Struct, frozen=True):
         return spark.read.format("penstock").options(url=self.url, table=table, **options).load()
 
 
+@contextmanager
+def preloading() -> Iterator[None]:
+    """A Spark that is started within the block forks workers that have everything loaded."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(Path(__file__).parent / "preloaded"), prepend=os.pathsep)
+        yield
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The session of the run, with filters pushed down; stopped at its end."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("PYTHONPATH", str(Path(__file__).parent / "preloaded"), prepend=os.pathsep)
+    with preloading():
         made = session("penstock-tests", MASTER, **SETTINGS)
     yield made
     made.stop()
