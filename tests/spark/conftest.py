@@ -1,8 +1,10 @@
 """One Spark session for the whole run, and the stores that other processes can reach, by url."""
 
 import asyncio
+import os
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AbstractAsyncContextManager
+from contextlib import AbstractAsyncContextManager, contextmanager
+from pathlib import Path
 from typing import Any, Final, TypeVar
 
 import msgspec
@@ -18,8 +20,9 @@ from tests.conformance.stores import STORES, Kind, Place, opened
 T = TypeVar("T")
 
 SETTINGS: Final = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
-    "spark.sql.shuffle.partitions": "2",
+    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xms1g",
+    "spark.driver.memory": "2g",
+    "spark.sql.shuffle.partitions": "1",
     "spark.ui.enabled": "false",
     "spark.log.level": "ERROR",
     "spark.sql.codegen.wholeStage": "false",
@@ -57,10 +60,19 @@ class SparkPlace(msgspec.Struct, frozen=True):
         return spark.read.format("penstock").options(url=self.url, table=table, **options).load()
 
 
+@contextmanager
+def preloading() -> Iterator[None]:
+    """A Spark that is started within the block forks workers that have everything loaded."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", str(Path(__file__).parent / "preloaded"), prepend=os.pathsep)
+        yield
+
+
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The session of the run, with filters pushed down; stopped at its end."""
-    made = session("penstock-tests", MASTER, **SETTINGS)
+    with preloading():
+        made = session("penstock-tests", MASTER, **SETTINGS)
     yield made
     made.stop()
 

@@ -3,6 +3,7 @@
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, Final
 
 import msgspec
@@ -39,6 +40,14 @@ def _row(event: Event) -> Row:
     return {name: str(value) if isinstance(value, State) else value for name, value in row.items()} | {
         "move": str(event.move)
     }
+
+
+def damage(file: Path) -> None:
+    """Another bit in the middle of a file, as an object store would give it: with no checksum beside it."""
+    (file.parent / f".{file.name}.crc").unlink()
+    data = bytearray(file.read_bytes())
+    data[len(data) // 2] ^= 1
+    file.write_bytes(data)
 
 
 def expected_attempts(events: Iterable[Event]) -> list[Row]:

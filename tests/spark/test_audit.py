@@ -3,14 +3,15 @@
 import pytest
 from msgspec.structs import replace
 from pyspark.sql import SparkSession
+from pyspark.sql.functions import expr
 
 from penstock.core.events import Event
-from penstock.core.history import Rule
+from penstock.core.history import Breach, Rule
 from penstock.core.job import QueueRef
 from penstock.core.moves import Move
 from penstock.core.states import State
 from penstock.spark.audit import audit, log
-from tests.core.histories import MAIL, History, told_history
+from tests.core.histories import History, told_history
 from tests.core.test_history import plain_lives
 from tests.spark.audited import table
 
@@ -28,17 +29,36 @@ def test_a_log_without_events_is_a_breach(spark: SparkSession) -> None:
     assert [str(each) for each in found.first(5)] == ["nothing-read: no event was read"]
 
 
-def test_a_breach_says_where_it_is(spark: SparkSession, told: History) -> None:
+def test_a_breach_says_where_it_is(
+    spark: SparkSession, told: History, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A fault, events that are missing at the edges of stretches, and some that were trimmed unread."""
+    monkeypatch.setattr(log, "_STRETCHES", log._STRETCHES.replace("65536", "8"))
     at = next(i for i, each in enumerate(told.events) if each.job == "running" and each.move is Move.CLAIM)
     events = [*told.events]
     events[at] = replace(events[at], attempt=2)
-    (breach,) = audit(table(spark, events)).first(5)
+    missing = {"none": 0, "before": 6, "last": 7, "first": 8, "next": 15}
+    for tenant, number in missing.items():
+        lives = [replace(each, tenant=tenant) for each in plain_lives(12, kept=12)]
+        events += [each for each in lives if each.seq != number]
+    gap = Event(v=1, tenant="gap", queue="mail", seq=5, move="gap", at=0)  # type: ignore[arg-type]
+    problem = "if(move = 'gap', 'events 1 to 5 were trimmed', problem)"
+    rows = table(spark, [*events, gap, *(replace(each, tenant="gap") for each in told.events)])
+    found = audit(rows.withColumn("problem", expr(problem)))
+    by_tenant: dict[str, list[Breach]] = {}
+    for breach in found.first(100):
+        assert breach.queue is not None
+        by_tenant.setdefault(breach.queue.tenant, []).append(breach)
 
-    assert breach.queue == MAIL
-    assert (
-        str(breach)
-        == f"attempt: queue mail, job running, event {events[at].seq}, attempt 2 came after 0 failures"
-    )
+    assert found.events == len(events) + len(told.events)
+    assert [str(each) for each in by_tenant.pop("default")] == [
+        f"attempt: queue mail, job running, event {events[at].seq}, attempt 2 came after 0 failures"
+    ]
+    assert [each.says for each in by_tenant.pop("gap")] == ["events 1 to 5 were trimmed"]
+    assert {
+        tenant: [each.seq for each in breaches if each.rule is Rule.SEQ_GAP]
+        for tenant, breaches in by_tenant.items()
+    } == {tenant: [number + 1] for tenant, number in missing.items() if number}
 
 
 def test_numbers_are_not_looked_at_where_cursors_say_that_they_are_in_no_order(spark: SparkSession) -> None:
@@ -53,55 +73,25 @@ def test_numbers_are_not_looked_at_where_cursors_say_that_they_are_in_no_order(s
     assert {row.rule for row in by_cursors.breaches.where("tenant = 'u'").collect()} == {Rule.SEQ_TWICE}
 
 
-def test_a_gap_at_the_edge_of_a_stretch_is_found(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch
+def test_only_jobs_are_compared_that_the_log_tells_of_and_that_did_not_move_meanwhile(
+    spark: SparkSession, told: History
 ) -> None:
-    monkeypatch.setattr(log, "_STRETCHES", log._STRETCHES.replace("65536", "8"))
-    missing = {"none": 0, "before": 6, "last": 7, "first": 8, "next": 15}
-    events = [
-        replace(each, tenant=tenant)
-        for tenant, number in missing.items()
-        for each in plain_lives(12, kept=12)
-        if each.seq != number
+    """The store was read when a job ran, and the log after it was done; another log was trimmed."""
+    live = [
+        (tenant, queue, job, str(State.PENDING if job == "second" else state))
+        for (_, queue, job), state in told.live.items()
+        for tenant in ("still", "moved")
     ]
-    found = audit(table(spark, events)).breaches.where("rule = 'seq-gap'").collect()
-
-    assert {(row.tenant, row.seq) for row in found} == {
-        (tenant, number + 1) for tenant, number in missing.items() if number
-    }
-
-
-def test_a_row_for_events_that_were_trimmed_unread_is_a_gap(spark: SparkSession, told: History) -> None:
-    gap = Event(v=1, tenant="default", queue="mail", seq=5, move="gap", at=0)  # type: ignore[arg-type]
-    rows = table(spark, [gap, *told.events]).selectExpr(
-        *(name for name in table(spark, [gap]).columns if name != "problem"),
-        "if(move = 'gap', 'events 1 to 5 were trimmed', problem) AS problem",
+    live += [("t", "q", f"job-{number}", "completed") for number in range(4)]
+    trimmed = [each for each in plain_lives(4, kept=4) if each.seq > 6]
+    events = [replace(each, tenant=tenant) for tenant in ("still", "moved") for each in told.events]
+    found = audit(
+        table(spark, [*events, *trimmed]),
+        live=spark.createDataFrame(live, "tenant string, queue string, id string, state string"),
+        moved=spark.createDataFrame([("moved", "mail", "second")], "tenant string, queue string, job string"),
+        starts={QueueRef("t", "q"): 7},
     )
-    found = audit(rows.select(*table(spark, [gap]).columns))
 
-    assert found.events == len(told.events)
-    assert [each.says for each in found.first(5)] == ["events 1 to 5 were trimmed"]
-
-
-def test_jobs_that_moved_meanwhile_are_not_compared(spark: SparkSession, told: History) -> None:
-    """The store was read when the job ran, and the log after it was done."""
-    live = {job: State.PENDING if job[2] == "second" else state for job, state in told.live.items()}
-    rows = [(tenant, queue, job, str(state)) for (tenant, queue, job), state in live.items()]
-    jobs = spark.createDataFrame(rows, "tenant string, queue string, id string, state string")
-    moved = spark.createDataFrame([("default", "mail", "second")], "tenant string, queue string, job string")
-    events = table(spark, told.events)
-
-    assert audit(events, live=jobs).by_rule == {Rule.STORE_STATE: 1}
-    assert audit(events, live=jobs, moved=moved).is_clean
-
-
-def test_where_a_log_was_trimmed_the_store_may_know_more_jobs(spark: SparkSession) -> None:
-    events = [each for each in plain_lives(4, kept=4) if each.seq > 6]
-    jobs = spark.createDataFrame(
-        [("t", "q", f"job-{number}", "completed") for number in range(4)],
-        "tenant string, queue string, id string, state string",
-    )
-    found = audit(table(spark, events), live=jobs, starts={QueueRef("t", "q"): 7})
-
-    assert found.is_clean
-    assert found.events == 6
+    (breach,) = found.first(5)
+    assert (breach.rule, breach.queue, breach.job) == (Rule.STORE_STATE, QueueRef("still", "mail"), "second")
+    assert found.events == len(events) + 6

@@ -1,5 +1,6 @@
 """The audit of real stores, at rest and at work."""
 
+import asyncio
 import json
 import sqlite3
 import threading
@@ -18,8 +19,14 @@ from penstock.core.history import Rule
 from penstock.core.job import NewJob, QueueRef
 from penstock.core.limits import Declaration
 from penstock.spark.audit.running import audit_store
+from penstock.spark.tables.bronze import Bronze
+from penstock.spark.tables.files import LocalFiles
+from penstock.spark.tables.table import Batch
 from penstock.stores.protocol import Store
+from tests.core.test_history import plain_lives
+from tests.spark.audited import table
 from tests.spark.conftest import SparkPlace
+from tests.spark.tables_kit import damage
 
 MAIL = QueueRef("default", "mail")
 
@@ -50,6 +57,8 @@ def working(place: SparkPlace) -> Iterator[None]:
         while not stop.is_set():
             await work(store, number, number + 10)
             number += 10
+            # Spark needs the processor more.
+            await asyncio.sleep(0.02)
 
     with ThreadPoolExecutor(1) as pool:
         done = pool.submit(place.run, on)
@@ -75,14 +84,19 @@ def test_limits_that_are_declared_now_hold_from_the_time_that_is_named(
 ) -> None:
     async def declared(store: Store) -> int:
         await work(store, 0, 20)
+        await store.turn(1_000)
+        now = await store.now()
+        await work(store, 20, 40)
         await store.declare(MAIL, Declaration(max_active=1))
-        return await store.now()
+        return now
 
     place = SparkPlace("sqlite", f"sqlite:///{tmp_path}/jobs.db")
     now = place.run(declared)
+    events = place.run(lambda store: store.events(MAIL))
+    found = audit_store(spark, place.url, tenant="default", limits_since=now)
 
-    assert audit_store(spark, place.url, tenant="default", limits_since=0).by_rule.keys() == {Rule.MAX_ACTIVE}
-    assert audit_store(spark, place.url, tenant="default", limits_since=now).is_clean
+    assert found.by_rule.keys() == {Rule.MAX_ACTIVE}
+    assert {row.seq for row in found.breaches.collect()} <= {each.seq for each in events if each.at >= now}
 
 
 def test_a_tenant_without_queues_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
@@ -135,3 +149,25 @@ def test_the_command_refuses_what_makes_no_sense(
     assert run(["spark", "audit", *arguments]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert said in line
+
+
+def test_the_command_audits_tables_and_names_a_file_that_is_damaged(
+    spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(spark, "stop", lambda: None)
+    bronze = Bronze(spark, LocalFiles(str(tmp_path / "events")))
+    trimmed = [each for each in plain_lives(4, kept=4) if each.seq > 6]
+    bronze.write(Batch(first=0, last=0, query="a-query"), table(spark, trimmed).coalesce(1))
+    command = ["spark", "audit", "--tables", str(tmp_path), "--trimmed"]
+
+    assert run([*command, "--json"]) == 0
+    (verdict,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert (verdict["clean"], verdict["compared"], verdict["events"]) == (True, False, 6)
+
+    file = tmp_path / "events" / bronze.live()[0].files[0].path
+    damage(file)
+
+    assert run(command) == 1
+    said = capsys.readouterr().err.splitlines()[-1]
+    assert said.startswith("penstock: error: Spark: ")
+    assert file.name in said

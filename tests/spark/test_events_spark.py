@@ -40,6 +40,7 @@ def test_a_batch_in_spark_has_the_rows_of_its_readers(spark: SparkSession, place
     assert place.read(spark, "events", columns="seq,move").where("seq > 5").count() == 3
 
 
+@only_valkey
 def test_a_stream_goes_on_from_its_checkpoint(spark: SparkSession, place: SparkPlace, tmp_path: Path) -> None:
     """In batches of so many, with a queue that came meanwhile; and its place is known to the store."""
     fill(place, *(f"j{n}" for n in range(5)))

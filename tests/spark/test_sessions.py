@@ -37,7 +37,7 @@ def test_a_package_that_is_missing_is_named_with_what_to_install(monkeypatch: py
 
 
 def test_a_second_session_is_the_first_with_what_is_asked_for(spark: SparkSession) -> None:
-    again = session("another", MASTER, **{"spark.sql.shuffle.partitions": "2"})
+    again = session("another", MASTER, **{"spark.sql.shuffle.partitions": "1"})
 
     assert again is spark
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"

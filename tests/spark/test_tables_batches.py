@@ -7,6 +7,7 @@ from itertools import count
 from pathlib import Path
 
 import pytest
+from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyarrow import parquet
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F  # noqa: N812 (everybody's name for it)
@@ -19,7 +20,7 @@ from penstock.spark.tables.files import Files, LocalFiles, files_at
 from penstock.spark.tables.silver import SHAPES, Silver
 from penstock.spark.tables.table import Batch, Table
 from tests.core.histories import told_history
-from tests.spark.tables_kit import event_rows, frame, seen
+from tests.spark.tables_kit import damage, event_rows, frame, seen
 
 QUERY = "a-query"
 
@@ -298,6 +299,19 @@ def test_damage_is_said_in_a_line(spark: SparkSession, tmp_path: Path) -> None:
     (tmp_path / table.live()[0].files[0].path).unlink()
     with pytest.raises(TableError, match="names a file that is not there"):
         table.read()
+
+
+def test_a_file_with_another_bit_is_never_read_as_if_it_were_whole(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """By the checksums within it: object stores keep none beside it."""
+    table = Table(spark, LocalFiles(str(tmp_path)), "numbers")
+    table.write(one(0), spark.range(2_000).selectExpr("hash(id) AS n").coalesce(1))
+    file = tmp_path / table.live()[0].files[0].path
+    damage(file)
+
+    with pytest.raises(Py4JJavaError, match=file.name):
+        table.read().agg(F.sum("n")).collect()
 
 
 def test_tables_that_are_not_there_are_named(spark: SparkSession, tmp_path: Path) -> None:

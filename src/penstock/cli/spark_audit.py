@@ -1,8 +1,6 @@
 """`penstock spark audit`: every rule that events can show, over a store or over tables of any size."""
 
 import asyncio
-from collections.abc import Iterator
-from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -10,7 +8,7 @@ import typer
 
 from penstock.cli.desk import Desk
 from penstock.cli.output import without_none
-from penstock.cli.spark_run import QUIET, Master
+from penstock.cli.spark_run import Master, started
 from penstock.core.errors import ConfigError, OptionError
 
 if TYPE_CHECKING:
@@ -73,7 +71,7 @@ async def audit(
         raise OptionError("--trimmed", trimmed, "it with --tables: a store says where its log begins")
     since = None if limits_since is None else _moment(limits_since)
     url = _url(desk) if tables is None else ""
-    with _session(master) as spark:
+    with started("penstock audit", master) as spark:
         if tables is None:
             verdict = await _of_store(desk, spark, url, queue, since)
         else:
@@ -97,17 +95,6 @@ def _url(desk: Desk) -> str:
     read_options({"url": url})
     refuse_missing_file(url)
     return url
-
-
-@contextmanager
-def _session(master: str) -> Iterator["SparkSession"]:
-    from penstock.spark import session
-
-    spark = session("penstock audit", master, **QUIET)
-    try:
-        yield spark
-    finally:
-        spark.stop()
 
 
 async def _of_store(

@@ -14,6 +14,8 @@ from penstock.core.errors import ConfigError, OptionError
 from penstock.settings import seconds
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from penstock.spark.pipeline import Done
 
 SECONDS_PER_LINE: Final = 5.0
@@ -96,16 +98,13 @@ async def compact(
     It may run beside `penstock spark run`, and be stopped at any time.
     """
     grace_ms = round(seconds("--grace", grace) * 1000)
-    from penstock.spark import session, tables
+    with started("penstock", master) as spark:
+        from penstock.spark import tables
 
-    names = tables.NAMES if table is None else (table,)
-    spark = session("penstock", master, **QUIET)
-    try:
         done = [
-            tables.compact(spark, out, name, target_bytes=target << 20, grace_ms=grace_ms) for name in names
+            tables.compact(spark, out, name, target_bytes=target << 20, grace_ms=grace_ms)
+            for name in (tables.NAMES if table is None else (table,))
         ]
-    finally:
-        spark.stop()
     for each in done:
         desk.out.document(
             {"table": each.table, "before": each.before, "after": each.after, "removed": each.removed}
@@ -119,7 +118,7 @@ async def compact(
 
 def _run(desk: Desk, out: str, options: dict[str, str], every: float | None, master: str) -> "Done":
     # First, for it says what to install.
-    from penstock.spark import session  # isort: skip
+    from penstock.spark import session  # noqa: F401  # isort: skip
     from penstock.spark.options import read_options
     from penstock.spark.run import Run, run
     from penstock.spark.stores import refuse_missing_file
@@ -127,10 +126,25 @@ def _run(desk: Desk, out: str, options: dict[str, str], every: float | None, mas
     # Before a Java is started.
     read_options({**options, "table": "events"}, role="readStream")
     refuse_missing_file(options["url"])
-    spark = session("penstock", master, **QUIET)
+    with started("penstock", master) as spark, _telling(desk) as tell:
+        return run(spark, Run(out=out, options=options, every=every), tell)
+
+
+@contextmanager
+def started(name: str, master: str) -> Iterator["SparkSession"]:
+    """A session for the time of the block. What Spark fails with there is raised as one line."""
+    # First, for it says what to install.
+    from penstock.spark import session  # isort: skip
+    from py4j.protocol import Py4JError  # type: ignore[import-untyped]
+    from pyspark.errors import PySparkException
+
+    from penstock.spark.run import plain
+
+    spark = session(name, master, **QUIET)
     try:
-        with _telling(desk) as tell:
-            return run(spark, Run(out=out, options=options, every=every), tell)
+        yield spark
+    except (PySparkException, Py4JError) as error:
+        raise plain(error) from error
     finally:
         spark.stop()
 

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 LOOK_SECONDS: Final = 0.2
 EVERY_SECONDS: Final = 5.0
 _SAID: Final = re.compile(r"penstock\.core\.errors\.\w+: (.+)")
+_SPARK_SAID: Final = re.compile(r"^: org\.apache\.spark\.\S+: (.+)", re.MULTILINE)
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
@@ -81,8 +82,11 @@ def run(spark: "SparkSession", wish: Run, tell: Callable[[Done], None] = lambda 
 def plain(error: Exception) -> PenstockError:
     """What Penstock said somewhere within Spark, or else Spark's own first line."""
     text = str(error)
-    said = _SAID.findall(text)
-    return PenstockError(said[-1].strip() if said else f"Spark: {text.strip().partition(chr(10))[0]}")
+    if said := _SAID.findall(text):
+        return PenstockError(said[-1].strip())
+    # What comes through as an error of Java begins with the call, which says nothing.
+    of_spark = _SPARK_SAID.findall(text) or [text.strip().partition("\n")[0]]
+    return PenstockError(f"Spark: {of_spark[0].strip()}")
 
 
 @contextmanager

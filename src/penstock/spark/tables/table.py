@@ -18,6 +18,8 @@ from penstock.spark.tables.files import Files
 from penstock.spark.tables.manifests import DataFile, Manifest, QueueCount, batch_name, cover, span_of
 
 _TIMES: Final = "spark.sql.parquet.outputTimestampType"
+_CHECKED: Final = "parquet.page.verify-checksum.enabled"
+"""Pages are always written with a checksum; that it is right is looked at only when asked for."""
 
 
 class Batch(msgspec.Struct, frozen=True, kw_only=True):
@@ -69,7 +71,7 @@ class Table:
         if not paths:
             return self.spark.createDataFrame([], schema)
         try:
-            return self.spark.read.schema(schema).parquet(*paths)
+            return self.spark.read.schema(schema).option(_CHECKED, True).parquet(*paths)
         except AnalysisException as error:
             said = str(error).partition("\n")[0]
             raise TableError(f"{self.where}: a manifest names a file that is not there: {said}") from None

@@ -19,12 +19,16 @@ local function prepare(items)
     ids[i] = item[1]
     if item[7] then keys[#keys + 1] = item[7] end
   end
-  look_up(ids)
   for first = 1, #keys, CHUNK do
     local last = math.min(first + CHUNK - 1, #keys)
     local held = redis.call('HMGET', HOLDERS, unpack(keys, first, last))
-    for at = first, last do held_keys[keys[at]] = held[at - first + 1] end
+    for at = first, last do
+      local holder = held[at - first + 1]
+      held_keys[keys[at]] = holder
+      ids[#ids + 1] = holder and string.match(holder, '^(%S+) %S+$') or nil
+    end
   end
+  look_up(ids)
 end
 
 -- Who holds the key now, and for which work; a key whose time is over is nobody's.

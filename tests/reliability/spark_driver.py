@@ -1,0 +1,175 @@
+"""A driver for every store at once: rows become jobs and events become tables, and each task fails once.
+
+Run as `python -m tests.reliability.spark_driver MASTER FOLDER URLS`; the urls are JSON, by name.
+"""
+
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+import pyarrow as pa
+from pyspark import TaskContext
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming.query import StreamingQuery
+
+from penstock.spark import session
+from penstock.spark.pipeline import Pipeline
+from tests.reliability.spark_traffic import WRITTEN
+from tests.spark.conftest import SETTINGS, preloading
+
+PATIENCE: Final = 300.0
+MASTER: Final = "local[2,4]"
+QUICK: Final = {
+    **SETTINGS,
+    "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
+    "spark.executor.memory": "512m",
+    # Tasks that are to fail would fill the log; what a query fails with is told by its end.
+    "spark.log.level": "FATAL",
+    # More files than this are listed by a job of as many tasks.
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "10000",
+    # A lost executor counts as a failure of the tasks it had, which also fail by themselves.
+    "spark.task.maxFailures": "10",
+}
+
+
+class Stumbling(Pipeline):
+    """Each task that writes events fails once, half-way."""
+
+    def _write(self, rows: DataFrame, number: int) -> None:
+        super()._write(rows.mapInArrow(stumble, rows.schema), number)
+
+
+def stumble(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """The rows; the first try of every task fails half-way through them."""
+    context = TaskContext.get()
+    assert context is not None
+    for batch in batches:
+        half = batch.num_rows // 2
+        yield batch.slice(0, half)
+        if context.attemptNumber() == 0:
+            raise RuntimeError("this task stumbles once")
+        yield batch.slice(half)
+
+
+def written(spark: SparkSession, name: str, url: str, folder: Path, *, once: bool) -> StreamingQuery:
+    """The query that makes jobs of the rows in files."""
+    source = spark.readStream.schema("file INT, n INT").option("maxFilesPerTrigger", 500 if once else 5)
+    rows = source.json(str(folder / "files")).repartition(2)
+    sink = rows.mapInArrow(stumble, rows.schema).writeStream.format("penstock")
+    sink = sink.options(url=url, queue=WRITTEN.name, task="send", keyColumns="file,n", declare="true")
+    sink = sink.option("checkpointLocation", str(folder / f"{name}.sink"))
+    return (sink.trigger(availableNow=True) if once else sink.trigger(processingTime="0 seconds")).start()
+
+
+def read(spark: SparkSession, name: str, url: str, folder: Path, *, once: bool) -> Pipeline:
+    """The pipeline that brings the events into tables."""
+    options = {"url": url, "maxEventsPerTrigger": "5000" if once else "300"}
+    pipeline = Stumbling(spark, str(folder / name), options, every=None if once else 0.2)
+    pipeline.start()
+    return pipeline
+
+
+def finish(spark: SparkSession, urls: Mapping[str, str], folder: Path) -> None:
+    """Write and read all that was left, store by store."""
+    for name, url in urls.items():
+        assert written(spark, name, url, folder, once=True).awaitTermination(int(PATIENCE))
+    for name, url in urls.items():
+        is_more = True
+        # A log may hold its newest events back for a moment, such as that of PostgreSQL.
+        while is_more:
+            pipeline = read(spark, name, url, folder, once=True)
+            assert pipeline.wait(PATIENCE)
+            is_more = pipeline.done.events > 0
+
+
+class Driver:
+    """The process of a driver, with all that it starts; ended as one."""
+
+    def __init__(self, urls: Mapping[str, str], folder: Path, master: str) -> None:
+        self._urls, self._folder = urls, folder
+        self._log = folder / "driver.log"
+        command = [sys.executable, "-m", "tests.reliability.spark_driver", master, str(folder)]
+        with self._log.open("ab") as log, preloading():
+            self._process = subprocess.Popen(
+                [*command, json.dumps(dict(urls))], stdout=log, stderr=log, start_new_session=True
+            )
+
+    def wait_for_tries(self) -> None:
+        """Until it has begun to write a batch of the events of every store."""
+        self._wait_for("{name}/events/batch_id=*/*")
+
+    def wait_for_batches(self) -> None:
+        """Until another batch of every store is in its tables, and one of rows in the store."""
+        self._wait_for("{name}/jobs/_manifests/*.json", "{name}.sink/commits/*")
+
+    def _wait_for(self, *patterns: str) -> None:
+        asked = [pattern.format(name=name) for pattern in patterns for name in self._urls]
+        before = {each: set(self._folder.glob(each)) for each in asked}
+        give_up = time.monotonic() + PATIENCE
+        while asked:
+            assert self._process.poll() is None, f"the driver ended: {self._said()}"
+            assert time.monotonic() < give_up, f"nothing new in {asked}: {self._said()}"
+            time.sleep(0.02)
+            asked = [each for each in asked if set(self._folder.glob(each)) <= before[each]]
+
+    def kill(self) -> None:
+        """SIGKILL to the driver and all its processes."""
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait(30)
+
+    def kill_executor(self, chance: random.Random) -> None:
+        """SIGKILL to one of its executors, once there is one."""
+        give_up = time.monotonic() + PATIENCE
+        while not (found := self._executors()):
+            assert time.monotonic() < give_up, f"there is no executor: {self._said()}"
+            time.sleep(0.02)
+        os.kill(chance.choice(found), signal.SIGKILL)
+
+    def _executors(self) -> list[int]:
+        found = []
+        for each in Path("/proc").iterdir():
+            with suppress(OSError, ValueError):
+                words = (each / "cmdline").read_bytes().split(b"\0")
+                is_ours = os.getsid(int(each.name)) == self._process.pid
+                if is_ours and b"org.apache.spark.executor.CoarseGrainedExecutorBackend" in words:
+                    found.append(int(each.name))
+        return sorted(found)
+
+    def _said(self) -> str:
+        lines = self._log.read_text(errors="replace").splitlines()
+        return "\n".join(line for line in lines if not line.startswith("\tat "))[-5_000:]
+
+
+@contextmanager
+def driving(urls: Mapping[str, str], folder: Path, master: str = MASTER) -> Iterator[Driver]:
+    """The driver, for the time of the block; killed at its end."""
+    driver = Driver(urls, folder, master)
+    try:
+        yield driver
+    finally:
+        driver.kill()
+
+
+def _main(master: str, folder: Path, urls: Mapping[str, str]) -> None:
+    spark = session("penstock-torture", master, **QUICK)
+    for name, url in urls.items():
+        read(spark, name, url, folder, once=False)
+        written(spark, name, url, folder, once=False)
+        # All at once they would not have their processes started in time on a machine that is busy.
+        while any(each.status["message"].startswith("Initializing") for each in spark.streams.active):
+            time.sleep(0.05)
+    # The first of them that fails; none ends by itself.
+    spark.streams.awaitAnyTermination()
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3]))

@@ -1,0 +1,138 @@
+"""Spark on every store while drivers, executors and tasks die: a job for each row, each event once."""
+
+import asyncio
+import random
+import time
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+
+import msgspec
+import pytest
+from pyspark.sql import SparkSession
+
+from penstock.core.events import Event
+from penstock.core.history import Checker
+from penstock.core.states import LIVE, State
+from penstock.spark import session, tables
+from penstock.spark.tables.silver import SHAPES
+from penstock.stores.protocol import Query, Store
+from tests.reliability.grounds import GROUNDS, Ground
+from tests.reliability.spark_driver import MASTER, QUICK, driving, finish
+from tests.reliability.spark_traffic import FILE_ROWS, QUEUES, WRITTEN, Traffic
+from tests.reliability.stage import events_of
+from tests.spark.conftest import preloading
+from tests.spark.tables_kit import expected_attempts, expected_jobs, seen, wanted
+
+pytestmark = pytest.mark.torture
+
+EXPECTED = {"attempts": expected_attempts, "jobs": expected_jobs}
+CLUSTER = "local-cluster[2,1,1024]"
+"""Two executors of one core each, in processes of their own."""
+
+
+@pytest.fixture(scope="module")
+def spark() -> Iterator[SparkSession]:
+    with preloading():
+        made = session("penstock-torture", MASTER, **QUICK)
+    yield made
+    made.stop()
+
+
+@pytest.fixture
+def grounds(tmp_path: Path) -> Iterator[dict[str, Ground]]:
+    """Every store at once: to start Spark takes longer than anything else here."""
+    with ExitStack() as stack:
+        folders = {name: tmp_path / "stores" / name for name in GROUNDS}
+        for folder in folders.values():
+            folder.mkdir(parents=True)
+        yield {name: stack.enter_context(GROUNDS[name](folder)) for name, folder in folders.items()}
+
+
+def test_drivers_that_are_killed_lose_and_double_nothing(
+    grounds: dict[str, Ground], tmp_path: Path, chance: random.Random, scale: float, spark: SparkSession
+) -> None:
+    """10 SIGKILLs while events and rows of every store flow; every task fails once, too."""
+    kills = max(1, round(10 * scale))
+    urls = {name: ground.url for name, ground in grounds.items()}
+    traffic = Traffic(grounds, tmp_path / "files", chance.randrange(2**32))
+    with traffic.flowing():
+        for _ in range(kills):
+            with driving(urls, tmp_path) as driver:
+                driver.wait_for_tries()
+                if chance.random() < 0.3:
+                    driver.wait_for_batches()
+                time.sleep(chance.uniform(0, 2))
+    print(f"{kills} drivers killed", flush=True)
+
+    _check(spark, grounds, tmp_path, traffic.files)
+
+
+def test_executors_that_are_killed_lose_and_double_nothing(
+    grounds: dict[str, Ground], tmp_path: Path, chance: random.Random, scale: float, spark: SparkSession
+) -> None:
+    """One of two, while both write; the driver goes on without it, and with the one that takes its place."""
+    kills = max(1, round(2 * scale))
+    urls = {name: ground.url for name, ground in grounds.items()}
+    traffic = Traffic(grounds, tmp_path / "files", chance.randrange(2**32))
+    with traffic.flowing(), driving(urls, tmp_path, CLUSTER) as driver:
+        driver.wait_for_batches()
+        for _ in range(kills):
+            driver.wait_for_tries()
+            time.sleep(chance.uniform(0, 1))
+            driver.kill_executor(chance)
+        driver.wait_for_batches()
+    print(f"{kills} executors killed", flush=True)
+
+    _check(spark, grounds, tmp_path, traffic.files)
+
+
+def _check(spark: SparkSession, grounds: dict[str, Ground], folder: Path, files: int) -> None:
+    """Finish what was left, and hold jobs and tables against the rows and the log."""
+    finish(spark, {name: ground.url for name, ground in grounds.items()}, folder)
+    for name, ground in grounds.items():
+        events = asyncio.run(_checked_log(ground, files))
+        batches = tables.open_table(spark, str(folder / name), "events").live()
+        tries = len(list((folder / name).glob("events/batch_id=*/*")))
+        print(f"{name}: {files} files of rows, {len(events)} events, {len(batches)} batches, {tries} tries")
+        _check_tables(spark, folder / name, events)
+
+
+async def _checked_log(ground: Ground, files: int) -> list[Event]:
+    """The log of the store; it is sound, and so is the store, with one job for each row."""
+    async with ground.open() as store:
+        checker = Checker(in_order=store.numbers_in_order)
+        events = [event for queue in (*QUEUES, WRITTEN) async for event in events_of(store, queue)]
+        for event in events:
+            checker.feed(event)
+        live: dict[tuple[str, str, str], State] = {}
+        for queue in (*QUEUES, WRITTEN):
+            jobs = (await store.find(queue, Query(states=LIVE, limit=1_000_000))).jobs
+            live |= {(job.tenant, job.queue, job.id): job.state for job in jobs}
+            assert await store.check(queue) == []
+        assert [str(breach) for breach in checker.finish(live).breaches[:10]] == []
+        assert await _rows(store) == Counter((file, n) for file in range(files) for n in range(FILE_ROWS))
+    return events
+
+
+async def _rows(store: Store) -> Counter[tuple[int, int]]:
+    """The rows that jobs were made of, and how many of each."""
+    jobs = (await store.find(WRITTEN, Query(limit=1_000_000))).jobs
+    payloads = [msgspec.json.decode(job.payload) for job in jobs]
+    return Counter((each["file"], each["n"]) for each in payloads)
+
+
+def _check_tables(spark: SparkSession, folder: Path, events: Sequence[Event]) -> None:
+    columns = ("queue", "seq", "job", "version", "move", "drive", "fence")
+    for _ in range(2):
+        bronze = tables.read(spark, str(folder), "events").select(*columns).collect()
+        assert Counter(map(tuple, bronze)) == Counter(
+            tuple(getattr(event, name) for name in columns) for event in events
+        )
+        for name in SHAPES:
+            found = tables.read(spark, str(folder), name)
+            assert seen(found) == wanted(EXPECTED[name](events), found.columns)
+        # What killed tries left is removed by it, and nothing else.
+        for name in tables.NAMES:
+            tables.compact(spark, str(folder), name, grace_ms=0)
