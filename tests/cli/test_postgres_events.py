@@ -96,6 +96,7 @@ def test_a_tail_says_beside_the_events_that_newer_ones_are_held_back(
 ) -> None:
     """Once, and not among them; a moment is not worth a word."""
     shell.enqueue("a")
+    monkeypatch.setattr(tailing, "HELD_MS", 3_600_000)
     with _began(shell):
         shell.enqueue("b")
         shell("events", "tail")
