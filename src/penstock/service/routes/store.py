@@ -57,7 +57,7 @@ async def call_store(ask: Ask, move: str, body: bytes) -> Bytes:
         raise BadRequestError(validation_fault(str(error))) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedError(f"the body is not MessagePack: {error}") from None
-    check_arguments(given)
+    check_arguments(move, given)
     first: list[Any] = []
     if call.scope == "queue":
         first = [_queue(ask, _tenant(ask, named), queue)]
