@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
 
+import hypothesis
 import pytest
 
 from penstock.core.job import QueueRef
@@ -16,6 +17,10 @@ from tests.conformance.stores import SECOND_SERVERS, STORES, Kind, Place, place
 from tests.kit import aio
 
 kind = kind_having()
+
+# A busy machine is no failure.
+hypothesis.settings.register_profile("penstock", deadline=None)
+hypothesis.settings.load_profile("penstock")
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -48,7 +53,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         config.hook.pytest_deselected(items=again)
         items[:] = [item for item in items if not _is_shown_elsewhere(item)]
     for item in items:
-        if "spark" in item.nodeid:
+        if isinstance(item, pytest.Function) and "spark" in item.fixturenames:
             item.add_marker(pytest.mark.xdist_group("spark"))
 
 

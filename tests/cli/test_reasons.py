@@ -1,5 +1,6 @@
 """`jobs explain` knows reasons that lie in limits, keys, flows and schedules."""
 
+import re
 from typing import Any
 
 from penstock.core.flows import Child, ChildEnding, ChildPolicy, JobRef
@@ -70,7 +71,7 @@ def test_a_key_held_back_by_its_rate_is_the_reason(shell: Shell) -> None:
     text = said(shell, "b")
 
     assert "key 'ada' is held back by its rate of 1/min until " in text
-    assert "(in 59 s)" in text
+    assert re.search(r"\(in 5\d s\)", text)
     assert "limit:" not in text
 
 
@@ -91,7 +92,7 @@ def test_the_queues_rate_is_the_reason_and_tells_when_it_goes_on(shell: Shell) -
 
     text = said(shell, "c")
 
-    assert "held back by its rate of 1/min, 2 at once: the next job may start in 59 s" in text
+    assert re.search(r"held back by its rate of 1/min, 2 at once: the next job may start in 5\d s", text)
 
 
 @shared(*Part)
@@ -101,7 +102,7 @@ def test_the_queues_rate_is_the_reason_also_when_its_claims_are_out_of_the_log(s
     shell.settle("complete")
     shell.store(lambda store: store.trim(MAIL, through=10))
 
-    assert "held back by its rate of 1/min: the next job may start in 59 s" in said(shell, "b")
+    assert re.search(r"held back by its rate of 1/min: the next job may start in 5\d s", said(shell, "b"))
 
 
 @shared(*Part)
@@ -127,7 +128,7 @@ def test_a_pause_that_ends_says_when_and_limits_are_told_beside_it(shell: Shell)
     text = said(shell, "b")
 
     assert "is paused since" in text
-    assert "(for another 9 min 59 s)" in text
+    assert re.search(r"\(for another 9 min 5\d s\)", text)
     assert "key 'ada' is at its limit" in text
 
 

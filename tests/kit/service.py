@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -97,6 +98,9 @@ class Services:
         done.result(SECONDS)
 
     def _run(self) -> None:
+        # Commands under test log in this process too: what they print is not about these requests.
+        here = threading.get_ident()
+        logging.getLogger("penstock.access").addFilter(lambda record: record.thread != here)
         asyncio.set_event_loop(self._loop)
         self._loop.run_until_complete(self._server.serve([self._socket]))
 

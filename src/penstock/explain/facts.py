@@ -12,7 +12,7 @@ from penstock.core.states import State
 from penstock.explain.events import events_of
 from penstock.stores.protocol import KeyInfo, Pause, Store
 
-MOST_KEYS: Final = 1_000_000
+MOST_KEYS: Final = 100_000
 """More keys than this are not looked through."""
 NAMED: Final = 5
 """Children that are looked at one by one."""
