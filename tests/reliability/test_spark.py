@@ -94,8 +94,7 @@ def _check(spark: SparkSession, grounds: dict[str, Ground], folder: Path, files:
     for name, ground in grounds.items():
         events = asyncio.run(_checked_log(ground, files))
         batches = tables.open_table(spark, str(folder / name), "events").live()
-        tries = len(list((folder / name).glob("events/batch_id=*/*")))
-        print(f"{name}: {files} files of rows, {len(events)} events, {len(batches)} batches, {tries} tries")
+        print(f"{name}: {files} files of rows, {len(events)} events, {len(batches)} batches", flush=True)
         _check_tables(spark, folder / name, events)
 
 
