@@ -12,6 +12,7 @@ from typing import Final
 import psycopg
 
 from tests.kit import postgres
+from tests.kit.ports import free_port
 
 _START_SECONDS: Final = 10.0
 
@@ -28,7 +29,7 @@ def running(program: Path, server_port: int, *, connections: int = 2) -> Iterato
     with tempfile.TemporaryDirectory(prefix="penstock-pgbouncer-") as name:
         folder = Path(name)
         postgres.hand_over(folder)
-        port = postgres.free_port()
+        port = free_port()
         (folder / "users.txt").write_text('"postgres" ""\n')
         settings = folder / "pgbouncer.ini"
         settings.write_text(

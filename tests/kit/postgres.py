@@ -6,7 +6,6 @@ import pwd
 import re
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import time
@@ -17,6 +16,8 @@ from typing import Any, Final
 
 import msgspec
 import psycopg
+
+from tests.kit.ports import free_port
 
 URL_VARIABLE: Final = "PENSTOCK_TEST_POSTGRES_URL"
 _START_SECONDS: Final = 20.0
@@ -213,11 +214,3 @@ def identity() -> dict[str, Any]:
 
 def _as_owner(command: Sequence[str | Path], folder: Path) -> "subprocess.CompletedProcess[bytes]":
     return subprocess.run(command, capture_output=True, cwd=folder, timeout=60, check=False, **identity())
-
-
-def free_port() -> int:
-    """A port on loopback that nobody listens on."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

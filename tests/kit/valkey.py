@@ -14,6 +14,8 @@ from typing import Final
 
 import msgspec
 
+from tests.kit.ports import free_port
+
 URL_VARIABLE: Final = "PENSTOCK_TEST_REDIS_URL"
 _START_SECONDS: Final = 10.0
 
@@ -141,11 +143,3 @@ def _ask(port: int, command: bytes) -> bytes:
     with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
         connection.sendall(command)
         return connection.recv(64)
-
-
-def free_port() -> int:
-    """A port on loopback that nobody uses now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        port: int = probe.getsockname()[1]
-        return port

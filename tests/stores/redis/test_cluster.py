@@ -23,6 +23,7 @@ from penstock.stores.redis.server import Server
 from tests.conformance.arrange import claim_one, enqueue, new_job
 from tests.conformance.stores import opened
 from tests.kit import valkey
+from tests.kit.ports import free_port
 from tests.stores.redis.operating import tell
 
 SECONDS = 20.0
@@ -125,7 +126,7 @@ async def test_a_node_that_is_away_takes_only_its_own_queues_with_it(
 
 
 def _settings() -> list[str]:
-    return ["--cluster-enabled", "yes", "--cluster-port", str(valkey.free_port())]
+    return ["--cluster-enabled", "yes", "--cluster-port", str(free_port())]
 
 
 async def _fields(url: str, key: str | bytes) -> int:

@@ -81,7 +81,8 @@ _BY_TEXT: Final[dict[str, _Meaning]] = {
     "permission denied for database": _LOGIN,
     "does not exist": _NO_DATABASE,
 }
-NOT_ADMITTED: Final = "was not admitted"
+_WALLS: Final = ("was not admitted", "row-level security policy")
+"""Said to a role about a tenant that is not its own. That does not pass."""
 
 
 class Faults:
@@ -108,7 +109,7 @@ class Faults:
             if isinstance(error, psycopg.OperationalError | OSError):
                 return StoreUnavailableError(f"{self._at} cannot be reached: {said}")
             return StoreError(f"{self._at} failed: {said}")
-        if meaning.passes_after in self.proven and NOT_ADMITTED not in said:
+        if meaning.passes_after in self.proven and not any(wall in said for wall in _WALLS):
             return StoreUnavailableError(f"{self._at} worked before and now {meaning.words} ({said})")
         return meaning.kind(f"{self._at} {meaning.words} ({said})")
 
