@@ -29,6 +29,8 @@ _SETTINGS: Final = {
     "fsync": "off",
     # Its transactions would hold back the event log for moments that no test can foresee.
     "autovacuum": "off",
+    # The same holds for a transaction that a test has left behind.
+    "idle_in_transaction_session_timeout": "20s",
 }
 
 
