@@ -6,6 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
+from penstock.core.errors import StoreUnavailableError
 from penstock.core.job import QueueRef
 from penstock.service.app import Service
 from penstock.stores.memory import MemoryStore
@@ -122,6 +123,24 @@ async def test_a_lease_that_ran_out_is_recovered_by_the_next_claim() -> None:
         (again,) = (await client.post(CLAIMS, json={"worker": "w"})).json()["jobs"]
 
     assert (again["id"], again["attempt"]) == (job["id"], 2)
+
+
+@pytest.mark.parametrize("error", [StoreUnavailableError("gone"), IndexError("unforeseen")])
+async def test_a_recovery_that_fails_costs_no_claim_its_jobs(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = MemoryStore()
+
+    async def failing(*_: object) -> list[Any]:
+        raise error
+
+    async with asked(store) as client:
+        await claimed(client)
+        await store.turn(60_000)
+        monkeypatch.setattr(store, "expire", failing)
+        jobs = await claimed(client)
+
+    assert len(jobs) == 1
 
 
 async def test_a_long_poll_brings_the_job_that_comes_meanwhile() -> None:

@@ -9,10 +9,11 @@ import pytest
 from penstock.core.job import NewJob, Options, QueueRef
 from penstock.core.moves import Complete, Fault, Retry
 from penstock.core.outcomes import Applied, Enqueued
+from penstock.core.retry import Backoff, Shape
 from penstock.core.states import State
 from penstock.service.app import Service
 from penstock.stores.memory import MemoryStore
-from penstock.stores.protocol import Query, Relay, Store, StoredSchedule, Topic
+from penstock.stores.protocol import Firing, Query, Relay, Spawn, Store, StoredSchedule, Topic
 from penstock.stores.wire import CALLS, MEDIA_TYPE
 from tests.service.kit import Doorman, Somebody, asked, client_of
 from tests.service.test_events import streaming
@@ -175,3 +176,55 @@ async def test_a_stream_of_bells_tells_which_one_rang() -> None:
 
         assert (hung, ring) == (None, ["mail", Topic.READY])
         assert service.waiting == set()
+
+
+async def test_a_listed_backoff_without_delays_is_refused() -> None:
+    empty = msgspec.structs.replace(NEW, options=Options(backoff=Backoff(shape=Shape.LISTED)))
+    async with asked() as client:
+        answer = await called(client, "enqueue", jobs=[empty])
+
+    assert (answer["status"], answer["errors"][0]["pointer"]) == (400, "/jobs/0/options/backoff/delays_ms")
+
+
+FIRING = Firing("nightly", 1, (), None, 1)
+
+
+@pytest.mark.parametrize(
+    ("move", "given"),
+    [
+        ("enqueue", {"jobs": [NEW]}),
+        ("claim", {"worker": "w", "limit": 1, "lease_ms": 1_000}),
+        ("open_queue", {}),
+        ("fire", {"firing": FIRING}),
+        ("find", {"query": Query()}),
+    ],
+)
+async def test_the_services_own_queues_are_closed_to_every_call(move: str, given: dict[str, Any]) -> None:
+    store = MemoryStore()
+    async with asked(store) as client:
+        refused = await called(client, move, "penstock.webhooks", **given)
+        made = await store.queues("acme")
+
+    assert refused["status"] == 403
+    assert made == []
+
+
+async def test_jobs_are_not_spawned_into_the_services_own_queues() -> None:
+    async with asked() as client:
+        spawns = [Spawn("penstock.webhooks", NEW)]
+        refused = await called(client, "enqueue", jobs=[NEW], spawns=spawns)
+
+    assert refused["status"] == 403
+
+
+async def test_the_services_own_readers_and_queues_are_not_shown_or_moved() -> None:
+    store = MemoryStore()
+    async with asked(store) as client:
+        await store.open_queue(QueueRef("acme", "penstock.webhooks"))
+        await called(client, "enqueue", jobs=[NEW])
+        kept = await called(client, "keep_reader", name="penstock.webhooks", cursor=1)
+        dropped = await called(client, "drop_reader", name="penstock.webhooks")
+        queues = await called(client, "queues", None)
+
+    assert (kept["status"], dropped["status"]) == (403, 403)
+    assert [each.queue.name for each in queues] == ["mail"]

@@ -9,7 +9,7 @@ from penstock.core.errors import InvalidError, OptionError
 from penstock.core.job import NewJob, Options, QueueRef
 from penstock.core.names import check_key, check_name
 from penstock.core.payload import Words
-from penstock.core.retry import MAX_DELAY_MS
+from penstock.core.retry import MAX_DELAY_MS, Shape
 from penstock.tasks.options import LONGEST, MOST_ATTEMPTS
 
 if TYPE_CHECKING:
@@ -72,6 +72,8 @@ def _check_options(path: str, options: Options) -> None:
         if (value := getattr(options, name)) is not None:
             check_delay(f"{path}.{name}", value)
     backoff = options.backoff
+    if backoff.shape is Shape.LISTED and not backoff.delays_ms:
+        raise OptionError(f"{path}.backoff.delays_ms", Words("none"), "at least one delay in milliseconds")
     for delay in (backoff.base_ms, backoff.cap_ms, *backoff.delays_ms):
         if not 0 <= delay <= MAX_DELAY_MS:
             raise OptionError(f"{path}.backoff", delay, f"milliseconds from 0 to {MAX_DELAY_MS}")

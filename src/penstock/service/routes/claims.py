@@ -1,13 +1,14 @@
 """Claims: take jobs under a lease, renew it, tell of progress, settle. All in batches."""
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Final
 
 from penstock.client.relay import relay
 from penstock.core.errors import StoreError
-from penstock.core.job import QueueRef
+from penstock.core.job import ExpiredLease, QueueRef
 from penstock.core.moves import Beat, Release, Report
 from penstock.core.outcomes import Claims
 from penstock.scheduler.reclaimer import Reclaimer
@@ -29,6 +30,7 @@ from penstock.service.wire.jobs import checked_json
 from penstock.stores.protocol import Bell, Topic
 
 routes: Final = Routes()
+_LOGGER: Final = logging.getLogger("penstock.service")
 POLL: Final = 5.0
 """Seconds between two looks when nothing rings."""
 MANY_POLL: Final = 0.5
@@ -92,13 +94,22 @@ async def _claim(ask: Ask, queue: str, wish: ClaimWish) -> Found:
             ref, worker=wish.worker, limit=limit, lease_ms=round(wish.lease * 1000)
         )
         if claims.expired:
-            await Reclaimer(ask.store, ref).recover(claims.expired)
+            await _recover(ask, ref, claims.expired)
         return claims
 
     if not ask.principal.tenants:
         return [(ask.tenant, await unbroken(of(ask.ref(queue).tenant, wish.limit)))]
     tenants = await ask.service.tenants_of(ask.principal)
     return await unbroken(ask.service.turns(queue, tenants).claim(tenants, wish.limit, of))
+
+
+async def _recover(ask: Ask, ref: QueueRef, expired: Sequence[ExpiredLease]) -> None:
+    """Deal with leases that ran out. If that fails the next claim does: the jobs leased here must go out."""
+    try:
+        await Reclaimer(ask.store, ref).recover(expired)
+    except Exception:
+        about = {"tenant": ref.tenant, "queue": ref.name, "request": ask.request_id}
+        _LOGGER.warning("recovering leases that ran out failed", exc_info=True, extra=about)
 
 
 async def _wait(ask: Ask, queue: str, wish: ClaimWish, found: Found) -> Found:
