@@ -125,6 +125,28 @@ async def test_a_lease_that_ran_out_is_recovered_by_the_next_claim() -> None:
     assert (again["id"], again["attempt"]) == (job["id"], 2)
 
 
+async def test_leases_in_a_queue_that_is_not_there_are_lost_and_make_none() -> None:
+    one = {"id": "a", "token": "x"}
+    async with asked(MemoryStore()) as client:
+        beat = await client.post(f"{CLAIMS}/heartbeat", json={"beats": [one]})
+        told = await client.post(f"{CLAIMS}/progress", json={"reports": [one | {"value": 1}]})
+        outcomes = await settled(client, one | {"how": "complete"}, one | {"how": "retry"})
+        found = await client.post(CLAIMS, json={"worker": "w"})
+        gone = [
+            await client.post("/v1/queues/mail/jobs/a/cancel"),
+            await client.post("/v1/queues/mail/jobs/a/retry"),
+            await client.delete("/v1/queues/mail/jobs/a"),
+        ]
+        queues = (await client.get("/v1/queues")).json()["queues"]
+
+    lost = {"id": "a", "applied": False, "why": "lost"}
+    assert beat.json()["outcomes"] == told.json()["outcomes"] == [lost]
+    assert outcomes == [lost, lost]
+    assert found.json()["jobs"] == []
+    assert [each.status_code for each in gone] == [404, 404, 404]
+    assert queues == []
+
+
 @pytest.mark.parametrize("error", [StoreUnavailableError("gone"), IndexError("unforeseen")])
 async def test_a_recovery_that_fails_costs_no_claim_its_jobs(
     error: Exception, monkeypatch: pytest.MonkeyPatch

@@ -1,19 +1,24 @@
 """The store's protocol over HTTP: every call of it is there, and none reaches beyond its tenant."""
 
+from pathlib import Path
 from typing import Any
 
 import httpx
 import msgspec
 import pytest
 
+from penstock.core.flows import ChildEnding, JobRef
+from penstock.core.flows import JobRef
 from penstock.core.job import NewJob, Options, QueueRef
-from penstock.core.moves import Complete, Fault, Retry
+from penstock.core.moves import Beat, Complete, Expire, Fault, Report, Retry
 from penstock.core.outcomes import Applied, Enqueued
 from penstock.core.retry import Backoff, Shape
 from penstock.core.states import State
+from penstock.service.absent import ANSWERS
 from penstock.service.app import Service
 from penstock.stores.memory import MemoryStore
-from penstock.stores.protocol import Firing, Query, Relay, Spawn, Store, StoredSchedule, Topic
+from penstock.stores.protocol import Adoption, Firing, Query, Relay, Spawn, Store, StoredSchedule, Topic
+from penstock.stores.sqlite import SqliteStore
 from penstock.stores.wire import CALLS, MEDIA_TYPE
 from tests.service.kit import Doorman, Somebody, asked, client_of
 from tests.service.test_events import streaming
@@ -213,8 +218,10 @@ async def test_jobs_are_not_spawned_into_the_services_own_queues() -> None:
     async with asked() as client:
         spawns = [Spawn("penstock.webhooks", NEW)]
         refused = await called(client, "enqueue", jobs=[NEW], spawns=spawns)
+        child = msgspec.structs.replace(NEW, parents=(JobRef("penstock.webhooks", "a"),))
+        told = await called(client, "enqueue", jobs=[child])
 
-    assert refused["status"] == 403
+    assert (refused["status"], told["status"]) == (403, 403)
 
 
 async def test_the_services_own_readers_and_queues_are_not_shown_or_moved() -> None:
@@ -228,3 +235,35 @@ async def test_the_services_own_readers_and_queues_are_not_shown_or_moved() -> N
 
     assert (kept["status"], dropped["status"]) == (403, 403)
     assert [each.queue.name for each in queues] == ["mail"]
+
+
+@pytest.mark.parametrize("move", ANSWERS)
+async def test_a_call_that_could_find_nothing_makes_no_queue(move: str, tmp_path: Path) -> None:
+    items = {
+        "beats": [Beat("a", "x")],
+        "lease": Beat("a", "x"),
+        "reports": [Report("a", "x", b"1")],
+        "settlements": [Complete("a", "x", b"1")],
+        "expiries": [Expire("a", "x", State.PENDING, Fault("ERROR"))],
+        "spawns": [Spawn("mail", NEW)],
+        "ids": ["a"],
+        "endings": [ChildEnding("a", JobRef("mail", "b"), State.COMPLETED)],
+        "adoptions": [Adoption("a", (JobRef("mail", "b"),))],
+        "firing": Firing("nightly", 1, (), None, 1),
+        "numbers": [1],
+        "through": 1,
+        "name": "nightly",
+        "paused": True,
+        "worker": "w",
+        "limit": 1,
+        "lease_ms": 1_000,
+    }
+    given = {name: items[name] for name in CALLS[move].fields}
+    async with asked(SqliteStore(tmp_path / "jobs.db")) as client:
+        answer = await called(client, move, **given)
+        queues = await called(client, "queues", None)
+        await called(client, "open_queue")
+        there = await called(client, move, **given)
+
+    assert queues == []
+    assert answer == there

@@ -12,6 +12,7 @@ from penstock.core.names import check_name
 from penstock.service.errors import BusyError, ForbiddenError, MalformedError
 from penstock.service.limits import Receive
 from penstock.service.principal import Principal
+from penstock.service.reserved import check_queue
 from penstock.service.routing import Route
 from penstock.stores.protocol import EVERYONE, QueueInfo, Store
 
@@ -69,7 +70,8 @@ class Ask:
         return verb is None or self.principal.may(verb, queue)
 
     def require(self, queue: str) -> None:
-        """ForbiddenError unless it does."""
+        """ForbiddenError unless it does, and for the service's own queues."""
+        check_queue(self.route.verb, queue)
         if not self.may(queue):
             raise ForbiddenError(f"{self.route.verb} in queue {queue!r} is not in the token's scopes")
 

@@ -10,6 +10,8 @@ from penstock.core.job import NewJob, Options, QueueRef
 from penstock.core.names import check_key, check_name
 from penstock.core.payload import Words
 from penstock.core.retry import MAX_DELAY_MS, Shape
+from penstock.service.principal import Verb
+from penstock.service.reserved import check_queue
 from penstock.tasks.options import LONGEST, MOST_ATTEMPTS
 
 if TYPE_CHECKING:
@@ -60,6 +62,9 @@ def _check_job(path: str, new: NewJob) -> None:
     if not 0 <= new.priority <= 9:
         raise OptionError(f"{path}.priority", new.priority, "0 to 9")
     check_delay(f"{path}.delay_ms", new.delay_ms)
+    for parent in new.parents:
+        # Its end is carried to the queue of whoever waits for it.
+        check_queue(Verb.STORE, parent.queue)
     _check_options(f"{path}.options", new.options)
 
 

@@ -9,14 +9,16 @@ import msgspec
 
 from penstock.core.job import NewJob, QueueRef
 from penstock.core.names import check_name
+from penstock.service.absent import ANSWERS
 from penstock.service.answers import LINES, Bytes, Stream
 from penstock.service.ask import Ask, unbroken
 from penstock.service.checks import check_arguments, check_jobs
 from penstock.service.errors import ForbiddenError, MalformedError, NotFoundError
 from penstock.service.principal import Verb
 from penstock.service.problems import BadRequestError, validation_fault
+from penstock.service.reserved import check_reader, is_reserved
 from penstock.service.routing import Routes
-from penstock.stores.protocol import Bell, HasHoldups, Spawn, StoreInfo
+from penstock.stores.protocol import Bell, HasHoldups, QueueInfo, Spawn, StoreInfo
 from penstock.stores.wire import CALLS, MEDIA_TYPE, MOST_BELLS, Bells, Call, Hello, Ring
 
 routes: Final = Routes()
@@ -63,6 +65,8 @@ async def call_store(ask: Ask, move: str, body: bytes) -> Bytes:
         first = [_queue(ask, _tenant(ask, named), queue)]
     elif call.scope == "tenant":
         first = [_tenant(ask, named)]
+    if move in ANSWERS and not await ask.service.known.has(first[0]):
+        return Bytes(call.encode_answer(ANSWERS[move](given)), MEDIA_TYPE)
     answer = await unbroken(_SPECIAL.get(move, _plain)(ask, call, first, given))
     return Bytes(call.encode_answer(answer), MEDIA_TYPE)
 
@@ -91,6 +95,17 @@ async def _spawn(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) 
 async def _fire(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
     await check_jobs(ask, first[0], given["firing"].jobs)
     return await _plain(ask, call, first, given)
+
+
+async def _reader(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
+    check_reader(given["name"])
+    return await _plain(ask, call, first, given)
+
+
+async def _queues(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> list[QueueInfo]:
+    """Those that the token is for, without the service's own, which keeps them itself."""
+    found = await ask.store.queues(first[0])
+    return [each for each in found if ask.may(each.queue.name) and not is_reserved(each.queue.name)]
 
 
 async def _put_schedule(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> None:
@@ -132,6 +147,9 @@ _SPECIAL: Final = {
     "spawn": _spawn,
     "fire": _fire,
     "put_schedule": _put_schedule,
+    "keep_reader": _reader,
+    "drop_reader": _reader,
+    "queues": _queues,
     "keep": _shelves,
     "kept": _shelves,
     "shelf": _shelves,
