@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from penstock.core.flows import ChildEnding, JobRef
-from penstock.core.flows import JobRef
 from penstock.core.job import NewJob, Options, QueueRef
 from penstock.core.moves import Beat, Complete, Expire, Fault, Report, Retry
 from penstock.core.outcomes import Applied, Enqueued
@@ -239,7 +238,7 @@ async def test_the_services_own_readers_and_queues_are_not_shown_or_moved() -> N
 
 @pytest.mark.parametrize("move", ANSWERS)
 async def test_a_call_that_could_find_nothing_makes_no_queue(move: str, tmp_path: Path) -> None:
-    items = {
+    items: dict[str, Any] = {
         "beats": [Beat("a", "x")],
         "lease": Beat("a", "x"),
         "reports": [Report("a", "x", b"1")],
