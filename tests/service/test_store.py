@@ -19,6 +19,7 @@ from penstock.stores.memory import MemoryStore
 from penstock.stores.protocol import Adoption, Firing, Query, Relay, Spawn, Store, StoredSchedule, Topic
 from penstock.stores.sqlite import SqliteStore
 from penstock.stores.wire import CALLS, MEDIA_TYPE
+from tests.conformance.arrange import schedule_body
 from tests.service.kit import Doorman, Somebody, asked, client_of
 from tests.service.test_events import streaming
 
@@ -90,7 +91,7 @@ async def test_another_tenant_is_forbidden_and_an_operator_names_one_of_its_own(
 
 async def test_a_schedule_is_put_where_the_token_is_from_whatever_it_says() -> None:
     store = MemoryStore()
-    schedule = StoredSchedule(QueueRef("other", "mail"), "s", b"{}", None)
+    schedule = StoredSchedule(QueueRef("other", "mail"), "s", schedule_body("s"), None)
     async with asked(store) as client:
         await called(client, "put_schedule", None, schedule=schedule)
         kept = [await store.schedules(tenant) for tenant in ("acme", "other")]
@@ -266,3 +267,81 @@ async def test_a_call_that_could_find_nothing_makes_no_queue(move: str, tmp_path
 
     assert queues == []
     assert answer == there
+
+
+@pytest.mark.parametrize(
+    ("body", "next_at"),
+    [
+        (b"garbage", 1),
+        (b"", 1),
+        (b"\xff", 1),
+        (schedule_body("other"), 1),
+        (schedule_body("s").replace(b"60000", b"0"), 1),
+        (schedule_body("s").replace(b"60000", b"-5"), 1),
+        (schedule_body("s").replace(b'"priority":5', b'"priority":11'), 1),
+        (schedule_body("s").replace(b'"options":{', b'"options":{"max_attempts":0'), 1),
+        (schedule_body("s"), 2**53),
+    ],
+)
+async def test_a_schedule_that_no_client_here_would_make_is_refused(body: bytes, next_at: int) -> None:
+    async with asked() as client:
+        schedule = StoredSchedule(QueueRef("acme", "mail"), "s", body, next_at)
+        refused = await called(client, "put_schedule", None, schedule=schedule)
+        listed = await client.get("/v1/schedules")
+
+    assert (refused["status"], refused["type"]) == (400, "urn:penstock:invalid")
+    assert listed.json() == {"schedules": []}
+
+
+async def test_a_schedule_that_cannot_be_read_is_shown_and_removed_over_http() -> None:
+    store = MemoryStore()
+    async with asked(store) as client:
+        await store.put_schedule(StoredSchedule(QueueRef("acme", "mail"), "odd", b"garbage", 1))
+        (listed,) = (await client.get("/v1/schedules")).json()["schedules"]
+        runs = await client.get("/v1/schedules/odd/runs")
+        put = await client.put("/v1/schedules/good", json={"queue": "mail", "task": "t", "every": 60})
+        removed = await client.delete("/v1/schedules/odd")
+        left = (await client.get("/v1/schedules")).json()["schedules"]
+
+    assert (listed["name"], listed["queue"], listed["when"]) == ("odd", "mail", "cannot be read")
+    assert "cannot be read" in listed["fault"]
+    assert (runs.status_code, put.status_code, removed.status_code) == (409, 201, 200)
+    assert [each["name"] for each in left] == ["good"]
+
+
+async def test_a_token_for_some_queues_sees_and_puts_only_what_is_theirs() -> None:
+    some = Somebody(verbs=frozenset({"store"}), queues=frozenset({"mail"}))
+    async with asked(door=Doorman(some=some)) as client:
+        for queue, name in (("mail", "digest"), ("billing", "nightly")):
+            await called(client, "open_queue", queue)
+            schedule = StoredSchedule(QueueRef("acme", queue), name, schedule_body(name), None)
+            await called(client, "put_schedule", None, schedule=schedule)
+        client.headers["x-tenant"] = "some"
+        queues = await called(client, "queues", None)
+        schedules = await called(client, "schedules", None)
+        beside = StoredSchedule(QueueRef("acme", "mail"), "nightly", schedule_body("nightly"), None)
+        refused = await called(client, "put_schedule", None, schedule=beside)
+        again = await called(client, "put_schedule", None, schedule=schedules[0])
+
+    assert [each.queue.name for each in queues] == ["mail"]
+    assert [each.name for each in schedules] == ["digest"]
+    assert refused["status"] == 403
+    assert again is None
+
+
+@pytest.mark.parametrize(
+    ("move", "given"),
+    [
+        ("keep", {"name": "a", "body": b"x"}),
+        ("kept", {"name": "a"}),
+        ("shelf", {}),
+        ("drop", {"name": "a"}),
+    ],
+)
+async def test_shelves_need_the_scope_of_all_queues(move: str, given: dict[str, Any]) -> None:
+    some = Somebody(queues=frozenset({"mail"}))
+    async with asked(door=Doorman(acme=some)) as client:
+        refused = await called(client, move, None, shelf="own", **given)
+
+    assert refused["status"] == 403
+    assert "all queues" in refused["detail"]

@@ -5,6 +5,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from penstock.core.cron.instants import LAST_MS
+from penstock.core.cron.schedule import check_schedule, decode_schedule
 from penstock.core.errors import InvalidError, OptionError
 from penstock.core.job import NewJob, Options, QueueRef
 from penstock.core.names import check_key, check_name
@@ -12,6 +14,7 @@ from penstock.core.payload import Words
 from penstock.core.retry import MAX_DELAY_MS, Shape
 from penstock.service.principal import Verb
 from penstock.service.reserved import check_queue
+from penstock.stores.protocol import StoredSchedule
 from penstock.tasks.options import LONGEST, MOST_ATTEMPTS
 
 if TYPE_CHECKING:
@@ -50,6 +53,24 @@ async def check_jobs(ask: "Ask", queue: QueueRef, jobs: Sequence[NewJob]) -> Non
     if ask.service.quotas is not None and jobs:
         largest = max(len(new.payload) for new in jobs)
         await ask.service.quotas.admit(queue.tenant, queue.name, jobs=len(jobs), largest=largest)
+
+
+def check_stored(stored: StoredSchedule) -> None:
+    """InvalidError unless its record is one that a client could have made, and its times are some."""
+    try:
+        schedule = decode_schedule(stored.body)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError, KeyError):
+        raise InvalidError("schedule.body", Words("something else"), "a schedule in JSON") from None
+    if schedule.name != stored.name:
+        raise InvalidError("schedule.body.name", schedule.name, f"the schedule's own name, {stored.name!r}")
+    check_schedule(schedule)
+    if not 0 <= schedule.priority <= 9:
+        raise OptionError("schedule.body.priority", schedule.priority, "0 to 9")
+    _check_options("schedule.body.options", schedule.options)
+    for field in ("next_at", "last_at"):
+        at = getattr(stored, field)
+        if at is not None and not 0 <= at <= LAST_MS:
+            raise InvalidError(f"schedule.{field}", at, f"Unix milliseconds up to {LAST_MS}")
 
 
 def _check_job(path: str, new: NewJob) -> None:

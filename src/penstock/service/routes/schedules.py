@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from penstock.core.errors import OptionError
+from penstock.core.errors import OptionError, StoreVersionError, WrongStateError
 from penstock.scheduler.book import ScheduleBook, ScheduleInfo
 from penstock.service.answers import Answer
 from penstock.service.ask import Ask
@@ -118,10 +118,12 @@ async def _known(ask: Ask, name: str) -> ScheduleInfo:
 
 @contextmanager
 def _missing(name: str) -> Iterator[None]:
-    """One that is not there, or no longer, is not found."""
+    """One that is not there, or no longer, is not found; one that cannot be read can only be removed."""
     try:
         yield
     except OptionError as error:
         if error.field != "schedule":
             raise
         raise NotFoundError(f"no schedule {name!r}") from None
+    except StoreVersionError as error:
+        raise WrongStateError(str(error)) from None

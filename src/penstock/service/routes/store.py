@@ -12,13 +12,14 @@ from penstock.core.names import check_name
 from penstock.service.absent import ANSWERS
 from penstock.service.answers import LINES, Bytes, Stream
 from penstock.service.ask import Ask, unbroken
-from penstock.service.checks import check_arguments, check_jobs
+from penstock.service.auth.scopes import ALL
+from penstock.service.checks import check_arguments, check_jobs, check_stored
 from penstock.service.errors import ForbiddenError, MalformedError, NotFoundError
 from penstock.service.principal import Verb
 from penstock.service.problems import BadRequestError, validation_fault
 from penstock.service.reserved import check_reader, is_reserved
 from penstock.service.routing import Routes
-from penstock.stores.protocol import Bell, HasHoldups, QueueInfo, Spawn, StoreInfo
+from penstock.stores.protocol import Bell, HasHoldups, QueueInfo, Spawn, StoredSchedule, StoreInfo
 from penstock.stores.wire import CALLS, MEDIA_TYPE, MOST_BELLS, Bells, Call, Hello, Ring
 
 routes: Final = Routes()
@@ -108,16 +109,27 @@ async def _queues(ask: Ask, call: Call, first: list[Any], given: dict[str, Any])
     return [each for each in found if ask.may(each.queue.name) and not is_reserved(each.queue.name)]
 
 
+async def _schedules(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> list[StoredSchedule]:
+    return [each for each in await ask.store.schedules(first[0]) if ask.may(each.queue.name)]
+
+
 async def _put_schedule(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> None:
     schedule = given["schedule"]
     ref = _queue(ask, first[0], schedule.queue.name)
     check_name("schedule", schedule.name)
-    if ask.service.quotas is not None:
+    check_stored(schedule)
+    known = [each for each in await ask.store.schedules(ref.tenant) if each.name == schedule.name]
+    for each in known:
+        # A token for some queues puts none beside that of another, which has the name already.
+        ask.require(each.queue.name)
+    if ask.service.quotas is not None and ref not in [each.queue for each in known]:
         await ask.service.quotas.admit_schedule(ref.tenant)
     await ask.store.put_schedule(msgspec.structs.replace(schedule, queue=ref))
 
 
 async def _shelves(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
+    if not ask.may(ALL):
+        raise ForbiddenError("shelves are of no queue: wanted the scope store for all queues")
     check_name("shelf", given["shelf"])
     return await _plain(ask, call, first, given | {"shelf": SHELF + given["shelf"]})
 
@@ -146,6 +158,7 @@ _SPECIAL: Final = {
     "enqueue": _enqueue,
     "spawn": _spawn,
     "fire": _fire,
+    "schedules": _schedules,
     "put_schedule": _put_schedule,
     "keep_reader": _reader,
     "drop_reader": _reader,
