@@ -220,6 +220,8 @@ async def test_jobs_claimed_for_a_client_that_left_are_given_back() -> None:
     [
         ({"how": "vanish"}, "/settlements/0/how"),
         ({"how": "snooze"}, "/settlements/0/delay"),
+        ({"how": "snooze", "delay": 604_801}, "/settlements/0/delay"),
+        ({"how": "retry", "delay": 604_801}, "/settlements/0/delay"),
         ({"how": "complete", "more": 1}, "/settlements/0/more"),
         ({"how": "fail", "reason": "not a word"}, "/settlements/0/reason"),
     ],

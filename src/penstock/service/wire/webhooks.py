@@ -11,11 +11,12 @@ from penstock.service.webhooks.book import LONGEST_OVERLAP, OVERLAP
 from penstock.service.webhooks.deliveries import Delivery, DeliveryPage
 from penstock.service.webhooks.endpoint import MOST_QUEUES, NOTE_CHARS, TYPES, Endpoint, Type
 from penstock.service.wire.jobs import Limit
+from penstock.service.wire.patterns import whole
 from penstock.service.wire.times import at, moment
 
 Queues = Annotated[tuple[str, ...], Meta(min_length=1, max_length=MOST_QUEUES)]
 Note = Annotated[str, Meta(max_length=NOTE_CHARS)]
-SecretText = Annotated[str, Meta(pattern="^whsec_[A-Za-z0-9+/=]{32,88}$")]
+SecretText = Annotated[str, whole(r"whsec_[A-Za-z0-9+/=]{32,88}")]
 
 
 class WebhookWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
