@@ -16,13 +16,24 @@ from penstock.core.states import State
 from penstock.service.absent import ANSWERS
 from penstock.service.app import Service
 from penstock.stores.memory import MemoryStore
-from penstock.stores.protocol import Adoption, Firing, Query, Relay, Spawn, Store, StoredSchedule, Topic
+from penstock.stores.protocol import (
+    Adoption,
+    Firing,
+    Pause,
+    Query,
+    Relay,
+    Spawn,
+    Store,
+    StoredSchedule,
+    Topic,
+)
 from penstock.stores.sqlite import SqliteStore
 from penstock.stores.wire import CALLS, MEDIA_TYPE
 from tests.conformance.arrange import schedule_body
 from tests.service.kit import Doorman, Somebody, asked, client_of
 from tests.service.test_events import streaming
 
+FIELDS: dict[str, Any] = {"id": "a", "nonce": "n", "task": "send"}
 NEW = NewJob(id="a", nonce="n", task="send", payload=b'{"to":"ada"}')
 
 
@@ -345,3 +356,30 @@ async def test_shelves_need_the_scope_of_all_queues(move: str, given: dict[str, 
 
     assert refused["status"] == 403
     assert "all queues" in refused["detail"]
+
+
+@pytest.mark.parametrize(
+    ("move", "given", "pointer"),
+    [
+        ("enqueue", {"jobs": [NewJob(**FIELDS, payload=b"\xff\x00")]}, "/jobs/0/payload"),
+        ("enqueue", {"jobs": [NewJob(**FIELDS, payload=b"a\0")]}, "/jobs/0/payload"),
+        ("enqueue", {"jobs": [NewJob(**FIELDS, payload=b"", run_at=2**53)]}, "/jobs/0/run_at"),
+        ("enqueue", {"jobs": [NewJob(**FIELDS, payload=b"", instant=2**53)]}, "/jobs/0/instant"),
+        ("progress", {"reports": [Report("a", "x", b"\xff")]}, "/reports/0/value"),
+        ("settle", {"settlements": [Complete("a", "x", b"\xff")]}, "/settlements/0/result"),
+        ("settle", {"settlements": [Retry("a", "x", 2**53, Fault("E"))]}, "/settlements/0/delay_ms"),
+        ("claim", {"worker": "w", "limit": -1, "lease_ms": 1_000}, "/limit"),
+        ("promote", {"limit": -1}, "/limit"),
+        ("find", {"query": Query(limit=-1)}, "/limit"),
+        ("find", {"query": Query(after="x")}, "/query/after"),
+        ("pause", {"pause": Pause(0), "for_ms": 2**53}, "/for_ms"),
+    ],
+)
+async def test_a_value_that_some_store_cannot_keep_is_named(
+    move: str, given: dict[str, Any], pointer: str, tmp_path: Path
+) -> None:
+    async with asked(SqliteStore(tmp_path / "jobs.db")) as client:
+        await called(client, "open_queue")
+        answer = await called(client, move, **given)
+
+    assert (answer["status"], answer["errors"][0]["pointer"]) == (400, pointer)
