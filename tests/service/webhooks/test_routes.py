@@ -234,5 +234,7 @@ async def test_deliveries_can_be_read_as_jobs() -> None:
         sent = (await client.post(f"/v1/webhooks/{hook['id']}/ping")).json()
         await receiver.arrived(1)
         shown = await client.get(f"/v1/queues/{QUEUE}/jobs/{sent['id']}")
+        listed = await client.get(f"/v1/webhooks/{hook['id']}/deliveries")
 
     assert shown.json()["key"] == hook["id"]
+    assert listed.json().keys() == {"deliveries"}

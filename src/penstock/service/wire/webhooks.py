@@ -100,8 +100,8 @@ class DeliveryView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     tries: list[AttemptView] | UnsetType = UNSET
 
 
-class DeliveryList(msgspec.Struct, frozen=True):
-    """Some deliveries, the newest first; `next` is None at the end, and a page before it may be short."""
+class DeliveryList(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Some deliveries, the newest first; `next` is missing on the last page, and one before may be short."""
 
     deliveries: list[DeliveryView]
     next: str | None = None
