@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any, Final
 import msgspec
 
 from penstock.core.cron.instants import LAST_MS
-from penstock.core.cron.schedule import check_schedule, decode_schedule
+from penstock.core.cron.schedule import Schedule, check_schedule, decode_schedule
 from penstock.core.errors import InvalidError, OptionError
 from penstock.core.job import NewJob, Options, QueueRef
 from penstock.core.names import check_key, check_name
@@ -58,8 +58,8 @@ async def check_jobs(ask: "Ask", queue: QueueRef, jobs: Sequence[NewJob]) -> Non
         await ask.service.quotas.admit(queue.tenant, queue.name, jobs=len(jobs), largest=largest)
 
 
-def check_stored(stored: StoredSchedule) -> None:
-    """InvalidError unless its record is one that a client could have made, and its times are some."""
+def check_stored(stored: StoredSchedule) -> Schedule:
+    """The schedule; InvalidError unless a client could have made its record, and its times are some."""
     try:
         schedule = decode_schedule(stored.body)
     except (msgspec.MsgspecError, UnicodeError, RecursionError, KeyError):
@@ -74,6 +74,7 @@ def check_stored(stored: StoredSchedule) -> None:
         at = getattr(stored, field)
         if at is not None and not 0 <= at <= LAST_MS:
             raise InvalidError(f"schedule.{field}", at, f"Unix milliseconds up to {LAST_MS}")
+    return schedule
 
 
 def _check_job(path: str, new: NewJob) -> None:

@@ -49,6 +49,8 @@ async def put_schedule(ask: Ask, name: str, body: ScheduleWish) -> Answer[Schedu
         ask.require(old.queue)
     elif ask.service.quotas is not None:
         await ask.service.quotas.admit_schedule(ask.tenant)
+    if ask.service.quotas is not None:
+        await ask.service.quotas.admit(ask.tenant, body.queue, jobs=0, largest=len(schedule.payload))
     await book.put(body.queue, schedule)
     await ask.note("schedule.put", name, f"in queue {body.queue}")
     return Answer(schedule_view(await book.show(name)), 201 if old is None else 200)

@@ -117,13 +117,18 @@ async def _put_schedule(ask: Ask, call: Call, first: list[Any], given: dict[str,
     schedule = given["schedule"]
     ref = _queue(ask, first[0], schedule.queue.name)
     check_name("schedule", schedule.name)
-    check_stored(schedule)
+    record = check_stored(schedule)
     known = [each for each in await ask.store.schedules(ref.tenant) if each.name == schedule.name]
     for each in known:
         # A token for some queues puts none beside that of another, which has the name already.
         ask.require(each.queue.name)
-    if ask.service.quotas is not None and ref not in [each.queue for each in known]:
-        await ask.service.quotas.admit_schedule(ref.tenant)
+    if ask.service.quotas is not None:
+        if ref not in [each.queue for each in known]:
+            await ask.service.quotas.admit_schedule(ref.tenant)
+        at = schedule.next_at
+        # What it fires for instants that passed already is as if it was enqueued now.
+        jobs = 0 if at is None else len(record.due(at - 1, await ask.store.now()).now)
+        await ask.service.quotas.admit(ref.tenant, ref.name, jobs=jobs, largest=len(record.payload))
     await ask.store.put_schedule(msgspec.structs.replace(schedule, queue=ref))
 
 
