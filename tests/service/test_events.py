@@ -152,7 +152,7 @@ async def test_a_token_that_was_revoked_ends_its_stream_and_its_long_polls(
             client.post("/v1/queues/other/claims", json={"worker": "w", "wait": 60}, headers=shown),
         ]
         waiting = [asyncio.create_task(each) for each in polls]
-        async with streaming(service, f"{EVENTS}/stream", **shown) as pieces:
+        async with streaming(service, f"{EVENTS}/stream", authorization=shown["authorization"]) as pieces:
             await until(lambda: len(service.waiting) == 4)
             await tokens.revoke(token.id)
             await until(lambda: not service.waiting)
