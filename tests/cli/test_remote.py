@@ -57,3 +57,10 @@ def test_a_service_that_is_not_there_is_one_line(
 
     assert run(["queues", "list"]) != 0
     assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_webhooks_are_managed_elsewhere_than_through_a_service(far: Shell) -> None:
+    for command in (["list"], ["add", "https://hooks.example/in"], ["deliveries"]):
+        assert far("webhooks", *command) != 0
+        assert "/v1/webhooks" in far.err
+        assert far.err.count("\n") == 1

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock.core.states import State
-from penstock.stores.protocol import Query
+from penstock.stores.protocol import Query, StoredSchedule
 from tests.cli.conftest import MAIL, Shell
 from tests.conformance.having import shared
 from tests.conformance.stores import Part
@@ -158,3 +158,16 @@ def test_a_keyed_queue_takes_no_schedule_with_a_priority(shell: Shell) -> None:
     assert shell(*command, "--priority", "high") == 2
     assert "priority: found 7, wanted none: in queue 'mail', which is keyed, keys take turns" in shell.err
     assert shell(*command) == 0
+
+
+def test_one_that_cannot_be_read_is_listed_and_removed(mail: Shell) -> None:
+    assert add(mail, "--every", "10m") == 0
+    mail.store(lambda store: store.put_schedule(StoredSchedule(MAIL, "odd", b"garbage", 1)))
+
+    good, odd = mail.json("schedules", "list")["schedules"]
+    assert (good["schedule"], odd["schedule"], odd["queue"]) == ("digest", "odd", "mail")
+    assert "cannot be read" in odd["fault"]
+    assert mail("schedules", "list") == 0
+    assert "never: remove it" in mail.out
+    assert mail("schedules", "remove", "odd") == 0
+    assert [each["schedule"] for each in mail.json("schedules", "list")["schedules"]] == ["digest"]

@@ -7,6 +7,8 @@ from typing import Final
 
 import msgspec
 
+from penstock.core.cron.schedule import Schedule, encode_schedule
+from penstock.core.cron.spec import Every
 from penstock.core.flows import ChildEnding, ChildPolicy, JobRef
 from penstock.core.job import Claimed, Job, NewJob, Options, QueueRef
 from penstock.core.moves import Bury, Complete, Fail, Fault, Move, Release, Retry, Settlement
@@ -27,6 +29,12 @@ ENDED_CHILD: Final = JobRef("other", "ended-before")
 LAST_CHILD: Final = JobRef("other", "ends-last")
 KIND: Final = Unique("a kind", UniqueRule.DEBOUNCE)
 _names = itertools.count(1)
+
+
+def schedule_body(name: str, note: str = "") -> bytes:
+    """The record of a schedule as a client makes it: a service takes no other."""
+    payload = msgspec.json.encode({"note": note})
+    return encode_schedule(Schedule(name=name, spec=Every(60_000), task="task", payload=payload))
 
 
 class Scene(msgspec.Struct, frozen=True):

@@ -11,7 +11,7 @@ from penstock.core.limits import Declaration, KeyRule, Mode
 from penstock.core.moves import Bury, Complete, Expire, Fail, Release, Retry
 from penstock.core.states import State
 from penstock.stores.protocol import Firing, Pause, Store, StoredSchedule, Topic
-from tests.conformance.arrange import FAULT, KIND, LEASE_MS, claim_one, enqueue, new_job
+from tests.conformance.arrange import FAULT, KIND, LEASE_MS, claim_one, enqueue, new_job, schedule_body
 from tests.conformance.having import having
 from tests.conformance.readiness import CHILD
 from tests.conformance.stores import Part
@@ -99,7 +99,7 @@ async def test_the_ready_bell_rings_when_a_limit_lets_the_next_go(
     held = await claim_one(store, queue)
     later = [new_job("parent", key="k", awaits=[CHILD]), new_job(key="k", unique=KIND, delay_ms=5_000)]
     await enqueue(store, queue, later)
-    await store.put_schedule(StoredSchedule(queue, "s", b"{}", 5))
+    await store.put_schedule(StoredSchedule(queue, "s", schedule_body("s"), 5))
     await store.turn(LEASE_MS)
     async with store.bell(queue, Topic.READY) as bell:
         await LETTING_OTHERS_GO[act](store, queue, held.token)

@@ -7,7 +7,7 @@ from penstock.core.job import NewJob, QueueRef
 from penstock.core.limits import Declaration, Mode
 from penstock.core.states import State
 from penstock.stores.protocol import Firing, Store, StoredSchedule
-from tests.conformance.arrange import claim, enqueue, new_job
+from tests.conformance.arrange import claim, enqueue, new_job, schedule_body
 from tests.conformance.having import having
 from tests.conformance.stores import Part
 
@@ -18,7 +18,7 @@ THREADS = 4
 
 def schedule(queue: QueueRef, name: str = "nightly", next_at: int | None = 1_000) -> StoredSchedule:
     """A schedule that is due since long."""
-    return StoredSchedule(queue, name, b'{"every":"night"}', next_at)
+    return StoredSchedule(queue, name, schedule_body(name), next_at)
 
 
 def firing(at: int = 1_000, next_at: int | None = 2_000, *jobs: NewJob, name: str = "nightly") -> Firing:
@@ -39,7 +39,9 @@ async def only(store: Store, queue: QueueRef) -> StoredSchedule:
 
 async def test_a_schedule_is_kept_as_it_is(store: Store, queue: QueueRef) -> None:
     """Its body byte for byte."""
-    kept = StoredSchedule(queue, "nightly", ' { "é" :\t1.0 }\n'.encode(), 123, None, paused=True)
+    kept = StoredSchedule(
+        queue, "nightly", b" " + schedule_body("nightly", "é") + b"\t\n", 123, None, paused=True
+    )
     await store.put_schedule(kept)
 
     assert await only(store, queue) == kept
@@ -63,16 +65,17 @@ async def test_schedules_are_listed_by_queue_and_name(store: Store, queue: Queue
 
 async def test_a_schedule_put_again_keeps_what_it_fired_last(store: Store, queue: QueueRef) -> None:
     """All else is the newer's, whatever that says of its last instant."""
+    new = schedule_body("nightly", "new")
     await store.put_schedule(schedule(queue))
     await store.fire(queue, firing(1_000, 2_000))
-    await store.put_schedule(StoredSchedule(queue, "nightly", b"new", 5_000, 77, paused=True))
+    await store.put_schedule(StoredSchedule(queue, "nightly", new, 5_000, 77, paused=True))
 
-    assert await only(store, queue) == StoredSchedule(queue, "nightly", b"new", 5_000, 1_000, paused=True)
+    assert await only(store, queue) == StoredSchedule(queue, "nightly", new, 5_000, 1_000, paused=True)
 
 
 async def test_a_new_schedule_has_fired_nothing(store: Store, queue: QueueRef) -> None:
     """Nor has one that was removed and put again."""
-    await store.put_schedule(StoredSchedule(queue, "nightly", b"", 1_000, 77))
+    await store.put_schedule(StoredSchedule(queue, "nightly", schedule_body("nightly"), 1_000, 77))
     first = await only(store, queue)
     await store.fire(queue, firing())
     await store.remove_schedule(queue, "nightly")
@@ -90,7 +93,9 @@ async def test_firing_takes_in_the_job_and_moves_the_schedule_on(store: Store, q
     [record] = await store.get(queue, ["nightly-1000"])
 
     assert fired is True
-    assert await only(store, queue) == StoredSchedule(queue, "nightly", b'{"every":"night"}', 2_000, 1_000)
+    assert await only(store, queue) == StoredSchedule(
+        queue, "nightly", schedule_body("nightly"), 2_000, 1_000
+    )
     assert (event.schedule, event.instant) == ("nightly", 1_000)
     assert record is not None
     assert (record.schedule, record.instant, record.state) == ("nightly", 1_000, State.PENDING)

@@ -13,6 +13,7 @@ from penstock.core.moves import Beat
 from penstock.core.states import State
 from penstock.core.unique import Unique, UniqueRule
 from penstock.stores.protocol import Adoption, Firing, Query, Spawn, Store, StoredSchedule
+from tests.conformance.arrange import schedule_body
 from tests.conformance.walking import SLACK_MS, UNIT_MS, Act, Walk, World
 
 ENDINGS: Final = [State.COMPLETED, State.COMPLETED, State.FAILED, State.DEAD, State.CANCELLED, None]
@@ -204,7 +205,8 @@ class WideWalk(Walk):
     async def _put_schedule(self) -> None:
         next_at = self.chance.choice([None, self._now, self._now + UNIT_MS])
         paused = self.chance.random() < 0.2
-        put = StoredSchedule(self.queue, self.chance.choice(SCHEDULES), b"{}", next_at, 5, paused=paused)
+        name = self.chance.choice(SCHEDULES)
+        put = StoredSchedule(self.queue, name, schedule_body(name), next_at, 5, paused=paused)
         await self._same(f"put {put}", lambda store, _: store.put_schedule(put))
 
     async def _change_schedule(self) -> None:

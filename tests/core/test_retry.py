@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from penstock.core.errors import OptionError
-from penstock.core.retry import PRESETS, Backoff, Jitter
+from penstock.core.retry import PRESETS, Backoff, Jitter, Shape
 
 
 def highest(low: float, high: float) -> float:
@@ -43,6 +43,10 @@ def test_fixed_is_the_same_each_time() -> None:
 
 def test_a_list_is_gone_through_and_its_last_delay_repeated() -> None:
     assert waits(Backoff.listed(1, 60, 5), 5) == [1_000, 60_000, 5_000, 5_000, 5_000]
+
+
+def test_a_record_with_an_empty_list_waits_for_its_base() -> None:
+    assert waits(Backoff(shape=Shape.LISTED, base_ms=2_000, jitter=Jitter.NONE), 2) == [2_000, 2_000]
 
 
 @pytest.mark.parametrize(

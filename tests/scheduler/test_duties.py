@@ -52,6 +52,22 @@ async def test_leases_that_ran_out_are_recovered_by_the_jobs_own_policy(queue: Q
     assert "worker dead" in (dead.error or "")
 
 
+async def test_a_job_of_which_nothing_can_be_decided_keeps_no_other_lease(
+    queue: QueueRef, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = MemoryStore()
+    broken = Options(backoff=Backoff(base_ms=None))  # type: ignore[arg-type]
+    await _enqueue(store, queue, 1, options=broken, prefix="broken")
+    await _enqueue(store, queue, 1, prefix="good")
+    await store.claim(queue, worker="dead", limit=2, lease_ms=1_000)
+    await store.turn(1_000)
+
+    assert await Reclaimer(store, queue).recover(await store.expired(queue)) == 1
+    good, other = await store.get(queue, ["good-0", "broken-0"])
+    assert (good and good.state, other and other.state) == (State.DELAYED, State.ACTIVE)
+    assert "cannot decide" in caplog.text
+
+
 async def test_many_recover_and_each_lease_is_taken_once(queue: QueueRef) -> None:
     store = MemoryStore()
     await _enqueue(store, queue, 50)

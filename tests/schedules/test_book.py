@@ -8,6 +8,7 @@ import pytest
 from msgspec.structs import replace
 
 from penstock.core.cron.catch_up import CatchUp
+from penstock.core.cron.schedule import encode_schedule
 from penstock.core.cron.spec import Cron, Every
 from penstock.core.errors import OptionError, QueueFullError, StoreVersionError
 from penstock.core.job import QueueRef
@@ -16,7 +17,7 @@ from penstock.core.states import State
 from penstock.scheduler.book import ScheduleBook
 from penstock.scheduler.ticker import AGAIN, Ticker
 from penstock.stores.protocol import Query, Store, StoredSchedule
-from tests.conformance.having import kind_having
+from tests.conformance.having import kind_having, served
 from tests.conformance.stores import Kind, Part, Place, opened
 from tests.kit import aio
 from tests.schedules.kit import made, put
@@ -215,16 +216,36 @@ async def test_a_queue_of_keys_needs_one_for_its_schedules(kept: Store, queue: Q
     assert await book.put("q", made(key="ada"))
 
 
-async def test_what_a_newer_version_wrote_is_named_and_can_be_removed(kept: Store, queue: QueueRef) -> None:
+@served(Part.SCHEDULES)
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"garbage",
+        b'{"v":9}',
+        encode_schedule(made(spec=Every(0))),
+        encode_schedule(made(spec=Cron("* * * * *", "No/Where"))),
+    ],
+)
+async def test_one_that_cannot_be_read_is_listed_beside_the_others_and_removed(
+    kept: Store, queue: QueueRef, body: bytes
+) -> None:
     book = ScheduleBook(kept, queue.tenant)
-    await kept.put_schedule(StoredSchedule(queue, "odd", b'{"v":9}', 1))
+    await book.put("q", made(name="good"))
+    await kept.put_schedule(StoredSchedule(queue, "odd", body, 2**52))
 
+    good, odd = await book.list()
     with pytest.raises(StoreVersionError, match="'odd'"):
-        await book.list()
-    await kept.remove_schedule(queue, "odd")
-    assert await book.list() == []
+        await book.next_runs("odd")
+    removed = await book.remove("odd")
+
+    assert (good.name, good.fault) == ("good", None)
+    assert (odd.name, odd.queue, odd.when, odd.next_at) == ("odd", "q", "cannot be read", None)
+    assert odd.fault is not None
+    assert removed == odd
+    assert [each.name for each in await book.list()] == ["good"]
 
 
+@served(Part.SCHEDULES)
 async def test_put_replaces_one_that_cannot_be_read(kept: Store, queue: QueueRef) -> None:
     book = ScheduleBook(kept, queue.tenant)
     await put(kept, queue, made(), next_at=1)

@@ -6,6 +6,7 @@ from typing import Any
 import httpx
 import pytest
 
+from penstock.core.errors import StoreUnavailableError
 from penstock.core.job import QueueRef
 from penstock.service.app import Service
 from penstock.stores.memory import MemoryStore
@@ -124,6 +125,46 @@ async def test_a_lease_that_ran_out_is_recovered_by_the_next_claim() -> None:
     assert (again["id"], again["attempt"]) == (job["id"], 2)
 
 
+async def test_leases_in_a_queue_that_is_not_there_are_lost_and_make_none() -> None:
+    one = {"id": "a", "token": "x"}
+    async with asked(MemoryStore()) as client:
+        beat = await client.post(f"{CLAIMS}/heartbeat", json={"beats": [one]})
+        told = await client.post(f"{CLAIMS}/progress", json={"reports": [one | {"value": 1}]})
+        outcomes = await settled(client, one | {"how": "complete"}, one | {"how": "retry"})
+        found = await client.post(CLAIMS, json={"worker": "w"})
+        gone = [
+            await client.post("/v1/queues/mail/jobs/a/cancel"),
+            await client.post("/v1/queues/mail/jobs/a/retry"),
+            await client.delete("/v1/queues/mail/jobs/a"),
+        ]
+        queues = (await client.get("/v1/queues")).json()["queues"]
+
+    lost = {"id": "a", "applied": False, "why": "lost"}
+    assert beat.json()["outcomes"] == told.json()["outcomes"] == [lost]
+    assert outcomes == [lost, lost]
+    assert found.json()["jobs"] == []
+    assert [each.status_code for each in gone] == [404, 404, 404]
+    assert queues == []
+
+
+@pytest.mark.parametrize("error", [StoreUnavailableError("gone"), IndexError("unforeseen")])
+async def test_a_recovery_that_fails_costs_no_claim_its_jobs(
+    error: Exception, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = MemoryStore()
+
+    async def failing(*_: object) -> list[Any]:
+        raise error
+
+    async with asked(store) as client:
+        await claimed(client)
+        await store.turn(60_000)
+        monkeypatch.setattr(store, "expire", failing)
+        jobs = await claimed(client)
+
+    assert len(jobs) == 1
+
+
 async def test_a_long_poll_brings_the_job_that_comes_meanwhile() -> None:
     store = Ringing()
     async with asked(store) as client:
@@ -179,6 +220,8 @@ async def test_jobs_claimed_for_a_client_that_left_are_given_back() -> None:
     [
         ({"how": "vanish"}, "/settlements/0/how"),
         ({"how": "snooze"}, "/settlements/0/delay"),
+        ({"how": "snooze", "delay": 604_801}, "/settlements/0/delay"),
+        ({"how": "retry", "delay": 604_801}, "/settlements/0/delay"),
         ({"how": "complete", "more": 1}, "/settlements/0/more"),
         ({"how": "fail", "reason": "not a word"}, "/settlements/0/reason"),
     ],

@@ -8,9 +8,12 @@ from typing import Any
 import msgspec
 import pytest
 
+from penstock.service import ask
 from penstock.service.app import Service
+from penstock.service.auth.api_tokens import ApiTokens
+from penstock.service.auth.door import door_of
 from penstock.stores.memory import MemoryStore
-from tests.service.kit import Doorman, asked, client_of
+from tests.service.kit import Doorman, asked, client_of, until
 
 EVENTS = "/v1/queues/mail/events"
 
@@ -130,3 +133,31 @@ async def test_a_stream_from_now_brings_nothing_of_before_and_ends_with_the_serv
 
     assert [event["seq"] for event in seen] == [2]
     assert last == {"type": "http.response.body", "body": b""}
+
+
+async def test_a_token_that_was_revoked_ends_its_stream_and_its_long_polls(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(ask, "RECHECK", 0.01)
+    store = MemoryStore()
+    tokens = ApiTokens(store)
+    service = Service(store, door=door_of(None, tokens))
+    async with service, client_of(service) as client:
+        text, token = await tokens.make(tenants=["acme"], subject="ada", scopes=["*"])
+        shown = {"authorization": f"Bearer {text}"}
+        made = await client.post("/v1/queues/mail/jobs", json={"task": "t"}, headers=shown)
+        polls = [
+            client.get(f"{EVENTS}?after=1&wait=60", headers=shown),
+            client.get(f"/v1/queues/mail/jobs/{made.json()['id']}/result?wait=60", headers=shown),
+            client.post("/v1/queues/other/claims", json={"worker": "w", "wait": 60}, headers=shown),
+        ]
+        waiting = [asyncio.create_task(each) for each in polls]
+        async with streaming(service, f"{EVENTS}/stream", authorization=shown["authorization"]) as pieces:
+            await until(lambda: len(service.waiting) == 4)
+            await tokens.revoke(token.id)
+            await until(lambda: not service.waiting)
+            ended = [pieces.get_nowait() for _ in range(pieces.qsize())]
+        answers = await asyncio.gather(*waiting)
+
+    assert [each.status_code for each in answers] == [200, 202, 200]
+    assert ended[0]["status"] == 200

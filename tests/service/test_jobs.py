@@ -56,6 +56,14 @@ async def test_a_header_and_a_field_that_disagree_are_refused() -> None:
     assert answer.json()["errors"][0]["pointer"] == "/idempotency_key"
 
 
+@pytest.mark.parametrize("wish", [{"task": "resize\n"}, {"task": "resize", "id": "a\n"}])
+async def test_a_line_break_at_the_end_of_a_name_is_seen(wish: dict[str, str]) -> None:
+    async with asked() as client:
+        answer = await client.post(JOBS, json=wish)
+
+    assert answer.status_code == 400
+
+
 async def test_a_strict_key_with_another_payload_is_a_conflict() -> None:
     wish = WISH | {"idempotency_key": "k", "strict": True}
     async with asked() as client:

@@ -2,16 +2,18 @@
 
 import asyncio
 import logging
+from datetime import UTC, datetime
 from typing import Any
 
 import httpx
 import pytest
 
 from penstock.core import errors
-from penstock.core.errors import PenstockError
+from penstock.core.errors import OptionError, PenstockError
+from penstock.core.states import State
 from penstock.service.app import Service
 from penstock.service.limits import Limits
-from penstock.service.problems import pointer_of, problem_of
+from penstock.service.problems import pointer_of, problem_of, validation_fault
 from penstock.stores.memory import MemoryStore
 from tests.service.kit import Doorman, Somebody, asked, client_of, until
 
@@ -300,3 +302,27 @@ def test_every_error_has_a_status_and_a_kind(kind: type[PenstockError]) -> None:
 
     assert 400 <= problem.status < 600
     assert problem.type.startswith("urn:penstock:")
+
+
+@pytest.mark.parametrize(
+    ("found", "said"),
+    [
+        (datetime(2026, 1, 31, tzinfo=UTC), "2026-01-31T00:00:00+00:00"),
+        (State.ACTIVE, "active"),
+        ([State.ACTIVE], "[active]"),
+        (b"x", "x"),
+        ("text", "'text'"),
+        (5, "5"),
+    ],
+)
+def test_a_problem_says_what_was_found_in_plain_words(found: object, said: str) -> None:
+    problem, _ = problem_of(OptionError("field", found, "something else"))
+
+    assert problem.detail == f"field: found {said}, wanted something else"
+
+
+def test_a_value_that_is_none_of_those_allowed_is_what_was_found() -> None:
+    fault = validation_fault("Invalid enum value 'webhook.ping' - at `$.types[...]`")
+
+    assert (fault.found, fault.pointer) == ("webhook.ping", "/types/...")
+    assert fault.wanted.startswith("one of the values")

@@ -1,22 +1,39 @@
 """The store's protocol over HTTP: every call of it is there, and none reaches beyond its tenant."""
 
+from pathlib import Path
 from typing import Any
 
 import httpx
 import msgspec
 import pytest
 
+from penstock.core.flows import ChildEnding, JobRef
 from penstock.core.job import NewJob, Options, QueueRef
-from penstock.core.moves import Complete, Fault, Retry
+from penstock.core.moves import Beat, Complete, Expire, Fault, Report, Retry
 from penstock.core.outcomes import Applied, Enqueued
+from penstock.core.retry import Backoff, Shape
 from penstock.core.states import State
+from penstock.service.absent import ANSWERS
 from penstock.service.app import Service
 from penstock.stores.memory import MemoryStore
-from penstock.stores.protocol import Query, Relay, Store, StoredSchedule, Topic
+from penstock.stores.protocol import (
+    Adoption,
+    Firing,
+    Pause,
+    Query,
+    Relay,
+    Spawn,
+    Store,
+    StoredSchedule,
+    Topic,
+)
+from penstock.stores.sqlite import SqliteStore
 from penstock.stores.wire import CALLS, MEDIA_TYPE
+from tests.conformance.arrange import schedule_body
 from tests.service.kit import Doorman, Somebody, asked, client_of
 from tests.service.test_events import streaming
 
+FIELDS: dict[str, Any] = {"id": "a", "nonce": "n", "task": "send"}
 NEW = NewJob(id="a", nonce="n", task="send", payload=b'{"to":"ada"}')
 
 
@@ -85,7 +102,7 @@ async def test_another_tenant_is_forbidden_and_an_operator_names_one_of_its_own(
 
 async def test_a_schedule_is_put_where_the_token_is_from_whatever_it_says() -> None:
     store = MemoryStore()
-    schedule = StoredSchedule(QueueRef("other", "mail"), "s", b"{}", None)
+    schedule = StoredSchedule(QueueRef("other", "mail"), "s", schedule_body("s"), None)
     async with asked(store) as client:
         await called(client, "put_schedule", None, schedule=schedule)
         kept = [await store.schedules(tenant) for tenant in ("acme", "other")]
@@ -175,3 +192,194 @@ async def test_a_stream_of_bells_tells_which_one_rang() -> None:
 
         assert (hung, ring) == (None, ["mail", Topic.READY])
         assert service.waiting == set()
+
+
+async def test_a_listed_backoff_without_delays_is_refused() -> None:
+    empty = msgspec.structs.replace(NEW, options=Options(backoff=Backoff(shape=Shape.LISTED)))
+    async with asked() as client:
+        answer = await called(client, "enqueue", jobs=[empty])
+
+    assert (answer["status"], answer["errors"][0]["pointer"]) == (400, "/jobs/0/options/backoff/delays_ms")
+
+
+FIRING = Firing("nightly", 1, (), None, 1)
+
+
+@pytest.mark.parametrize(
+    ("move", "given"),
+    [
+        ("enqueue", {"jobs": [NEW]}),
+        ("claim", {"worker": "w", "limit": 1, "lease_ms": 1_000}),
+        ("open_queue", {}),
+        ("fire", {"firing": FIRING}),
+        ("find", {"query": Query()}),
+    ],
+)
+async def test_the_services_own_queues_are_closed_to_every_call(move: str, given: dict[str, Any]) -> None:
+    store = MemoryStore()
+    async with asked(store) as client:
+        refused = await called(client, move, "penstock.webhooks", **given)
+        made = await store.queues("acme")
+
+    assert refused["status"] == 403
+    assert made == []
+
+
+async def test_jobs_are_not_spawned_into_the_services_own_queues() -> None:
+    async with asked() as client:
+        spawns = [Spawn("penstock.webhooks", NEW)]
+        refused = await called(client, "enqueue", jobs=[NEW], spawns=spawns)
+        child = msgspec.structs.replace(NEW, parents=(JobRef("penstock.webhooks", "a"),))
+        told = await called(client, "enqueue", jobs=[child])
+
+    assert (refused["status"], told["status"]) == (403, 403)
+
+
+async def test_the_services_own_readers_and_queues_are_not_shown_or_moved() -> None:
+    store = MemoryStore()
+    async with asked(store) as client:
+        await store.open_queue(QueueRef("acme", "penstock.webhooks"))
+        await called(client, "enqueue", jobs=[NEW])
+        kept = await called(client, "keep_reader", name="penstock.webhooks", cursor=1)
+        dropped = await called(client, "drop_reader", name="penstock.webhooks")
+        queues = await called(client, "queues", None)
+
+    assert (kept["status"], dropped["status"]) == (403, 403)
+    assert [each.queue.name for each in queues] == ["mail"]
+
+
+@pytest.mark.parametrize("move", ANSWERS)
+async def test_a_call_that_could_find_nothing_makes_no_queue(move: str, tmp_path: Path) -> None:
+    items: dict[str, Any] = {
+        "beats": [Beat("a", "x")],
+        "lease": Beat("a", "x"),
+        "reports": [Report("a", "x", b"1")],
+        "settlements": [Complete("a", "x", b"1")],
+        "expiries": [Expire("a", "x", State.PENDING, Fault("ERROR"))],
+        "spawns": [Spawn("mail", NEW)],
+        "ids": ["a"],
+        "endings": [ChildEnding("a", JobRef("mail", "b"), State.COMPLETED)],
+        "adoptions": [Adoption("a", (JobRef("mail", "b"),))],
+        "firing": Firing("nightly", 1, (), None, 1),
+        "numbers": [1],
+        "through": 1,
+        "name": "nightly",
+        "paused": True,
+        "worker": "w",
+        "limit": 1,
+        "lease_ms": 1_000,
+    }
+    given = {name: items[name] for name in CALLS[move].fields}
+    async with asked(SqliteStore(tmp_path / "jobs.db")) as client:
+        answer = await called(client, move, **given)
+        queues = await called(client, "queues", None)
+        await called(client, "open_queue")
+        there = await called(client, move, **given)
+
+    assert queues == []
+    assert answer == there
+
+
+@pytest.mark.parametrize(
+    ("body", "next_at"),
+    [
+        (b"garbage", 1),
+        (b"", 1),
+        (b"\xff", 1),
+        (schedule_body("other"), 1),
+        (schedule_body("s").replace(b"60000", b"0"), 1),
+        (schedule_body("s").replace(b"60000", b"-5"), 1),
+        (schedule_body("s").replace(b'"priority":5', b'"priority":11'), 1),
+        (schedule_body("s").replace(b'"options":{', b'"options":{"max_attempts":0'), 1),
+        (schedule_body("s"), 2**53),
+    ],
+)
+async def test_a_schedule_that_no_client_here_would_make_is_refused(body: bytes, next_at: int) -> None:
+    async with asked() as client:
+        schedule = StoredSchedule(QueueRef("acme", "mail"), "s", body, next_at)
+        refused = await called(client, "put_schedule", None, schedule=schedule)
+        listed = await client.get("/v1/schedules")
+
+    assert (refused["status"], refused["type"]) == (400, "urn:penstock:invalid")
+    assert listed.json() == {"schedules": []}
+
+
+async def test_a_schedule_that_cannot_be_read_is_shown_and_removed_over_http() -> None:
+    store = MemoryStore()
+    async with asked(store) as client:
+        await store.put_schedule(StoredSchedule(QueueRef("acme", "mail"), "odd", b"garbage", 1))
+        (listed,) = (await client.get("/v1/schedules")).json()["schedules"]
+        runs = await client.get("/v1/schedules/odd/runs")
+        put = await client.put("/v1/schedules/good", json={"queue": "mail", "task": "t", "every": 60})
+        removed = await client.delete("/v1/schedules/odd")
+        left = (await client.get("/v1/schedules")).json()["schedules"]
+
+    assert (listed["name"], listed["queue"], listed["when"]) == ("odd", "mail", "cannot be read")
+    assert "cannot be read" in listed["fault"]
+    assert (runs.status_code, put.status_code, removed.status_code) == (409, 201, 200)
+    assert [each["name"] for each in left] == ["good"]
+
+
+async def test_a_token_for_some_queues_sees_and_puts_only_what_is_theirs() -> None:
+    some = Somebody(verbs=frozenset({"store"}), queues=frozenset({"mail"}))
+    async with asked(door=Doorman(some=some)) as client:
+        for queue, name in (("mail", "digest"), ("billing", "nightly")):
+            await called(client, "open_queue", queue)
+            schedule = StoredSchedule(QueueRef("acme", queue), name, schedule_body(name), None)
+            await called(client, "put_schedule", None, schedule=schedule)
+        client.headers["x-tenant"] = "some"
+        queues = await called(client, "queues", None)
+        schedules = await called(client, "schedules", None)
+        beside = StoredSchedule(QueueRef("acme", "mail"), "nightly", schedule_body("nightly"), None)
+        refused = await called(client, "put_schedule", None, schedule=beside)
+        again = await called(client, "put_schedule", None, schedule=schedules[0])
+
+    assert [each.queue.name for each in queues] == ["mail"]
+    assert [each.name for each in schedules] == ["digest"]
+    assert refused["status"] == 403
+    assert again is None
+
+
+@pytest.mark.parametrize(
+    ("move", "given"),
+    [
+        ("keep", {"name": "a", "body": b"x"}),
+        ("kept", {"name": "a"}),
+        ("shelf", {}),
+        ("drop", {"name": "a"}),
+    ],
+)
+async def test_shelves_need_the_scope_of_all_queues(move: str, given: dict[str, Any]) -> None:
+    some = Somebody(queues=frozenset({"mail"}))
+    async with asked(door=Doorman(acme=some)) as client:
+        refused = await called(client, move, None, shelf="own", **given)
+
+    assert refused["status"] == 403
+    assert "all queues" in refused["detail"]
+
+
+@pytest.mark.parametrize(
+    ("move", "given", "pointer"),
+    [
+        ("enqueue", {"jobs": [NewJob(**FIELDS, payload=b"\xff\x00")]}, "/jobs/0/payload"),
+        ("enqueue", {"jobs": [NewJob(**FIELDS, payload=b"a\0")]}, "/jobs/0/payload"),
+        ("enqueue", {"jobs": [NewJob(**FIELDS, payload=b"", run_at=2**53)]}, "/jobs/0/run_at"),
+        ("enqueue", {"jobs": [NewJob(**FIELDS, payload=b"", instant=2**53)]}, "/jobs/0/instant"),
+        ("progress", {"reports": [Report("a", "x", b"\xff")]}, "/reports/0/value"),
+        ("settle", {"settlements": [Complete("a", "x", b"\xff")]}, "/settlements/0/result"),
+        ("settle", {"settlements": [Retry("a", "x", 2**53, Fault("E"))]}, "/settlements/0/delay_ms"),
+        ("claim", {"worker": "w", "limit": -1, "lease_ms": 1_000}, "/limit"),
+        ("promote", {"limit": -1}, "/limit"),
+        ("find", {"query": Query(limit=-1)}, "/limit"),
+        ("find", {"query": Query(after="x")}, "/query/after"),
+        ("pause", {"pause": Pause(0), "for_ms": 2**53}, "/for_ms"),
+    ],
+)
+async def test_a_value_that_some_store_cannot_keep_is_named(
+    move: str, given: dict[str, Any], pointer: str, tmp_path: Path
+) -> None:
+    async with asked(SqliteStore(tmp_path / "jobs.db")) as client:
+        await called(client, "open_queue")
+        answer = await called(client, move, **given)
+
+    assert (answer["status"], answer["errors"][0]["pointer"]) == (400, pointer)

@@ -200,6 +200,8 @@ def _tell(desk: Desk, found: ScheduleInfo) -> None:
 
 def _document(found: ScheduleInfo) -> dict[str, Any]:
     schedule, spec = found.schedule, found.schedule.spec
+    if found.fault is not None:
+        return {"schedule": found.name, "queue": found.queue, "paused": found.paused, "fault": found.fault}
     timing = (
         {"cron": spec.expression, "zone": spec.zone}
         if isinstance(spec, Cron)
@@ -227,6 +229,8 @@ def _catch_up(found: ScheduleInfo) -> str:
 
 
 def _next(found: ScheduleInfo) -> str:
+    if found.fault is not None:
+        return "never: remove it"
     if found.paused:
         return "paused"
     return _iso(found.next_at) or "never again"

@@ -8,7 +8,7 @@ import typer
 
 from penstock.cli.desk import Desk, command, setting
 from penstock.cli.output import local, utc, without_none
-from penstock.core.errors import OptionError
+from penstock.core.errors import ConfigError, OptionError
 from penstock.core.states import State
 from penstock.service.egress.egress import Egress
 from penstock.service.egress.policy import EgressPolicy
@@ -157,6 +157,7 @@ async def redeliver(
 
 @asynccontextmanager
 async def _book(desk: Desk, *, may_be_new: bool = False) -> AsyncIterator[WebhookBook]:
+    _refuse_service(desk)
     said = desk.settings.egress
     egress = Egress(EgressPolicy.of(allow=said.allow, ports=said.ports, plain=said.plain))
     async with desk.store(may_be_new=may_be_new) as store:
@@ -165,8 +166,19 @@ async def _book(desk: Desk, *, may_be_new: bool = False) -> AsyncIterator[Webhoo
 
 @asynccontextmanager
 async def _log(desk: Desk) -> AsyncIterator[DeliveryLog]:
+    _refuse_service(desk)
     async with desk.store() as store:
         yield DeliveryLog(store, WebhookBook(store, Egress()))
+
+
+def _refuse_service(desk: Desk) -> None:
+    """Secrets of webhooks are out of reach of a service's clients: there its own routes manage them."""
+    url = desk.settings.url or (None if desk.app is None else desk.app.url)
+    if url is not None and url.startswith(("http://", "https://")):
+        raise ConfigError(
+            "webhooks of a service are managed by its own routes, /v1/webhooks, or by this command on the "
+            "url of the store behind it"
+        )
 
 
 def _states(given: list[str] | None) -> frozenset[State]:

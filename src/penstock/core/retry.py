@@ -101,6 +101,9 @@ class Backoff(msgspec.Struct, frozen=True, omit_defaults=True):
             case Shape.FIXED:
                 return self.base_ms
             case Shape.LISTED:
+                if not self.delays_ms:
+                    # Whatever a record holds, its job must come back.
+                    return min(self.base_ms, self.cap_ms)
                 return self.delays_ms[min(attempts, len(self.delays_ms)) - 1]
 
 

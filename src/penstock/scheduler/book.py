@@ -11,15 +11,17 @@ import msgspec
 
 from penstock.core.cron.instants import next_runs
 from penstock.core.cron.schedule import Schedule, check_schedule, decode_schedule, encode_schedule
-from penstock.core.cron.spec import Cron
+from penstock.core.cron.spec import MAX_EVERY_MS, Cron, Every
 from penstock.core.cron.words import describe
-from penstock.core.errors import OptionError, QueueFullError, StoreVersionError
+from penstock.core.errors import InvalidError, OptionError, QueueFullError, StoreVersionError
 from penstock.core.ids import IdMaker
 from penstock.core.job import DEFAULT_PRIORITY, NewJob, QueueRef
 from penstock.core.outcomes import Refused
 from penstock.stores.protocol import Store, StoredSchedule
 
 MOST_RUNS: Final = 1_000
+_UNKNOWN: Final = Every(MAX_EVERY_MS)
+"""Stands where the time of a schedule cannot be read."""
 
 
 class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
@@ -32,6 +34,8 @@ class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
     """When it fires next; None when never again."""
     last_at: datetime | None
     """The last instant that was dealt with."""
+    fault: str | None = None
+    """Why its record cannot be read here: then of `schedule` only the name is right, and it does not fire."""
 
     @property
     def name(self) -> str:
@@ -46,7 +50,7 @@ class ScheduleInfo(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def when(self) -> str:
         """When it fires, in words."""
-        return describe(self.schedule.spec)
+        return describe(self.schedule.spec) if self.fault is None else "cannot be read"
 
 
 class ScheduleBook:
@@ -142,7 +146,7 @@ class ScheduleBook:
         ]
 
     async def list(self) -> list[ScheduleInfo]:
-        """All schedules, by queue and name."""
+        """All schedules, by queue and name; also those whose record cannot be read, each with its `fault`."""
         return [_info(each) for each in await self._store.schedules(self._tenant)]
 
     async def _find(self, name: str) -> StoredSchedule:
@@ -179,21 +183,27 @@ def _has_time_of(stored: StoredSchedule, schedule: Schedule) -> bool:
 
 def _schedule(stored: StoredSchedule) -> Schedule:
     try:
-        return decode_schedule(stored.body)
-    except (msgspec.MsgspecError, KeyError) as error:
+        return check_schedule(decode_schedule(stored.body))
+    except (msgspec.MsgspecError, KeyError, InvalidError) as error:
         raise StoreVersionError(
             f"schedule {stored.name!r} of queue {stored.queue} cannot be read here: {error}; "
-            "it was written by a newer Penstock"
+            "it was written by a newer Penstock, or by other hands"
         ) from error
 
 
 def _info(stored: StoredSchedule) -> ScheduleInfo:
-    schedule = _schedule(stored)
+    fault: str | None = None
+    try:
+        schedule = _schedule(stored)
+    except StoreVersionError as error:
+        # One that cannot be read must not keep the others from being seen, nor itself from being removed.
+        schedule = Schedule(name=stored.name, spec=_UNKNOWN, task="?", payload=b"{}")
+        fault = str(error)
     spec = schedule.spec
     zone = ZoneInfo(spec.zone) if isinstance(spec, Cron) else UTC
 
     def at(instant: int | None) -> datetime | None:
-        return None if instant is None else datetime.fromtimestamp(instant / 1000, zone)
+        return None if instant is None or fault is not None else datetime.fromtimestamp(instant / 1000, zone)
 
     return ScheduleInfo(
         schedule=schedule,
@@ -201,4 +211,5 @@ def _info(stored: StoredSchedule) -> ScheduleInfo:
         paused=stored.paused,
         next_at=at(stored.next_at),
         last_at=at(stored.last_at),
+        fault=fault,
     )

@@ -8,6 +8,7 @@ from typing import Final
 
 from penstock.core import decide
 from penstock.core.job import ExpiredLease, QueueRef
+from penstock.core.moves import Expire
 from penstock.core.outcomes import Applied
 from penstock.stores.protocol import RECOVER_LIMIT, Store
 
@@ -51,13 +52,12 @@ class Reclaimer:
 
     async def recover(self, leases: Sequence[ExpiredLease]) -> int:
         """Apply what follows for these leases; how many were recovered by this call."""
-        leases = [lease for lease in leases if not is_kept(lease.token)]
-        if not leases:
+        decided = [(lease, expiry) for lease in leases if (expiry := self._decided(lease)) is not None]
+        if not decided:
             return 0
-        expiries = [decide.expire(lease, random.uniform) for lease in leases]
-        answers = await self._store.expire(self._queue, expiries)
+        answers = await self._store.expire(self._queue, [expiry for _, expiry in decided])
         recovered = 0
-        for lease, answer in zip(leases, answers, strict=True):
+        for (lease, _), answer in zip(decided, answers, strict=True):
             if isinstance(answer, Applied):
                 recovered += 1
                 _LOGGER.warning(
@@ -74,3 +74,15 @@ class Reclaimer:
                     },
                 )
         return recovered
+
+    def _decided(self, lease: ExpiredLease) -> Expire | None:
+        """What follows; None for a lease that this process keeps, or of whose job nothing can be decided."""
+        if is_kept(lease.token):
+            return None
+        try:
+            return decide.expire(lease, random.uniform)
+        except Exception:
+            # One record that cannot be used must not keep the leases of others from coming back.
+            about = {"tenant": self._queue.tenant, "queue": self._queue.name, "job": lease.id}
+            _LOGGER.exception("cannot decide what follows for a lease that ran out", extra=about)
+            return None

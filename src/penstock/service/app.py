@@ -13,6 +13,7 @@ import msgspec
 from penstock.client.client import Client
 from penstock.client.persist import Persistence
 from penstock.service import access
+from penstock.service.absent import KnownQueues
 from penstock.service.access import Sent, Visit
 from penstock.service.answers import Answer, Stream, encoded, send_body, send_stream
 from penstock.service.ask import Ask
@@ -23,6 +24,7 @@ from penstock.service.openapi import document
 from penstock.service.principal import AuditLog, Door, Nobody, Principal, Quotas
 from penstock.service.problems import problem_of
 from penstock.service.reading import check_names, headers_of, query_of, read_as
+from penstock.service.reserved import check_queue
 from penstock.service.routes import ROUTES
 from penstock.service.routing import Route, Router
 from penstock.service.tenants.turns import Turns
@@ -74,6 +76,7 @@ class Service:
         self.routes = list(routes)
         self.may_turn = may_turn
         """Whether the clock, which is that of all tenants, may be turned over HTTP: for tests."""
+        self.known = KnownQueues(store)
         self.waiting: set[Ask] = set()
         self.is_stopping = False
         self._router = Router(self.routes)
@@ -204,6 +207,8 @@ class Service:
             if not principal.may(route.verb, values.get("queue")):
                 raise ForbiddenError(f"{route.verb} is not in the token's scopes here")
         check_names(values)
+        if "queue" in values:
+            check_queue(route.verb, values["queue"])
         ask = Ask(self, route, principal, headers, receive, visit.request_id)
         given: dict[str, Any] = dict(values)
         if route.query is not None:

@@ -2,16 +2,17 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Coroutine, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
-from typing import TYPE_CHECKING, Any, TypeVar
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from penstock.client.client import Client
-from penstock.core.errors import UnknownQueueError
+from penstock.core.errors import PenstockError, UnknownQueueError
 from penstock.core.job import QueueRef
 from penstock.core.names import check_name
-from penstock.service.errors import BusyError, ForbiddenError, MalformedError
+from penstock.service.errors import BusyError, ForbiddenError, MalformedError, UnauthenticatedError
 from penstock.service.limits import Receive
 from penstock.service.principal import Principal
+from penstock.service.reserved import check_queue
 from penstock.service.routing import Route
 from penstock.stores.protocol import EVERYONE, QueueInfo, Store
 
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from penstock.service.app import Service
 
 T = TypeVar("T")
+RECHECK: Final = 1.0
+"""Seconds after which the token of a stream or long poll is looked at again."""
 
 
 class Ask:
@@ -39,7 +42,7 @@ class Ask:
         self.headers = headers
         self.request_id = request_id
         self.over = asyncio.Event()
-        """Set when the client went away or the service stops: whoever waits comes to an end."""
+        """Set when the client went away, its token is good no more or the service stops: who waits ends."""
         self._receive = receive
 
     @property
@@ -69,7 +72,8 @@ class Ask:
         return verb is None or self.principal.may(verb, queue)
 
     def require(self, queue: str) -> None:
-        """ForbiddenError unless it does."""
+        """ForbiddenError unless it does, and for the service's own queues."""
+        check_queue(self.route.verb, queue)
         if not self.may(queue):
             raise ForbiddenError(f"{self.route.verb} in queue {queue!r} is not in the token's scopes")
 
@@ -99,7 +103,7 @@ class Ask:
         waiting.add(self)
         if self.service.is_stopping:
             self.over.set()
-        watch = asyncio.create_task(self._watch())
+        watches = [asyncio.create_task(self._watch()), asyncio.create_task(self._stay_known())]
         try:
             async with AsyncExitStack() as stack:
                 if self.service.quotas is not None:
@@ -107,9 +111,9 @@ class Ask:
                 yield
         finally:
             waiting.discard(self)
-            watch.cancel()
-            with suppress(asyncio.CancelledError):
-                await watch
+            for watch in watches:
+                watch.cancel()
+            await asyncio.gather(*watches, return_exceptions=True)
 
     async def until_over(self, work: Coroutine[Any, Any, T]) -> T | None:
         """What this brings; None, and it is cut off, when the request is over before."""
@@ -126,6 +130,19 @@ class Ask:
         while (await self._receive())["type"] != "http.disconnect":
             pass
         self.over.set()
+
+    async def _stay_known(self) -> None:
+        """End what waits once its token is accepted no more: revoked, or expired."""
+        while True:
+            await asyncio.sleep(RECHECK)
+            try:
+                await self.service.door.authenticate(self.headers)
+            except (UnauthenticatedError, ForbiddenError):
+                self.over.set()
+                return
+            except PenstockError:
+                # The store or the issuer cannot say it now: that is no reason to end.
+                continue
 
 
 async def unbroken(work: Awaitable[T]) -> T:

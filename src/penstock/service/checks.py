@@ -1,15 +1,21 @@
 """What arrives as records of the store's protocol is held to the same bounds as what a client here makes."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
+from penstock.core.cron.instants import LAST_MS
+from penstock.core.cron.schedule import Schedule, check_schedule, decode_schedule
 from penstock.core.errors import InvalidError, OptionError
 from penstock.core.job import NewJob, Options, QueueRef
 from penstock.core.names import check_key, check_name
 from penstock.core.payload import Words
-from penstock.core.retry import MAX_DELAY_MS
+from penstock.core.retry import MAX_DELAY_MS, Shape
+from penstock.service.paging import CURSOR
+from penstock.service.principal import Verb
+from penstock.service.reserved import check_queue
+from penstock.stores.protocol import StoredSchedule
 from penstock.tasks.options import LONGEST, MOST_ATTEMPTS
 
 if TYPE_CHECKING:
@@ -31,23 +37,44 @@ def check_arguments(call: str, given: Mapping[str, Any]) -> None:
     for name, value in given.items():
         if not _is_within(name, value):
             _check(name, value)
-    if call not in _LARGE:
-        return
+    if (more := _MORE.get(call)) is not None:
+        more(given)
     asked = given.get("limit", getattr(given.get("query"), "limit", None))
-    if asked is not None and asked > MOST_ASKED:
+    if asked is not None and asked < 0:
+        raise InvalidError("limit", asked, "a number not under 0")
+    if asked is not None and call in _LARGE and asked > MOST_ASKED:
         raise InvalidError("limit", asked, f"up to {MOST_ASKED}")
 
 
 async def check_jobs(ask: "Ask", queue: QueueRef, jobs: Sequence[NewJob]) -> None:
     """Each job is one that a client could have made, and the tenant's quotas have room for all of them.
 
-    A payload is bytes to every store, and so it is here.
+    A payload is any text to every store, and so it is here.
     """
     for place, new in enumerate(jobs):
         _check_job(f"jobs[{place}]", new)
     if ask.service.quotas is not None and jobs:
         largest = max(len(new.payload) for new in jobs)
         await ask.service.quotas.admit(queue.tenant, queue.name, jobs=len(jobs), largest=largest)
+
+
+def check_stored(stored: StoredSchedule) -> Schedule:
+    """The schedule; InvalidError unless a client could have made its record, and its times are some."""
+    try:
+        schedule = decode_schedule(stored.body)
+    except (msgspec.MsgspecError, UnicodeError, RecursionError, KeyError):
+        raise InvalidError("schedule.body", Words("something else"), "a schedule in JSON") from None
+    if schedule.name != stored.name:
+        raise InvalidError("schedule.body.name", schedule.name, f"the schedule's own name, {stored.name!r}")
+    check_schedule(schedule)
+    if not 0 <= schedule.priority <= 9:
+        raise OptionError("schedule.body.priority", schedule.priority, "0 to 9")
+    _check_options("schedule.body.options", schedule.options)
+    for field in ("next_at", "last_at"):
+        at = getattr(stored, field)
+        if at is not None and not 0 <= at <= LAST_MS:
+            raise InvalidError(f"schedule.{field}", at, f"Unix milliseconds up to {LAST_MS}")
+    return schedule
 
 
 def _check_job(path: str, new: NewJob) -> None:
@@ -60,6 +87,14 @@ def _check_job(path: str, new: NewJob) -> None:
     if not 0 <= new.priority <= 9:
         raise OptionError(f"{path}.priority", new.priority, "0 to 9")
     check_delay(f"{path}.delay_ms", new.delay_ms)
+    _check_text(f"{path}.payload", new.payload)
+    _check_at(f"{path}.run_at", new.run_at)
+    _check_at(f"{path}.instant", new.instant)
+    if new.unique is not None:
+        check_delay(f"{path}.unique.window_ms", new.unique.window_ms)
+    for parent in new.parents:
+        # Its end is carried to the queue of whoever waits for it.
+        check_queue(Verb.STORE, parent.queue)
     _check_options(f"{path}.options", new.options)
 
 
@@ -72,6 +107,8 @@ def _check_options(path: str, options: Options) -> None:
         if (value := getattr(options, name)) is not None:
             check_delay(f"{path}.{name}", value)
     backoff = options.backoff
+    if backoff.shape is Shape.LISTED and not backoff.delays_ms:
+        raise OptionError(f"{path}.backoff.delays_ms", Words("none"), "at least one delay in milliseconds")
     for delay in (backoff.base_ms, backoff.cap_ms, *backoff.delays_ms):
         if not 0 <= delay <= MAX_DELAY_MS:
             raise OptionError(f"{path}.backoff", delay, f"milliseconds from 0 to {MAX_DELAY_MS}")
@@ -83,7 +120,69 @@ def check_delay(field: str, ms: int) -> None:
         raise OptionError(field, ms, f"milliseconds from 0 to {_LONGEST_MS}")
 
 
+def _check_at(field: str, at: int | None) -> None:
+    if at is not None and not _FIRST_MS <= at <= LAST_MS:
+        raise InvalidError(field, at, f"Unix milliseconds from {_FIRST_MS} to {LAST_MS}")
+
+
+def _check_text(field: str, value: bytes | None) -> None:
+    try:
+        is_text = "\0" not in (value or b"").decode()
+    except UnicodeDecodeError:
+        is_text = False
+    if not is_text:
+        raise InvalidError(field, Words("other bytes"), "text in UTF-8, without NUL")
+
+
+def _check_settlements(given: Mapping[str, Any]) -> None:
+    for place, each in enumerate(given["settlements"]):
+        _check_text(f"settlements[{place}].result", getattr(each, "result", None))
+        check_delay(f"settlements[{place}].delay_ms", getattr(each, "delay_ms", 0))
+
+
+def _check_expiries(given: Mapping[str, Any]) -> None:
+    for place, each in enumerate(given["expiries"]):
+        check_delay(f"expiries[{place}].delay_ms", each.delay_ms)
+
+
+def _check_reports(given: Mapping[str, Any]) -> None:
+    for place, each in enumerate(given["reports"]):
+        _check_text(f"reports[{place}].value", each.value)
+
+
+def _check_endings(given: Mapping[str, Any]) -> None:
+    for place, each in enumerate(given["endings"]):
+        _check_text(f"endings[{place}].result", each.result)
+
+
+def _check_query(given: Mapping[str, Any]) -> None:
+    after = given["query"].after
+    if after is not None and not CURSOR.fullmatch(after):
+        raise InvalidError("query.after", after[:100], "what `next` says of the page before")
+
+
+def _check_pause(given: Mapping[str, Any]) -> None:
+    if (for_ms := given.get("for_ms")) is not None:
+        check_delay("for_ms", for_ms)
+
+
+def _check_firing(given: Mapping[str, Any]) -> None:
+    for field in ("next_at", "last_at"):
+        _check_at(f"firing.{field}", getattr(given["firing"], field))
+
+
 _DEFAULT: Final = Options()
+_FIRST_MS: Final = -62_135_596_800_000
+"""The first moment of the year 1: with the last one, what can be written as a date."""
+_MORE: Final[Mapping[str, Callable[[Mapping[str, Any]], None]]] = {
+    "settle": _check_settlements,
+    "expire": _check_expiries,
+    "progress": _check_reports,
+    "child_ended": _check_endings,
+    "find": _check_query,
+    "pause": _check_pause,
+    "fire": _check_firing,
+}
 
 
 def _is_within(name: str, value: Any) -> bool:

@@ -11,6 +11,7 @@ from penstock.service.examples import EXAMPLES
 from penstock.service.problems import MEDIA_TYPE as PROBLEM_TYPE
 from penstock.service.problems import Problem
 from penstock.service.routing import Route
+from penstock.service.wire.patterns import portable
 from penstock.stores.wire import CALLS
 from penstock.stores.wire import MEDIA_TYPE as PACKED_TYPE
 
@@ -36,7 +37,9 @@ def document(routes: Iterable[Route]) -> dict[str, Any]:
     rows = list(routes)
     kinds = [kind for row in rows for kind in (row.takes, row.gives, row.query) if _is_model(kind)]
     unique = list({id(kind): kind for kind in [*kinds, Problem]}.values())
-    schemas, components = msgspec.json.schema_components(unique, ref_template="#/components/schemas/{name}")
+    schemas, components = portable(
+        msgspec.json.schema_components(unique, ref_template="#/components/schemas/{name}")
+    )
     known = {id(kind): schema for kind, schema in zip(unique, schemas, strict=True)}
     paths: dict[str, dict[str, Any]] = {}
     for row in rows:

@@ -6,7 +6,7 @@ from typing import Final
 from penstock.core.states import State
 from penstock.service.problems import BadRequestError, Fault
 
-_CURSOR: Final = re.compile(r"[0-9]{1,15}/[^\0/]{1,128}")
+CURSOR: Final = re.compile(r"[0-9]{1,15}/[^\0/]{1,128}")
 
 
 def states_of(text: str | None) -> frozenset[State]:
@@ -23,7 +23,7 @@ def states_of(text: str | None) -> frozenset[State]:
 
 def after_of(cursor: str | None) -> str | None:
     """The `next` of the page before, as it was given."""
-    if cursor is not None and not _CURSOR.fullmatch(cursor):
+    if cursor is not None and not CURSOR.fullmatch(cursor):
         wanted = "what `next` says of the page before"
         raise BadRequestError(Fault(wanted=wanted, found=cursor[:100], parameter="after"))
     return cursor

@@ -1,6 +1,8 @@
 """Every error as problem+json (RFC 9457): type, title, status, detail, and for bad input where and what."""
 
 import re
+from datetime import datetime
+from enum import Enum
 from typing import Any, Final
 
 import msgspec
@@ -95,7 +97,9 @@ def problem_of(error: Exception, request_id: str | None = None) -> tuple[Problem
         return problem, error.headers
     status, slug, title = next((_KINDS[kind] for kind in type(error).__mro__ if kind in _KINDS), _INTERNAL)
     # A store's own words can name files and hosts: they are for the log.
-    detail = str(error) if status < 500 and isinstance(error, PenstockError) else title
+    detail = title
+    if status < 500 and isinstance(error, PenstockError):
+        detail = _told(error) if isinstance(error, InvalidError) else str(error)
     after = _RETRY.get(slug)
     problem = Problem(
         type=f"urn:penstock:{slug}",
@@ -149,15 +153,40 @@ def validation_fault(said: str, *, parameter: bool = False) -> Fault:
         return Fault(wanted="no field of this name", found=match[1], **place)
     if match := _EXPECTED.fullmatch(what):
         return Fault(wanted=match[1].replace("`", ""), found=match[2].replace("`", ""), **place)
-    return Fault(wanted=what.removeprefix("Expected ").replace("`", ""), **place)
+    if match := _NONE_OF.fullmatch(what):
+        return Fault(wanted="one of the values that the OpenAPI document lists", found=match[1], **place)
+    wanted = re.sub("^Invalid ", "a valid ", what.removeprefix("Expected "))
+    return Fault(wanted=wanted.replace("`", ""), **place)
+
+
+def _told(error: InvalidError) -> str:
+    """What the error says, without the words of a program in Python."""
+    if isinstance(error.found, str) and not isinstance(error.found, Enum):
+        return str(error)
+    return f"{error.field}: found {_short(error.found)}, wanted {error.wanted}"
+
+
+def _plain(found: object) -> str:
+    """A value as JSON has it: times, states and bytes as text."""
+    match found:
+        case Enum():
+            return str(found.value)
+        case datetime():
+            return found.isoformat()
+        case bytes():
+            return found.decode(errors="replace")
+        case list() | tuple() | set() | frozenset():
+            return f"[{', '.join(map(_plain, found))}]"
+    return repr(found)
 
 
 def _short(found: object) -> str:
-    text = str(found) if isinstance(found, str) else repr(found)
+    text = str(found) if isinstance(found, str) else _plain(found)
     return text if len(text) <= SHOWN else f"{text[: SHOWN - 1]}…"
 
 
 _STEP: Final = re.compile(r"\['([^']*)'\]|\[(\d+|\.\.\.)\]|([^.\[\]]+)")
 _EXPECTED: Final = re.compile(r"Expected (.+), got (.+)", re.DOTALL)
+_NONE_OF: Final = re.compile(r"Invalid (?:enum )?value '?(.*?)'?", re.DOTALL)
 _MISSING: Final = re.compile(r"missing required field `([^`]+)`")
 _UNKNOWN: Final = re.compile(r"contains unknown field `([^`]+)`")

@@ -6,8 +6,13 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import httpx
+import msgspec
 import pytest
 
+from penstock.core.cron.catch_up import CatchUp
+from penstock.core.cron.schedule import Schedule, encode_schedule
+from penstock.core.cron.spec import Every
+from penstock.core.job import QueueRef
 from penstock.service.app import Service
 from penstock.service.auth.api_tokens import ApiTokens
 from penstock.service.auth.development import DevelopmentKey
@@ -17,7 +22,8 @@ from penstock.service.tenants.book import Quota, QuotaBook
 from penstock.service.tenants.quotas import StoredQuotas
 from penstock.service.tenants.usage import Usage
 from penstock.stores.memory import MemoryStore
-from penstock.stores.protocol import Store
+from penstock.stores.protocol import Store, StoredSchedule
+from penstock.stores.wire import CALLS, MEDIA_TYPE
 from tests.conformance.having import served
 from tests.conformance.stores import Part
 from tests.service.kit import client_of
@@ -122,6 +128,41 @@ async def test_the_other_quotas_are_held_too() -> None:
 
     assert (full.status_code, large.status_code, fits.status_code) == (429, 400, 200)
     assert large.json()["errors"][0]["wanted"].startswith("at most 100")
+
+
+async def test_a_schedule_that_is_changed_is_held_to_the_quotas_too() -> None:
+    store = MemoryStore()
+    await QuotaBook(store).set("acme", Quota(payload_bytes=100))
+    wish = {"queue": "mail", "task": "send", "every": 60}
+    async with serving(store) as client:
+        client.headers.update(token("acme"))
+        made = await client.put("/v1/schedules/s", json=wish)
+        changed = await client.put("/v1/schedules/s", json=wish | {"payload": {"x": "y" * 200}})
+
+    assert made.status_code == 201
+    assert (changed.status_code, changed.json()["errors"][0]["pointer"]) == (400, "/payload")
+
+
+async def test_a_schedule_as_a_record_is_held_to_the_quotas_too() -> None:
+    store = MemoryStore()
+    await QuotaBook(store).set("acme", Quota(payload_bytes=100, jobs_per_second=1))
+    late = Schedule(name="s", spec=Every(1_000), task="send", payload=b"{}", catch_up=CatchUp.ALL)
+    call = CALLS["put_schedule"]
+
+    async with serving(store) as client:
+        client.headers.update(token("acme") | {"content-type": MEDIA_TYPE})
+
+        async def put(schedule: Schedule) -> int:
+            at = await store.now() - 50_000
+            stored = StoredSchedule(QueueRef("acme", "mail"), "s", encode_schedule(schedule), at)
+            body = call.encode("acme", None, {"schedule": stored})
+            return (await client.post("/v1/store/put_schedule", content=body)).status_code
+
+        fast = await put(msgspec.structs.replace(late, spec=Every(1)))
+        large = await put(msgspec.structs.replace(late, payload=b'"%s"' % (b"y" * 200)))
+        put_once, again = await put(late), await put(late)
+
+    assert (fast, large, put_once, again) == (400, 400, 200, 429)
 
 
 @pytest.mark.parametrize("tenant", ["initech", "*", ""])

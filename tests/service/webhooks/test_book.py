@@ -156,3 +156,17 @@ def test_a_webhook_wants_its_types_of_its_queues() -> None:
     ]
     assert not hook.wants("job.failed", "mail")
     assert all(Endpoint(id="h", url=URL, made_at=0, secrets=()).wants(each, "any") for each in TYPES)
+
+
+async def test_many_at_once_do_not_become_more_than_there_may_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(books, "MOST", 2)
+
+    class Slow(MemoryStore):
+        async def now(self) -> int:
+            await asyncio.sleep(0)
+            return await super().now()
+
+    book = book_of(Slow())
+    await asyncio.gather(*(book.add("t", URL) for _ in range(4)), return_exceptions=True)
+
+    assert len(await book.all("t")) <= 2

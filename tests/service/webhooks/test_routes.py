@@ -184,3 +184,57 @@ async def _ended(client: httpx.AsyncClient, place: str) -> dict[str, Any]:
     await client.get(f"/v1/queues/{QUEUE}/jobs/{job}/result", params={"wait": 60})
     found: dict[str, Any] = (await client.get(place)).json()
     return found
+
+
+CLOSED: list[tuple[str, str, dict[str, Any]]] = [
+    ("POST", f"/v1/queues/{QUEUE}/jobs", {"task": "penstock.webhook", "key": "wh", "payload": {}}),
+    ("POST", f"/v1/queues/{QUEUE}/claims", {"worker": "w"}),
+    (
+        "POST",
+        f"/v1/queues/{QUEUE}/claims/settle",
+        {"settlements": [{"how": "complete", "id": "a", "token": "t"}]},
+    ),
+    ("PUT", f"/v1/queues/{QUEUE}", {"version": 2}),
+    ("POST", f"/v1/queues/{QUEUE}/purge", {}),
+    ("POST", f"/v1/queues/{QUEUE}/dead-letters/purge", {}),
+    ("POST", "/v1/flows", {"jobs": [{"name": "a", "queue": QUEUE, "task": "x"}]}),
+    ("PUT", "/v1/schedules/nightly", {"queue": QUEUE, "task": "x", "every": 60}),
+    ("POST", "/v1/queues/penstock.other/jobs", {"task": "x"}),
+]
+
+
+@pytest.mark.parametrize(("method", "path", "body"), CLOSED)
+async def test_the_services_own_queues_are_closed_to_every_token(
+    method: str, path: str, body: dict[str, Any]
+) -> None:
+    store = MemoryStore()
+    async with asked(store, egress=local_egress()) as client:
+        answer = await client.request(method, path, json=body)
+        made_by_it = await store.queues("acme")
+
+    assert answer.status_code == 403
+    assert "the service's own" in answer.json()["detail"]
+    assert made_by_it == []
+
+
+async def test_one_of_many_jobs_for_the_services_own_queue_is_refused_alone() -> None:
+    async with serving() as client:
+        answer = await client.post(
+            "/v1/jobs", json={"jobs": [{"queue": QUEUE, "task": "x"}, {"queue": "mail", "task": "x"}]}
+        )
+
+    forged, good = answer.json()["outcomes"]
+    assert forged["problem"]["status"] == 403
+    assert good["job"]["created"] is True
+
+
+async def test_deliveries_can_be_read_as_jobs() -> None:
+    async with hooked() as (egress, receiver, url), asked(egress=egress) as client:
+        hook = await made(client, url)
+        sent = (await client.post(f"/v1/webhooks/{hook['id']}/ping")).json()
+        await receiver.arrived(1)
+        shown = await client.get(f"/v1/queues/{QUEUE}/jobs/{sent['id']}")
+        listed = await client.get(f"/v1/webhooks/{hook['id']}/deliveries")
+
+    assert shown.json()["key"] == hook["id"]
+    assert listed.json().keys() == {"deliveries"}

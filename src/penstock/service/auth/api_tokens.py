@@ -19,8 +19,11 @@ from penstock.stores.protocol import EVERYONE, Clock, Shelves
 
 SHELF: Final = "api-tokens"
 PREFIX: Final = "pst_"
-KNOWN_SECONDS: Final = 5.0
-"""How long an answer of the store is used again: a token that was revoked is good for no longer."""
+KNOWN_SECONDS: Final = 4.0
+"""How long an answer of the store is used again: a token that was revoked is good for no longer.
+
+A stream or long poll, which looks once a second, ends within five.
+"""
 MOST_KNOWN: Final = 10_000
 SUBJECT_CHARS: Final = 255
 _TEXT: Final = re.compile(rf"{PREFIX}([a-z0-9]{{16}})_([A-Za-z0-9_-]{{43}})")

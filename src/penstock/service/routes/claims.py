@@ -1,16 +1,18 @@
 """Claims: take jobs under a lease, renew it, tell of progress, settle. All in batches."""
 
 import asyncio
+import logging
 from collections.abc import Sequence
 from contextlib import AsyncExitStack
 from typing import Any, Final
 
 from penstock.client.relay import relay
 from penstock.core.errors import StoreError
-from penstock.core.job import QueueRef
+from penstock.core.job import ExpiredLease, QueueRef
 from penstock.core.moves import Beat, Release, Report
 from penstock.core.outcomes import Claims
 from penstock.scheduler.reclaimer import Reclaimer
+from penstock.service.absent import lost
 from penstock.service.ask import Ask, unbroken
 from penstock.service.principal import Verb
 from penstock.service.routing import Routes
@@ -29,6 +31,7 @@ from penstock.service.wire.jobs import checked_json
 from penstock.stores.protocol import Bell, Topic
 
 routes: Final = Routes()
+_LOGGER: Final = logging.getLogger("penstock.service")
 POLL: Final = 5.0
 """Seconds between two looks when nothing rings."""
 MANY_POLL: Final = 0.5
@@ -58,7 +61,12 @@ async def claim(ask: Ask, queue: str, body: ClaimWish) -> ClaimsView:
 async def heartbeat(ask: Ask, queue: str, body: Heartbeats) -> Outcomes:
     """Renew leases. One that is lost says so: its job is another's now. `cancel_requested` asks to stop."""
     beats = [Beat(each.id, each.token) for each in body.beats]
-    answers = await ask.store.heartbeat(ask.ref(queue), beats, round(body.lease * 1000))
+    ref = ask.ref(queue)
+    answers = (
+        await ask.store.heartbeat(ref, beats, round(body.lease * 1000))
+        if await ask.service.known.has(ref)
+        else lost(beats)
+    )
     return Outcomes([outcome(each.id, answer) for each, answer in zip(beats, answers, strict=True)])
 
 
@@ -69,7 +77,8 @@ async def progress(ask: Ask, queue: str, body: ProgressReports) -> Outcomes:
     for place, each in enumerate(body.reports):
         checked_json(f"reports[{place}].value", bytes(each.value))
         reports.append(Report(each.id, each.token, bytes(each.value)))
-    answers = await ask.store.progress(ask.ref(queue), reports)
+    ref = ask.ref(queue)
+    answers = await ask.store.progress(ref, reports) if await ask.service.known.has(ref) else lost(reports)
     return Outcomes([outcome(each.id, answer) for each, answer in zip(reports, answers, strict=True)])
 
 
@@ -77,6 +86,9 @@ async def progress(ask: Ask, queue: str, body: ProgressReports) -> Outcomes:
 async def settle(ask: Ask, queue: str, body: Settlements) -> Outcomes:
     """End deliveries: complete, fail, retry, snooze or release. The same again gets the same answer."""
     ref = ask.ref(queue)
+    if not await ask.service.known.has(ref):
+        wishes = body.settlements
+        return Outcomes([outcome(each.id, no) for each, no in zip(wishes, lost(wishes), strict=True)])
     moves = await settlements(ask.store, ref, body.settlements)
     answers = await unbroken(ask.store.settle(ref, moves))
     await _carry(ask, ref)
@@ -88,17 +100,28 @@ async def _claim(ask: Ask, queue: str, wish: ClaimWish) -> Found:
 
     async def of(tenant: str, limit: int) -> Claims:
         ref = QueueRef(tenant, queue)
+        if not await ask.service.known.has(ref):
+            return Claims()
         claims = await ask.store.claim(
             ref, worker=wish.worker, limit=limit, lease_ms=round(wish.lease * 1000)
         )
         if claims.expired:
-            await Reclaimer(ask.store, ref).recover(claims.expired)
+            await _recover(ask, ref, claims.expired)
         return claims
 
     if not ask.principal.tenants:
         return [(ask.tenant, await unbroken(of(ask.ref(queue).tenant, wish.limit)))]
     tenants = await ask.service.tenants_of(ask.principal)
     return await unbroken(ask.service.turns(queue, tenants).claim(tenants, wish.limit, of))
+
+
+async def _recover(ask: Ask, ref: QueueRef, expired: Sequence[ExpiredLease]) -> None:
+    """Deal with leases that ran out. If that fails the next claim does: the jobs leased here must go out."""
+    try:
+        await Reclaimer(ask.store, ref).recover(expired)
+    except Exception:
+        about = {"tenant": ref.tenant, "queue": ref.name, "request": ask.request_id}
+        _LOGGER.warning("recovering leases that ran out failed", exc_info=True, extra=about)
 
 
 async def _wait(ask: Ask, queue: str, wish: ClaimWish, found: Found) -> Found:

@@ -142,13 +142,15 @@ async def show_job(ask: Ask, queue: str, id: str, query: ShowQuery) -> JobView: 
 @routes.delete("/v1/queues/{queue}/jobs/{id}", Verb.MANAGE)
 async def delete_job(ask: Ask, queue: str, id: str) -> Outcome:  # noqa: A002 (the word for it)
     """Remove a job that is not running."""
-    (answer,) = await ask.store.delete(ask.ref(queue), [id])
+    info = await ask.queue(queue)
+    (answer,) = await ask.store.delete(info.queue, [id])
     return _applied(queue, id, answer, "deleted")
 
 
 @routes.post("/v1/queues/{queue}/jobs/{id}/cancel", Verb.MANAGE)
 async def cancel_job(ask: Ask, queue: str, id: str) -> Outcome:  # noqa: A002 (the word for it)
     """Cancel a job: what waits is taken back, what runs is asked to stop."""
+    await ask.queue(queue)
     state = await ask.client.cancel(queue, id)
     return Outcome(id, True, state, cancel_requested=state is State.ACTIVE)
 
@@ -156,7 +158,8 @@ async def cancel_job(ask: Ask, queue: str, id: str) -> Outcome:  # noqa: A002 (t
 @routes.post("/v1/queues/{queue}/jobs/{id}/retry", Verb.MANAGE)
 async def retry_job(ask: Ask, queue: str, id: str) -> Outcome:  # noqa: A002 (the word for it)
     """Run a dead, failed or cancelled job again, with all its attempts."""
-    (answer,) = await ask.store.redrive(ask.ref(queue), [id])
+    info = await ask.queue(queue)
+    (answer,) = await ask.store.redrive(info.queue, [id])
     return _applied(queue, id, answer, "retried")
 
 

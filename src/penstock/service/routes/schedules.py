@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
-from penstock.core.errors import OptionError
+from penstock.core.errors import OptionError, StoreVersionError, WrongStateError
 from penstock.scheduler.book import ScheduleBook, ScheduleInfo
 from penstock.service.answers import Answer
 from penstock.service.ask import Ask
@@ -49,6 +49,8 @@ async def put_schedule(ask: Ask, name: str, body: ScheduleWish) -> Answer[Schedu
         ask.require(old.queue)
     elif ask.service.quotas is not None:
         await ask.service.quotas.admit_schedule(ask.tenant)
+    if ask.service.quotas is not None:
+        await ask.service.quotas.admit(ask.tenant, body.queue, jobs=0, largest=len(schedule.payload))
     await book.put(body.queue, schedule)
     await ask.note("schedule.put", name, f"in queue {body.queue}")
     return Answer(schedule_view(await book.show(name)), 201 if old is None else 200)
@@ -118,10 +120,12 @@ async def _known(ask: Ask, name: str) -> ScheduleInfo:
 
 @contextmanager
 def _missing(name: str) -> Iterator[None]:
-    """One that is not there, or no longer, is not found."""
+    """One that is not there, or no longer, is not found; one that cannot be read can only be removed."""
     try:
         yield
     except OptionError as error:
         if error.field != "schedule":
             raise
         raise NotFoundError(f"no schedule {name!r}") from None
+    except StoreVersionError as error:
+        raise WrongStateError(str(error)) from None

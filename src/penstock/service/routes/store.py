@@ -9,14 +9,17 @@ import msgspec
 
 from penstock.core.job import NewJob, QueueRef
 from penstock.core.names import check_name
+from penstock.service.absent import ANSWERS
 from penstock.service.answers import LINES, Bytes, Stream
 from penstock.service.ask import Ask, unbroken
-from penstock.service.checks import check_arguments, check_jobs
+from penstock.service.auth.scopes import ALL
+from penstock.service.checks import check_arguments, check_jobs, check_stored
 from penstock.service.errors import ForbiddenError, MalformedError, NotFoundError
 from penstock.service.principal import Verb
 from penstock.service.problems import BadRequestError, validation_fault
+from penstock.service.reserved import check_reader, is_reserved
 from penstock.service.routing import Routes
-from penstock.stores.protocol import Bell, HasHoldups, Spawn, StoreInfo
+from penstock.stores.protocol import Bell, HasHoldups, QueueInfo, Spawn, StoredSchedule, StoreInfo
 from penstock.stores.wire import CALLS, MEDIA_TYPE, MOST_BELLS, Bells, Call, Hello, Ring
 
 routes: Final = Routes()
@@ -63,6 +66,8 @@ async def call_store(ask: Ask, move: str, body: bytes) -> Bytes:
         first = [_queue(ask, _tenant(ask, named), queue)]
     elif call.scope == "tenant":
         first = [_tenant(ask, named)]
+    if move in ANSWERS and not await ask.service.known.has(first[0]):
+        return Bytes(call.encode_answer(ANSWERS[move](given)), MEDIA_TYPE)
     answer = await unbroken(_SPECIAL.get(move, _plain)(ask, call, first, given))
     return Bytes(call.encode_answer(answer), MEDIA_TYPE)
 
@@ -93,16 +98,43 @@ async def _fire(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -
     return await _plain(ask, call, first, given)
 
 
+async def _reader(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
+    check_reader(given["name"])
+    return await _plain(ask, call, first, given)
+
+
+async def _queues(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> list[QueueInfo]:
+    """Those that the token is for, without the service's own, which keeps them itself."""
+    found = await ask.store.queues(first[0])
+    return [each for each in found if ask.may(each.queue.name) and not is_reserved(each.queue.name)]
+
+
+async def _schedules(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> list[StoredSchedule]:
+    return [each for each in await ask.store.schedules(first[0]) if ask.may(each.queue.name)]
+
+
 async def _put_schedule(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> None:
     schedule = given["schedule"]
     ref = _queue(ask, first[0], schedule.queue.name)
     check_name("schedule", schedule.name)
+    record = check_stored(schedule)
+    known = [each for each in await ask.store.schedules(ref.tenant) if each.name == schedule.name]
+    for each in known:
+        # A token for some queues puts none beside that of another, which has the name already.
+        ask.require(each.queue.name)
     if ask.service.quotas is not None:
-        await ask.service.quotas.admit_schedule(ref.tenant)
+        if ref not in [each.queue for each in known]:
+            await ask.service.quotas.admit_schedule(ref.tenant)
+        at = schedule.next_at
+        # What it fires for instants that passed already is as if it was enqueued now.
+        jobs = 0 if at is None else len(record.due(at - 1, await ask.store.now()).now)
+        await ask.service.quotas.admit(ref.tenant, ref.name, jobs=jobs, largest=len(record.payload))
     await ask.store.put_schedule(msgspec.structs.replace(schedule, queue=ref))
 
 
 async def _shelves(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
+    if not ask.may(ALL):
+        raise ForbiddenError("shelves are of no queue: wanted the scope store for all queues")
     check_name("shelf", given["shelf"])
     return await _plain(ask, call, first, given | {"shelf": SHELF + given["shelf"]})
 
@@ -131,7 +163,11 @@ _SPECIAL: Final = {
     "enqueue": _enqueue,
     "spawn": _spawn,
     "fire": _fire,
+    "schedules": _schedules,
     "put_schedule": _put_schedule,
+    "keep_reader": _reader,
+    "drop_reader": _reader,
+    "queues": _queues,
     "keep": _shelves,
     "kept": _shelves,
     "shelf": _shelves,

@@ -53,7 +53,7 @@ class StoredQuotas:
                 raise PayloadError(
                     "payload", f"{largest} bytes", f"at most {quota.payload_bytes}, the tenant's quota"
                 )
-            if quota.queue_length is not None:
+            if quota.queue_length is not None and jobs:
                 await self._check_length(QueueRef(tenant, queue), jobs, quota.queue_length)
             if quota.jobs_per_second is not None:
                 await self._pace.take(tenant, quota.jobs_per_second, jobs)

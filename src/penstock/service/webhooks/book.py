@@ -46,7 +46,7 @@ class WebhookBook:
     ) -> Endpoint:
         """A new webhook; it gets word of what ends from now on."""
         if len(await self.all(tenant)) >= MOST:
-            raise OptionError("webhooks", f"{MOST} of them", f"at most {MOST} for a tenant: remove one")
+            raise _too_many()
         said: dict[str, Any] = {} if types is None else {"types": check_types(types)}
         if queues is not None:
             said["queues"] = check_queues(queues)
@@ -61,6 +61,10 @@ class WebhookBook:
         # The tenant first: one that is listed and has none is looked at for nothing, and taken off again.
         await self._store.keep(EVERYONE, SHELF, tenant, b"{}")
         await self._store.keep(tenant, SHELF, made.id, _ENCODER.encode(made), expected=0)
+        if len(await self.all(tenant)) > MOST:
+            # Others were added at the same time; rather one too few than one too many.
+            await self._store.drop(tenant, SHELF, made.id)
+            raise _too_many()
         return made
 
     async def all(self, tenant: str) -> list[Endpoint]:
@@ -149,6 +153,10 @@ def _read(kept: Kept) -> Endpoint | None:
         return _DECODER.decode(kept.body)
     except msgspec.DecodeError:
         return None
+
+
+def _too_many() -> OptionError:
+    return OptionError("webhooks", f"{MOST} of them", f"at most {MOST} for a tenant: remove one")
 
 
 def _none(webhook: str) -> WebhookNotFoundError:

@@ -13,11 +13,12 @@ from penstock.core.flows import Child
 from penstock.core.limits import Declaration, Mode
 from penstock.core.retry import Backoff
 from penstock.explain.words import utc
+from penstock.service.reserved import PREFIX
 from penstock.service.webhooks.endpoint import PING, Endpoint
 from penstock.tasks.call import Call
 from penstock.tasks.options import JobOptions
 
-QUEUE: Final = "penstock.webhooks"
+QUEUE: Final = PREFIX + "webhooks"
 """The queue of each tenant that its messages wait in. What ends there is told to nobody."""
 TASK: Final = "penstock.webhook"
 DECLARATION: Final = Declaration(mode=Mode.KEYED, key_limit=4)

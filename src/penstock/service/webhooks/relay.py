@@ -12,6 +12,7 @@ from penstock.core.events import Event
 from penstock.core.flows import Child, ChildPolicy
 from penstock.core.job import QueueRef
 from penstock.core.reasons import Reasons
+from penstock.service.reserved import PREFIX
 from penstock.service.webhooks.book import WebhookBook
 from penstock.service.webhooks.endpoint import Endpoint
 from penstock.service.webhooks.messages import (
@@ -26,7 +27,7 @@ from penstock.service.webhooks.messages import (
 from penstock.stores.protocol import READER_LEASE_MS, Reader, Store
 
 _LOGGER: Final = logging.getLogger("penstock.webhooks")
-READER: Final = "penstock.webhooks"
+READER: Final = PREFIX + "webhooks"
 PAGE: Final = 500
 """Events read at a time."""
 PATIENCE: Final = 2.0

@@ -9,16 +9,19 @@ from msgspec import Meta
 from penstock.core.flows import JobRef
 from penstock.core.job import Claimed
 from penstock.core.outcomes import Applied, Refused
+from penstock.core.retry import MAX_DELAY_MS
 from penstock.service.limits import LONGEST_WAIT
-from penstock.service.wire.jobs import Limit, Outcome, Seconds, raw
+from penstock.service.wire.jobs import Limit, Outcome, raw
+from penstock.service.wire.patterns import whole
 from penstock.service.wire.times import moment
 
-Token = Annotated[str, Meta(pattern=r"^[A-Za-z0-9._-]{1,128}$")]
-Id = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]
-Reason = Annotated[str, Meta(pattern=r"^[A-Z][A-Z0-9_]{0,63}$", description="A word in capitals")]
+Token = Annotated[str, whole(r"[A-Za-z0-9._-]{1,128}")]
+Id = Annotated[str, whole(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")]
+Reason = Annotated[str, whole(r"[A-Z][A-Z0-9_]{0,63}", "A word in capitals")]
 Error = Annotated[str, Meta(max_length=20_000)]
 Lease = Annotated[float, Meta(ge=1, le=3_600, description="Seconds")]
-WorkerName = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$")]
+Delay = Annotated[float, Meta(ge=0, le=MAX_DELAY_MS // 1000, description="Seconds")]
+WorkerName = Annotated[str, whole(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}")]
 DEFAULT_LEASE = 30.0
 
 
@@ -126,7 +129,7 @@ class RetryWish(
     token: Token
     error: Error = ""
     reason: Reason = "ERROR"
-    delay: Seconds | None = None
+    delay: Delay | None = None
 
 
 class SnoozeWish(
@@ -136,7 +139,7 @@ class SnoozeWish(
 
     id: Id
     token: Token
-    delay: Seconds
+    delay: Delay
 
 
 class ReleaseWish(

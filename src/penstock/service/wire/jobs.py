@@ -14,6 +14,7 @@ from penstock.core.retry import Backoff
 from penstock.core.states import State
 from penstock.core.unique import UniqueRule
 from penstock.service.problems import Problem
+from penstock.service.wire.patterns import whole
 from penstock.service.wire.times import at, moment
 from penstock.tasks.call import Call
 from penstock.tasks.options import JobOptions
@@ -21,7 +22,7 @@ from penstock.tasks.options import JobOptions
 Seconds = Annotated[float, Meta(ge=0, le=315_619_200, description="Seconds")]
 Moment = Annotated[datetime, Meta(tz=True)]
 Key = Annotated[str, Meta(min_length=1, max_length=512)]
-Name = Annotated[str, Meta(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$")]
+Name = Annotated[str, whole(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")]
 Limit = Annotated[int, Meta(ge=1, le=1_000)]
 Priority = Annotated[int, Meta(ge=0, le=9)] | Literal["critical", "high", "normal", "low"]
 

@@ -93,6 +93,8 @@ class ScheduleView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     catch_up: CatchUp
     next_at: datetime | None = None
     last_at: datetime | None = None
+    fault: str | None = None
+    """Why its record cannot be read: it does not fire, and nothing but its name and queue is known."""
 
 
 class ScheduleList(msgspec.Struct, frozen=True):
@@ -115,7 +117,7 @@ class Runs(msgspec.Struct, frozen=True):
 
 def schedule_view(info: ScheduleInfo) -> ScheduleView:
     """A schedule as it is shown."""
-    spec = info.schedule.spec
+    spec = info.schedule.spec if info.fault is None else None
     return ScheduleView(
         name=info.name,
         queue=info.queue,
@@ -128,6 +130,7 @@ def schedule_view(info: ScheduleInfo) -> ScheduleView:
         catch_up=info.schedule.catch_up,
         next_at=info.next_at,
         last_at=info.last_at,
+        fault=info.fault,
     )
 
 

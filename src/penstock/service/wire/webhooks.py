@@ -11,11 +11,12 @@ from penstock.service.webhooks.book import LONGEST_OVERLAP, OVERLAP
 from penstock.service.webhooks.deliveries import Delivery, DeliveryPage
 from penstock.service.webhooks.endpoint import MOST_QUEUES, NOTE_CHARS, TYPES, Endpoint, Type
 from penstock.service.wire.jobs import Limit
+from penstock.service.wire.patterns import whole
 from penstock.service.wire.times import at, moment
 
 Queues = Annotated[tuple[str, ...], Meta(min_length=1, max_length=MOST_QUEUES)]
 Note = Annotated[str, Meta(max_length=NOTE_CHARS)]
-SecretText = Annotated[str, Meta(pattern="^whsec_[A-Za-z0-9+/=]{32,88}$")]
+SecretText = Annotated[str, whole(r"whsec_[A-Za-z0-9+/=]{32,88}")]
 
 
 class WebhookWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -99,8 +100,8 @@ class DeliveryView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     tries: list[AttemptView] | UnsetType = UNSET
 
 
-class DeliveryList(msgspec.Struct, frozen=True):
-    """Some deliveries, the newest first; `next` is None at the end, and a page before it may be short."""
+class DeliveryList(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Some deliveries, the newest first; `next` is missing on the last page, and one before may be short."""
 
     deliveries: list[DeliveryView]
     next: str | None = None
