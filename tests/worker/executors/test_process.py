@@ -15,6 +15,7 @@ from penstock.core.job import QueueRef
 from penstock.core.states import State
 from penstock.stores.memory import MemoryStore
 from penstock.tasks.context import JobContext
+from penstock.telemetry.aside import STDERR
 from penstock.worker.executors.process.host import Host
 from penstock.worker.executors.process.wire import FrameError, Frames
 from penstock.worker.worker import Worker
@@ -50,6 +51,20 @@ async def test_the_context_in_a_process_says_what_it_says_in_the_worker(crew: Cr
         "key": None,
         "has_deadline": True,
     }
+
+
+async def test_a_standard_error_that_nobody_reads_holds_up_no_worker(
+    crew: Crew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads, writes = os.pipe()
+    with os.fdopen(writes, "w") as stream, monkeypatch.context() as patch:
+        patch.setattr(sys, "__stderr__", stream)
+        (found,) = await crew.run(await crew.add("print_much", count=300))
+        # What still waits goes into a pipe without readers, and so at once.
+        os.close(reads)
+        STDERR.flush()
+
+    assert found.state == "completed"
 
 
 async def test_progress_comes_through_the_wire(crew: Crew) -> None:
