@@ -189,3 +189,15 @@ def test_a_path_that_has_become_a_link_is_refused(place: Path) -> None:
     assert within(plan, (outer / "in" / "passwd").read_text) in ("ConfigError", "OSError")
     with pytest.raises(OSError, match="symbolic links"):
         linux.hold(str(outer / "in"))
+
+
+def test_what_the_app_holds_of_a_variable_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values are immutable: a global and a literal may be the very object that was in the environment."""
+    monkeypatch.setitem(os.environb, b"SANDBOX_MODE", b"production-mode")
+    held = os.environb[b"SANDBOX_MODE"]
+
+    def look() -> None:
+        assert held == bytes.fromhex("70726f64756374696f6e2d6d6f6465")
+        assert "SANDBOX_MODE" not in os.environ
+
+    assert within(prepare(Permissions()), look) == "fine"
