@@ -12,8 +12,9 @@ import msgspec
 import pytest
 
 from penstock.core.errors import ConfigError, OptionError
-from penstock.sandbox import linux
+from penstock.sandbox import landlock, linux
 from penstock.sandbox.confine import prepare
+from penstock.sandbox.landlock import Rule
 from penstock.sandbox.permissions import Permissions
 from penstock.sandbox.plan import Plan
 from tests.sandbox.conftest import Start
@@ -121,6 +122,23 @@ def test_a_kernel_that_cannot_enforce_is_refused(answers: Any) -> None:
     for gap in ("files: ", "run: "):
         assert gap in strict
         assert gap in gaps
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can have lost its capabilities")
+def test_root_that_cannot_become_another_user_is_told_what_is_missing(start: Start) -> None:
+    """And goes on as it is, if as much as possible is enough."""
+    answer = json.loads(start("root-powerless", "tests.sandbox.asking").result())
+    gap = "user: root without CAP_SETGID and CAP_SETUID cannot become nobody; "
+    assert answer["strict"].startswith(f"ConfigError: these permissions cannot be enforced here: {gap}")
+    assert answer["best-effort"].startswith(gap)
+    assert answer["means"]["user"] is False
+
+
+@pytest.mark.skipif(not landlock.version(), reason="this kernel has no Landlock")
+def test_a_path_that_cannot_be_reached_without_namespaces_is_named() -> None:
+    """It may be one of the interpreter's, which nobody wrote down."""
+    with pytest.raises(ConfigError, match="/no/such/path cannot be reached by uid .*: No such file"):
+        landlock.restrict([Rule("/no/such/path", landlock.READ)], landlock.version())
 
 
 @pytest.mark.parametrize("crew", crews())
