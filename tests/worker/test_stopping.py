@@ -209,10 +209,10 @@ async def test_a_handler_that_finishes_in_spite_of_a_cancel_completes(desk: Desk
 async def test_a_thread_sees_the_cancel_and_ends_as_it_decides(
     desk: Desk, result: str | None, state: State
 ) -> None:
-    def work(ctx: JobContext) -> str | None:
+    def work(ctx: JobContext) -> str:
         while not ctx.is_cancelled:
             time.sleep(0.005)
-        return result
+        return result  # type: ignore[return-value]
 
     job = await desk.enqueue("work")
     async with desk.working(work, lease=0.5):

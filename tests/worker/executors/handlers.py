@@ -105,6 +105,11 @@ async def with_store() -> None:
 
 
 @work.task
+def return_nothing() -> int:
+    return None  # type: ignore[return-value]
+
+
+@work.task
 def print_much(count: int) -> str:
     for number in range(count):
         print(f"line {number} {'x' * 1000}")
@@ -335,6 +340,10 @@ def floods() -> None: ...
 
 @programs.task(program=python("while True: print('x' * 65536, file=__import__('sys').stderr)"), timeout=1)
 def floods_errors() -> None: ...
+
+
+@programs.task(program=["true"])
+def says_nothing() -> int: ...
 
 
 @programs.task(program=python("print('Starting up ...')"))

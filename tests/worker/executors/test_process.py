@@ -67,6 +67,12 @@ async def test_a_standard_error_that_nobody_reads_holds_up_no_worker(
     assert found.state == "completed"
 
 
+async def test_no_result_has_to_be_what_the_function_declares(crew: Crew) -> None:
+    (found,) = await crew.run(await crew.add("return_nothing"))
+
+    assert (found.state, (found.error or "")[:20]) == (State.DEAD, "PayloadError: result")
+
+
 async def test_progress_comes_through_the_wire(crew: Crew) -> None:
     (found,) = await crew.run(await crew.add("report", value={"done": 7}))
 

@@ -55,6 +55,12 @@ async def test_a_program_steers_its_job(programs: Crew) -> None:
     assert jobs["cancel"].state is State.CANCELLED
 
 
+async def test_no_result_has_to_be_what_the_function_declares(programs: Crew) -> None:
+    (found,) = await programs.run(await programs.add("says_nothing"))
+
+    assert (found.state, (found.error or "")[:20]) == (State.DEAD, "PayloadError: result")
+
+
 async def test_calls_of_a_program_are_checked_against_the_function(programs: Crew) -> None:
     (found,) = await programs.run(await programs.add("exits", code="three"))
 
