@@ -137,7 +137,7 @@ def test_root_that_cannot_become_another_user_is_told_what_is_missing(start: Sta
 @pytest.mark.skipif(not landlock.version(), reason="this kernel has no Landlock")
 def test_a_path_that_cannot_be_reached_without_namespaces_is_named() -> None:
     """It may be one of the interpreter's, which nobody wrote down."""
-    with pytest.raises(ConfigError, match="/no/such/path cannot be reached by uid .*: No such file"):
+    with pytest.raises(ConfigError, match=r"/no/such/path cannot be reached by uid .*: No such file"):
         landlock.restrict([Rule("/no/such/path", landlock.READ)], landlock.version())
 
 
