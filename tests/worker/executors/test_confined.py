@@ -1,12 +1,14 @@
 """Tasks with permissions: confined in a process of their own, and otherwise like all others."""
 
 import importlib
+import re
 import tempfile
 from pathlib import Path
 
 import msgspec
 import pytest
 
+from penstock import Penstock
 from penstock.app.place import place_of
 from penstock.core.errors import ConfigError, OptionError
 from penstock.core.job import Job, QueueRef
@@ -15,7 +17,7 @@ from penstock.sandbox.permissions import Permissions
 from penstock.stores.memory import MemoryStore
 from penstock.worker.executors.process.host import Host
 from penstock.worker.worker import Worker
-from tests.worker.executors import confined, impossible
+from tests.worker.executors import confined, impossible, unstartable
 from tests.worker.executors.kit import BOX, Crew, result_of
 
 
@@ -110,6 +112,21 @@ async def test_a_permission_that_cannot_be_enforced_stops_the_worker_before_it_c
     with pytest.raises(ConfigError, match=r"task 'read': permissions.read: found '/nowhere/to/be/found'"):
         await worker.run()
     assert (await crew.job(job)).state is State.PENDING
+
+
+@pytest.mark.parametrize(
+    ("app", "said"),
+    [
+        (unstartable.absent, "task 'resize': there is no program 'no-such-program' that can be started"),
+        (
+            unstartable.forbidden,
+            "'show': its program 'cat' is not among its permissions: add run=['cat']",
+        ),
+    ],
+)
+async def test_a_program_that_cannot_start_stops_the_worker(app: Penstock, said: str) -> None:
+    with pytest.raises(ConfigError, match=re.escape(said)):
+        await Crew(BOX, app=app).burst()
 
 
 def test_permissions_need_a_process() -> None:

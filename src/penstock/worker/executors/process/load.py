@@ -2,6 +2,8 @@
 
 import importlib
 import importlib.util
+import os
+import shutil
 import sys
 from functools import reduce
 from typing import Any, Protocol
@@ -50,9 +52,18 @@ def plans(registry: Registry) -> dict[str, Plan]:
             wanted = (asked.permissions, asked.sandbox or "strict")
             try:
                 found[name] = made[wanted] = made.get(wanted) or prepare(*wanted)
+                if asked.program is not None:
+                    _check_run(asked.program[0], asked.permissions)
             except PenstockError as error:
                 raise ConfigError(f"task {name!r}: {error}") from None
     return found
+
+
+def _check_run(program: str, permissions: Permissions) -> None:
+    """ConfigError when the permissions do not let the task's own program start."""
+    allowed = {os.path.realpath(shutil.which(each) or each) for each in permissions.run}
+    if os.path.realpath(shutil.which(program) or program) not in allowed:
+        raise ConfigError(f"its program {program!r} is not among its permissions: add run=[{program!r}]")
 
 
 def _script(path: str) -> Any:
