@@ -261,6 +261,18 @@ async def softens_async() -> str:
     return "all"
 
 
+@work.task(soft_timeout=0.5)
+def softens_once(resets: bool) -> str:
+    if resets:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        return str(os.getpid())
+    try:
+        time.sleep(60)
+    except SoftTimeoutError:
+        return str(os.getpid())
+    return "all"
+
+
 @work.task(soft_timeout=0.1)
 def too_soft() -> None:
     time.sleep(60)
@@ -343,7 +355,7 @@ def floods_errors() -> None: ...
 
 
 @programs.task(program=["true"])
-def says_nothing() -> int: ...
+def says_nothing() -> int: ...  # type: ignore[empty-body]
 
 
 @programs.task(program=python("print('Starting up ...')"))

@@ -68,7 +68,7 @@ class Processes:
                     raise
             found = done.result()
             if isinstance(found, Gone):
-                raise died(found.how, child.output.tail, found.broken)
+                raise died(found.how, child.output.tail, found.broken, is_stopped=delivery.stop is not None)
             outcome = found
             if outcome.has_left:
                 # What a job started ends with it: the job has not ended before.
