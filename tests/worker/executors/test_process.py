@@ -17,7 +17,7 @@ from penstock.stores.memory import MemoryStore
 from penstock.tasks.context import JobContext
 from penstock.telemetry.aside import STDERR
 from penstock.worker.executors.process.host import Host
-from penstock.worker.executors.process.wire import FrameError, Frames
+from penstock.worker.executors.process.wire import FrameError, Frames, Start
 from penstock.worker.worker import Worker
 from tests.worker.executors import handlers
 from tests.worker.executors.handlers import app
@@ -263,6 +263,19 @@ def test_an_app_in_a_script_has_processes_too(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60)
 
     assert (done.stdout, done.returncode) == ("True\n", 0), done.stderr
+
+
+async def test_a_script_that_starts_its_worker_unguarded_is_told_where(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.replace('if __name__ == "__main__":', "if True:"))
+    host = Host(Start("app", None, str(script), sys.path))
+
+    with pytest.raises(ConfigError) as caught:
+        await host.open()
+    assert str(caught.value) == (
+        "the app cannot be imported: it starts a worker when it is imported: "
+        f"put what starts it under if __name__ == '__main__': ({script}, line 16)"
+    )
 
 
 SCRIPT = """

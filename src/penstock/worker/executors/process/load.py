@@ -25,10 +25,20 @@ class App(Protocol):
         ...
 
 
+class Importing:
+    """Whether this process is a fork server that imports its app."""
+
+    is_under_way = False
+
+
 def load(start: Start) -> App:
     """The app, from its module or script; whatever importing raises."""
     sys.path[:] = start.path
-    module = importlib.import_module(start.module) if start.module else _script(start.script or "")
+    Importing.is_under_way = True
+    try:
+        module = importlib.import_module(start.module) if start.module else _script(start.script or "")
+    finally:
+        Importing.is_under_way = False
     try:
         app: Any = reduce(getattr, start.app.split("."), module)
     except AttributeError:
