@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from penstock import ConfigError, Penstock, State, UnknownQueueError, current_job
+from penstock import ConfigError, OptionError, Penstock, State, UnknownQueueError, current_job
 from penstock.stores.memory import MemoryStore
 from penstock.worker.pool import WorkerPool
 from penstock.worker.worker import Worker
@@ -23,6 +23,28 @@ class Counting(MemoryStore):
     async def close(self) -> None:
         await asyncio.sleep(0)
         self.said.append("close")
+
+
+@pytest.mark.parametrize(
+    ("of_queue", "of_task"),
+    [
+        ({}, {"timeout": 5, "soft_timeout": 5}),
+        ({"timeout": 5}, {"soft_timeout": 10}),
+        ({"soft_timeout": 10}, {"timeout": 5}),
+        ({}, {"soft_timeout": 300}),
+    ],
+)
+def test_a_soft_limit_that_would_never_come_is_refused(
+    of_queue: dict[str, Any], of_task: dict[str, Any]
+) -> None:
+    queue = Penstock("memory://").queue("q", **of_queue)
+
+    with pytest.raises(OptionError, match=r"soft_timeout: .* wanted less than the timeout, which is"):
+        queue.task(**of_task)(print_it)
+
+
+def print_it(what: str) -> None:
+    """A task."""
 
 
 async def test_nested_and_concurrent_blocks_open_the_store_once() -> None:

@@ -21,11 +21,11 @@ from hypothesis import HealthCheck, Phase
 from schemathesis.core.result import Ok
 from schemathesis.generation import GenerationMode
 
+from penstock.core.ranges import Address
 from penstock.service.app import Service
 from penstock.service.auth.development import DevelopmentKey
 from penstock.service.auth.door import door_of
 from penstock.service.egress.egress import Egress
-from penstock.service.egress.ranges import Address
 from penstock.service.limits import Message
 from penstock.service.openapi import document
 from penstock.service.tenants.audit import Audit

@@ -15,7 +15,8 @@ NOBODY: Final = 65534
 CREWS: Final = ("root", "ordinary", "root-contained", "ordinary-contained")
 """Contained: as under the default profile of container engines, which refuses new namespaces.
 
-Beside them there is `old`: contained on a kernel without Landlock, where nothing can be enforced.
+Beside them there are `old`: contained on a kernel without Landlock, where nothing can be enforced; and
+`root-powerless`: root without any capability.
 """
 _UNSHARE: Final = {"x86_64": 272, "aarch64": 97}
 _CLONE: Final = {"x86_64": 56, "aarch64": 220}
@@ -33,7 +34,9 @@ def become(crew: str, *command: str) -> None:
     """Run a module with its arguments, as the crew, instead of this program."""
     if os.geteuid() == 0 and crew != "root":
         _open_the_way()
-    if crew != "root" and crew != "ordinary":
+    if crew == "root-powerless":
+        linux.drop_capabilities()
+    elif crew != "root" and crew != "ordinary":
         _contain(has_landlock=crew != "old")
     if os.geteuid() == 0 and not crew.startswith("root"):
         os.setgroups([])

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from penstock.sandbox.broker import Broker, Refusal, Request
+from penstock.sandbox.broker import Broker, Refusal, Request, _is_public
 from penstock.sandbox.permissions import Permissions
 
 
@@ -78,6 +78,31 @@ def test_a_star_means_public_addresses(host: str) -> None:
     assert not descriptors
     assert refusal.errno == errno.EACCES
     assert "not public" in refusal.text
+
+
+@pytest.mark.parametrize(
+    ("address", "is_public"),
+    [
+        ("8.8.8.8", True),
+        ("2606:4700::1111", True),
+        ("::ffff:8.8.8.8", True),
+        ("64:ff9b::808:808", True),
+        ("2002:808:808::1", True),
+        ("10.0.0.7", False),
+        ("224.0.0.1", False),
+        ("fe80::1%1", False),
+        ("::ffff:10.0.0.7", False),
+        ("64:ff9b::7f00:1", False),
+        ("64:ff9b:1::808:808", False),
+        ("::127.0.0.1", False),
+        ("::8.8.8.8", False),
+        ("2002:7f00:1::1", False),
+        ("2001:0:7f00:1::1", False),
+    ],
+)
+def test_an_address_that_carries_another_counts_as_that_one(address: str, is_public: bool) -> None:
+    """A gateway would turn it into the one inside; where that is not sure, it is not public."""
+    assert _is_public(address) is is_public
 
 
 def test_a_name_that_is_none_is_unreachable() -> None:

@@ -12,8 +12,9 @@ import msgspec
 import pytest
 
 from penstock.core.errors import ConfigError, OptionError
-from penstock.sandbox import linux
+from penstock.sandbox import landlock, linux
 from penstock.sandbox.confine import prepare
+from penstock.sandbox.landlock import Rule
 from penstock.sandbox.permissions import Permissions
 from penstock.sandbox.plan import Plan
 from tests.sandbox.conftest import Start
@@ -123,6 +124,23 @@ def test_a_kernel_that_cannot_enforce_is_refused(answers: Any) -> None:
         assert gap in gaps
 
 
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can have lost its capabilities")
+def test_root_that_cannot_become_another_user_is_told_what_is_missing(start: Start) -> None:
+    """And goes on as it is, if as much as possible is enough."""
+    answer = json.loads(start("root-powerless", "tests.sandbox.asking").result())
+    gap = "user: root without CAP_SETGID and CAP_SETUID cannot become nobody; "
+    assert answer["strict"].startswith(f"ConfigError: these permissions cannot be enforced here: {gap}")
+    assert answer["best-effort"].startswith(gap)
+    assert answer["means"]["user"] is False
+
+
+@pytest.mark.skipif(not landlock.version(), reason="this kernel has no Landlock")
+def test_a_path_that_cannot_be_reached_without_namespaces_is_named() -> None:
+    """It may be one of the interpreter's, which nobody wrote down."""
+    with pytest.raises(ConfigError, match=r"/no/such/path cannot be reached by uid .*: No such file"):
+        landlock.restrict([Rule("/no/such/path", landlock.READ)], landlock.version())
+
+
 @pytest.mark.parametrize("crew", crews())
 def test_this_kernel_enforces_all_for_every_user(answers: Any, crew: str) -> None:
     """With namespaces or without."""
@@ -189,3 +207,15 @@ def test_a_path_that_has_become_a_link_is_refused(place: Path) -> None:
     assert within(plan, (outer / "in" / "passwd").read_text) in ("ConfigError", "OSError")
     with pytest.raises(OSError, match="symbolic links"):
         linux.hold(str(outer / "in"))
+
+
+def test_what_the_app_holds_of_a_variable_stays_as_it_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Values are immutable: a global and a literal may be the very object that was in the environment."""
+    monkeypatch.setitem(os.environb, b"SANDBOX_MODE", b"production-mode")
+    held = os.environb[b"SANDBOX_MODE"]
+
+    def look() -> None:
+        assert held == bytes.fromhex("70726f64756374696f6e2d6d6f6465")
+        assert "SANDBOX_MODE" not in os.environ
+
+    assert within(prepare(Permissions()), look) == "fine"

@@ -290,11 +290,21 @@ def test_a_result_comes_back_as_the_function_declares_it() -> None:
 
     assert task.encode_result(date(2026, 1, 31)) == b'"2026-01-31"'
     assert task.decode_result(b'"2026-01-31"') == date(2026, 1, 31)
-    assert task.encode_result(None) is None
     assert task.decode_result(None) is None
 
 
-@pytest.mark.parametrize("value", ["2026-01-31", 3, {"a": {1}}])
+def test_no_result_passes_where_the_function_may_return_none() -> None:
+    def nothing() -> None: ...
+
+    def perhaps() -> date | None: ...
+
+    def anything():  # type: ignore[no-untyped-def]
+        ...
+
+    assert [task_of(each).encode_result(None) for each in (nothing, perhaps, anything)] == [None] * 3
+
+
+@pytest.mark.parametrize("value", ["2026-01-31", 3, {"a": {1}}, None])
 def test_a_result_of_another_type_is_refused(value: Any) -> None:
     with pytest.raises(PayloadError) as caught:
         task_of(returns_date).encode_result(value)

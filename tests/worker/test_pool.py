@@ -97,6 +97,37 @@ async def test_a_first_signal_drains_and_a_second_one_does_not(desk: Desk) -> No
     assert signal.getsignal(signal.SIGTERM) == before
 
 
+async def test_a_hangup_drains_too(desk: Desk) -> None:
+    before = signal.getsignal(signal.SIGHUP)
+    gate = asyncio.Event()
+
+    async def work() -> None:
+        await gate.wait()
+
+    job = await desk.enqueue("work")
+    run = asyncio.create_task(WorkerPool([desk.worker(work, shutdown_timeout=60)]).run(handle_signals=True))
+    await desk.reaches(job, State.ACTIVE)
+    os.kill(os.getpid(), signal.SIGHUP)
+    gate.set()
+    await run
+
+    assert (await desk.job(job)).state is State.COMPLETED
+    assert signal.getsignal(signal.SIGHUP) == before
+
+
+async def test_a_hangup_that_is_ignored_stays_ignored(desk: Desk) -> None:
+    before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
+    pool = WorkerPool([desk.worker()])
+    try:
+        run = asyncio.create_task(pool.run(handle_signals=True))
+        await asyncio.sleep(0)
+        assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+        pool.stop()
+        await run
+    finally:
+        signal.signal(signal.SIGHUP, before)
+
+
 async def test_a_signal_that_comes_twice_at_once_is_one(desk: Desk) -> None:
     async def work() -> None:
         await asyncio.sleep(60)

@@ -172,7 +172,11 @@ async def test_a_job_that_ends_in_time_is_not_disturbed_by_its_timeout(desk: Des
     assert {(await desk.job(job)).state for job in jobs} == {State.COMPLETED}
 
 
-async def test_a_running_async_job_is_cancelled_at_the_next_heartbeat(desk: Desk) -> None:
+async def test_a_running_async_job_is_cancelled_at_the_next_heartbeat(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO", "penstock.worker")
+
     async def slow() -> None:
         await asyncio.sleep(60)
 
@@ -184,6 +188,8 @@ async def test_a_running_async_job_is_cancelled_at_the_next_heartbeat(desk: Desk
 
     assert (found.state, found.attempts) == (State.CANCELLED, 0)
     assert (await desk.moves(job))[-2:] == [Move.CANCEL, Move.RELEASE]
+    about_job = [record.msg for record in caplog.records if getattr(record, "job", None) == job]
+    assert about_job == ["cancelled"]
 
 
 async def test_a_handler_that_finishes_in_spite_of_a_cancel_completes(desk: Desk) -> None:
@@ -209,10 +215,10 @@ async def test_a_handler_that_finishes_in_spite_of_a_cancel_completes(desk: Desk
 async def test_a_thread_sees_the_cancel_and_ends_as_it_decides(
     desk: Desk, result: str | None, state: State
 ) -> None:
-    def work(ctx: JobContext) -> str | None:
+    def work(ctx: JobContext) -> str:
         while not ctx.is_cancelled:
             time.sleep(0.005)
-        return result
+        return result  # type: ignore[return-value]
 
     job = await desk.enqueue("work")
     async with desk.working(work, lease=0.5):

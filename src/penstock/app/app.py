@@ -220,7 +220,7 @@ class Penstock:
                 sender=self._sending,
                 defaults=options.over(queue_defaults),
                 payload_limit=self._payload_limit,
-                execution=execution.over(queue_execution),
+                execution=execution.said_over(queue_execution),
             )
             if made.is_async:
                 made.__class__ = AsyncTask

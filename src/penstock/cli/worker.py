@@ -64,7 +64,7 @@ async def worker(
             "or put app in penstock.toml"
         )
     options = desk.settings.worker
-    logs.configure(json=options.log_json, level=options.log_level)
+    logs.configure(json=options.log_json, level=options.log_level, waits=False)
     # A store named on the command line, in the environment or in the file goes before the app's own.
     with desk.app.using(desk.make_store()) if desk.settings.url else nullcontext():
         await desk.app.worker(**_options(options)).run(handle_signals=True)

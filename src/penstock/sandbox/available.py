@@ -3,6 +3,7 @@
 import os
 import sys
 from functools import cache
+from pathlib import Path
 from typing import Final
 
 import msgspec
@@ -15,6 +16,8 @@ from penstock.sandbox.permissions import Permissions
 from penstock.sandbox.trial import attempt
 
 NOBODY: Final = 65534
+_CAPABILITIES: Final = {"CAP_SETGID": 6, "CAP_SETUID": 7}
+"""What it takes to become another user."""
 
 
 class Means(msgspec.Struct, frozen=True):
@@ -27,8 +30,30 @@ class Means(msgspec.Struct, frozen=True):
 
 
 def identity() -> Identity:
-    """Who confined processes are: the caller, but never root."""
-    return Identity(NOBODY, NOBODY) if os.geteuid() == 0 else Identity(os.geteuid(), os.getegid())
+    """Who confined processes are: the caller, but not root, unless root cannot become anyone else."""
+    is_another = os.geteuid() == 0 and stays_root() is None
+    return Identity(NOBODY, NOBODY) if is_another else Identity(os.geteuid(), os.getegid())
+
+
+def stays_root() -> str | None:
+    """Why a worker that runs as root cannot become nobody; None when it can, or is not root."""
+    if sys.platform != "linux" or os.geteuid() != 0:
+        return None
+    status = Path("/proc/self/status").read_text()
+    held = int(next(line for line in status.splitlines() if line.startswith("CapEff:")).split()[1], 16)
+    if missing := [name for name, number in _CAPABILITIES.items() if not held >> number & 1]:
+        return f"root without {' and '.join(missing)} cannot become nobody"
+    if not all(_is_mapped(Path(f"/proc/self/{kind}_map")) for kind in ("uid", "gid")):
+        return f"there is no user {NOBODY} in this user namespace"
+    groups = Path("/proc/self/setgroups")
+    if groups.exists() and groups.read_text().strip() == "deny":
+        return "groups cannot be given up in this user namespace"
+    return None
+
+
+def _is_mapped(path: Path) -> bool:
+    ranges = [[int(each) for each in line.split()] for line in path.read_text().splitlines()]
+    return any(first <= NOBODY < first + length for first, _, length in ranges)
 
 
 def has_filter() -> bool:
@@ -88,7 +113,10 @@ def means() -> list[Means]:
             "a surer end; memory and processes in sum where it has these controllers. Not needed",
         ),
         Means(
-            "user", True, f"uid {who.uid}" + (" instead of root" if who.uid != os.geteuid() else ""), "files"
+            "user",
+            stays_root() is None,
+            stays_root() or f"uid {who.uid}" + (" instead of root" if who.uid != os.geteuid() else ""),
+            "files",
         ),
     ]
 
@@ -101,6 +129,8 @@ def gaps(permissions: Permissions) -> list[str]:
     """What could not be enforced here of these permissions, each with its reason and a way out."""
     found = []
     version, failure = landlock_version(), namespaces_fail()
+    if (stays := stays_root()) is not None:
+        found.append(f"user: {stays}; give it what is missing, or run the worker as an ordinary user")
     if not has_filter():
         found.append(
             "system calls: the kernel has no seccomp filter for this machine; use Linux on x86_64 or aarch64"

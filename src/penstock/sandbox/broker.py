@@ -11,12 +11,15 @@ from typing import Final
 
 import msgspec
 
+from penstock.core.ranges import why_not
 from penstock.sandbox.permissions import Address
 
 LONGEST: Final = 60.0
 """Seconds that a connect may take."""
 _MOST_BYTES: Final = 4096
 _MOST_AT_ONCE: Final = 64
+_DISGUISES: Final = [ipaddress.IPv6Network(each) for each in ("::ffff:0:0/96", "64:ff9b::/96", "2002::/16")]
+"""Mapped addresses, NAT64 and 6to4: each counts as the address that is in it."""
 
 
 class Request(msgspec.Struct, array_like=True):
@@ -145,9 +148,4 @@ def matches(entry: Address, host: str, port: int) -> bool:
 
 
 def _is_public(address: str) -> bool:
-    found = ipaddress.ip_address(address.partition("%")[0])
-    if isinstance(found, ipaddress.IPv6Address):
-        # Another address in disguise counts as that one.
-        within = found.ipv4_mapped or found.sixtofour
-        found = within if within is not None else found
-    return found.is_global and not found.is_multicast
+    return why_not(ipaddress.ip_address(address.partition("%")[0]), _DISGUISES) is None

@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import sys
 from collections.abc import Collection
 from pathlib import Path
 from typing import Final
@@ -16,8 +17,8 @@ _SPANS: Final = ((45, 46), (47, 48))
 def clear(names: Collection[str]) -> None:
     """Forget all variables but these, those of ALWAYS and the locale; wipe what the process was started with.
 
-    Copies that code has made of a variable are out of reach: a parent should not have read secrets before
-    it forks.
+    What the app itself holds is its own and stays as it is: a parent should not have read secrets before it
+    forks.
     """
     kept = {
         name: value
@@ -28,11 +29,17 @@ def clear(names: Collection[str]) -> None:
     # Set anew, so that none of them stays in the memory that is wiped.
     os.environ.clear()
     os.environ.update(kept)
-    for value in values:
-        # Shorter ones are shared by the whole interpreter.
-        if len(value) > 1:
+    (alone,) = _holders([os.urandom(8)])
+    for value, holders in zip(values, _holders(values), strict=True):
+        # Only what nobody else refers to, and would be freed now with its text in it.
+        if holders == alone and len(value) > 1:
             ctypes.memset(id(value) + _HEADER, 0, len(value))
     fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
     for start, end in ((int(fields[first]), int(fields[last])) for first, last in _SPANS):
         if 0 < start < end:
             ctypes.memset(start, 0, end - start)
+
+
+def _holders(values: list[bytes]) -> list[int]:
+    """How often each is referred to; counted alike for all, so that the numbers can be compared."""
+    return [sys.getrefcount(each) for each in values]

@@ -6,6 +6,7 @@ import stat
 from collections.abc import Iterable
 from typing import Final, NamedTuple
 
+from penstock.core.errors import ConfigError
 from penstock.sandbox.linux import hold, syscall
 
 EXECUTE: Final = 1 << 0
@@ -96,7 +97,11 @@ def restrict(rules: Iterable[Rule], spoken: int) -> None:
 
 
 def _add(ruleset: int, rule: Rule, handled: int) -> None:
-    descriptor = hold(rule.path)
+    try:
+        descriptor = hold(rule.path)
+    except OSError as error:
+        why = os.strerror(error.errno or 0)
+        raise ConfigError(f"{rule.path} cannot be reached by uid {os.getuid()}: {why}") from error
     try:
         rights = rule.rights & handled
         if not stat.S_ISDIR(os.fstat(descriptor).st_mode):

@@ -1,12 +1,16 @@
 """Which files Python and the app need to run, and where a path really leads."""
 
 import os
+import shutil
 import stat
 import sys
 import sysconfig
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Final
+
+from penstock.core.errors import ConfigError
+from penstock.sandbox.permissions import Permissions
 
 DEVICES: Final = ("/dev/null", "/dev/zero", "/dev/full", "/dev/random", "/dev/urandom")
 _SYSTEM: Final = (
@@ -59,6 +63,42 @@ class Walk:
             else:
                 done = here
         return None
+
+
+def seen(permissions: Permissions) -> tuple[tuple[int, int] | None, ...]:
+    """Device and inode of all that is granted, as they are now.
+
+    A confined process holds what was there when it began. Where this has become another since, it would read
+    and write what was replaced.
+    """
+    programs = [shutil.which(each) or each for each in permissions.run]
+    return tuple(_inode(each) for each in (*permissions.read, *permissions.write, *programs))
+
+
+def _inode(path: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(path)  # noqa: PTH116 (each job asks)
+    except OSError:
+        return None
+    return found.st_dev, found.st_ino
+
+
+def check_links(permissions: Permissions, links: Iterable[tuple[str, str]]) -> None:
+    """ConfigError for a path that is gone, or that is not reached by these links any more.
+
+    Links are followed when a worker starts and not again: another task may be allowed to lay them.
+    """
+    known = set(links)
+    for path in (*permissions.read, *permissions.write):
+        walk = Walk()
+        if walk.real(path) is None:
+            raise ConfigError(f"{path} is gone")
+        if moved := walk.links.items() - known:
+            link, target = min(moved)
+            raise ConfigError(
+                f"{path} leads elsewhere than when the worker started, for {link} is a link to {target} now: "
+                "start the worker again"
+            )
 
 
 def interpreter() -> list[str]:

@@ -7,7 +7,7 @@ from importlib.machinery import PathFinder
 
 import msgspec
 
-from penstock.sandbox import environment, landlock, limits, linux, namespaces, seccomp
+from penstock.sandbox import environment, landlock, limits, linux, namespaces, paths, seccomp
 from penstock.sandbox.broker import Broker
 from penstock.sandbox.cgroups import Cgroup, Group
 from penstock.sandbox.keeper import Keeper, close_others
@@ -52,6 +52,7 @@ class Plan(msgspec.Struct, frozen=True):
         passed on) and to kill: by `keeper.END`, or by SIGKILL where a reaper of orphans sees to the rest. Of
         the file descriptors 1, 2 and those in `keep` stay open; 0 leads nowhere unless it is among them.
         """
+        paths.check_links(self.permissions, self.root.links)
         environment.clear(self.permissions.env)
         if not self.has_namespaces:
             # The process will not be allowed to list the folders of modules: Python remembers what is there.

@@ -78,7 +78,7 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True):
         said = {name: value for name in self.__struct_fields__ if (value := getattr(self, name)) is not None}
         return msgspec.structs.replace(lower, **said)
 
-    def checked(self) -> "Execution":
+    def checked(self, timeout_ms: int) -> "Execution":
         """The options themselves, once all layers are in; OptionError where they exclude each other."""
         if self.program is not None and self.executor is not Tier.SUBPROCESS:
             raise OptionError("program", list(self.program), "executor='subprocess' beside it")
@@ -87,7 +87,21 @@ class Execution(msgspec.Struct, frozen=True, kw_only=True):
         if self.permissions is not None and self.tier(None) is Tier.INLINE:
             wanted = "executor='process' or 'subprocess': an inline handler can do all that its worker can"
             raise OptionError("permissions", self.permissions, wanted)
+        if self.soft_timeout_ms is not None and self.soft_timeout_ms >= timeout_ms:
+            wanted = f"less than the timeout, which is {timeout_ms / 1000:g} s"
+            raise OptionError("soft_timeout", self.soft_timeout_ms / 1000, wanted)
         return self
+
+    def said_over(self, lower: "Execution") -> "Execution":
+        """As `over`, for what a task says; OptionError where nothing would come of it."""
+        whole = self.over(lower)
+        if self.listens and whole.program is None:
+            raise OptionError("listens", True, "a program beside it, as in program=['resize']")
+        if self.sandbox is not None and whole.permissions is None:
+            raise OptionError(
+                "sandbox", self.sandbox, "permissions beside it, as in permissions=Permissions()"
+            )
+        return whole
 
     def tier(self, default: Tier | None) -> Tier:
         """Where the handler runs; `default` where the options do not say."""

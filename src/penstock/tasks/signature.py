@@ -87,10 +87,9 @@ class Signature:
         return self._placed(values, rest, context)
 
     def encode_result(self, value: Any) -> bytes | None:
-        """A result; None stays None."""
-        if value is None:
-            return None
-        return encode_json(_RESULT, self._result.raw(_RESULT, value, self._limit), self._limit)
+        """A result; None stays None, where the function may return that."""
+        raw = self._result.raw(_RESULT, value, self._limit)
+        return None if value is None else encode_json(_RESULT, raw, self._limit)
 
     def decode_result(self, encoded: bytes | None) -> Any:
         """A stored result, as the function declares it."""

@@ -44,7 +44,7 @@ class Task(Generic[C, P, R]):
         self.function = function
         self.sender = sender
         self.defaults = defaults or JobOptions()
-        self.execution = (execution or Execution()).checked()
+        self.execution = (execution or Execution()).checked(self.defaults.policy.timeout_ms)
         self.is_async = _is_async(function)
         self.payload_limit = payload_limit
         self._signature: Signature | None = None

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
 from penstock.core.job import Claimed, QueueRef
+from penstock.telemetry.aside import STDERR
 
 ROOT: Final = "penstock"
 FIELDS: Final = (
@@ -84,15 +85,19 @@ def configure(
     level: int | str = logging.INFO,
     show_payloads: bool = False,
     stream: TextIO | None = None,
+    waits: bool = True,
 ) -> logging.Handler:
     """Write Penstock's logs to `stream` (standard error) and return the handler; a repeat replaces it.
 
     For the command line; a program that configures logging itself gets the same records without this.
+    Where it `waits` for nobody who reads standard error, a thread writes there.
     """
     logger = logging.getLogger(ROOT)
     for old in [each for each in logger.handlers if isinstance(each, _OwnHandler)]:
         logger.removeHandler(old)
-    handler = _OwnHandler(stream or sys.stderr)
+    handler: _OwnHandler = _OwnHandler(stream or sys.stderr)
+    if not waits and stream is None and sys.stderr is sys.__stderr__:
+        handler = _AsideHandler(sys.stderr)
     handler.setFormatter((JsonFormatter if json else HumanFormatter)(show_payloads=show_payloads))
     logger.addHandler(handler)
     logger.setLevel(level.upper() if isinstance(level, str) else level)
@@ -111,6 +116,21 @@ def configured() -> tuple[int | None, bool]:
 
 class _OwnHandler(logging.StreamHandler[TextIO]):
     """Marks the handler that `configure` may replace."""
+
+
+class _AsideHandler(_OwnHandler):
+    """Leaves the writing to a thread."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Have the record written."""
+        try:
+            STDERR.write((self.format(record) + self.terminator).encode("utf-8", "backslashreplace"))
+        except Exception:  # noqa: BLE001 (as logging does)
+            self.handleError(record)
+
+    def flush(self) -> None:
+        """Wait a moment for the thread; called when logging ends."""
+        STDERR.flush()
 
 
 def _shown(show_payloads: bool) -> tuple[str, ...]:

@@ -53,7 +53,7 @@ def after_error(delivery: Delivery, error: BaseException) -> Ending | Withdrawn:
         return timed_out(delivery.job, error)
     if isinstance(error, signals.Signal):
         return after_signal(error)
-    if delivery.stop is not None and (delivery.saw_stop or not delivery.in_thread):
+    if (delivery.stop is not None or delivery.asked) and (delivery.saw_stop or not delivery.in_thread):
         # Whatever a handler makes of being told to stop, it is not the job's own fault.
         return Interrupted()
     if isinstance(error, SoftTimeoutError):

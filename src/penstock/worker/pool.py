@@ -48,8 +48,9 @@ class WorkerPool:
     async def run(self, handle_signals: bool = False) -> None:
         """Work until every worker has returned. When one fails, all are stopped and its error is raised.
 
-        With `handle_signals`, SIGTERM and SIGINT stop after running jobs have ended, a second one at once,
-        and SIGQUIT writes the stacks of all threads to standard error, and those of handlers in processes.
+        With `handle_signals`, SIGTERM, SIGINT and SIGHUP (unless it is ignored) stop after running jobs have
+        ended, a second one at once, and SIGQUIT writes the stacks of all threads to standard error, and those
+        of handlers in processes.
         For the main thread only. The same signal again within half a second is not a second one.
         """
         with self._handling() if handle_signals else _nothing():
@@ -96,7 +97,10 @@ class WorkerPool:
     @contextmanager
     def _handling(self) -> Iterator[None]:
         loop = asyncio.get_running_loop()
-        handled = (signal.SIGTERM, signal.SIGINT)
+        handled = [signal.SIGTERM, signal.SIGINT]
+        # Ignored by nohup and the like, which is what someone wanted.
+        if signal.getsignal(signal.SIGHUP) is not signal.SIG_IGN:
+            handled.append(signal.SIGHUP)
         before = {each: signal.getsignal(each) for each in handled}
         for each in handled:
             signal.signal(each, lambda number, _: self._signalled(loop, number))

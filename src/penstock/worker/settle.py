@@ -15,6 +15,7 @@ from penstock.core.events import first_line
 from penstock.core.job import QueueRef
 from penstock.core.moves import Bury, Complete, Fail, Release, Retry, Settlement, Snooze
 from penstock.core.outcomes import Applied, Refused
+from penstock.core.states import State
 from penstock.stores.protocol import CHUNK_BYTES, CHUNK_JOBS, Store
 from penstock.telemetry.logs import about_job
 from penstock.worker.clock import boottime
@@ -158,7 +159,12 @@ class Settler:
                     self._held.pop(delivery.token, None)
                     if type(answer) is not Applied:
                         self._refused(delivery, settlement, answer)
-                    elif delivery.job.parents and answer.state.is_ended:
+                        continue
+                    if type(settlement) is Release:
+                        # Only the store knows whether someone had asked for its cancel.
+                        word = "cancelled" if answer.state is State.CANCELLED else "given back"
+                        _LOGGER.info(word, extra=about_job(self._about, delivery.job))
+                    if delivery.job.parents and answer.state.is_ended:
                         has_parents = True
                 if has_parents:
                     self._child_ended()
@@ -208,7 +214,10 @@ class Settler:
         )
 
     def _tell(self, delivery: Delivery, settlement: Settlement) -> None:
-        """What a reader of the logs wants to know; success only when asked for details."""
+        """What a reader of the logs wants to know; success only when asked for details, and what is
+        given back once that is answered."""
+        if type(settlement) is Release:
+            return
         if type(settlement) is Complete:
             if _LOGGER.isEnabledFor(logging.DEBUG):
                 result = {} if settlement.result is None else {"result": settlement.result}
@@ -228,7 +237,6 @@ _WORDS: Final[dict[type, str]] = {
     Bury: "attempt failed, none left",
     Fail: "failed for good",
     Snooze: "snoozed",
-    Release: "given back",
 }
 
 

@@ -4,8 +4,9 @@ import asyncio
 import logging
 import os
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
+from functools import partial
 from typing import Final, Protocol, runtime_checkable
 
 from penstock.core.errors import StoreError
@@ -15,6 +16,8 @@ GRACE: Final = 5.0
 """Seconds after the drain in which a loop that was held up may come back."""
 GIVE_BACK: Final = 5.0
 """Seconds that giving back has to be answered."""
+LOG: Final = 1.0
+"""Seconds that logging has: where its lines go may be what holds everything up."""
 
 
 @runtime_checkable
@@ -55,10 +58,12 @@ class Watch:
             self._timer = None
 
     def _leave(self) -> None:
-        _LOGGER.error("a handler blocks the event loop: the process ends, its jobs are given back")
-        with suppress(Exception):
-            asyncio.run(self._give_back())
-        logging.shutdown()
+        _within(
+            LOG,
+            partial(_LOGGER.error, "the event loop is blocked: the process ends, its jobs are given back"),
+        )
+        _within(len(self._holders) * GIVE_BACK + LOG, lambda: asyncio.run(self._give_back()))
+        _within(LOG, logging.shutdown)
         os._exit(1)
 
     async def _give_back(self) -> None:
@@ -66,3 +71,15 @@ class Watch:
             with suppress(StoreError, TimeoutError):
                 async with asyncio.timeout(GIVE_BACK):
                     await holder.give_back()
+
+
+def _within(seconds: float, work: Callable[[], object]) -> None:
+    """Whatever becomes of it, go on then."""
+
+    def do() -> None:
+        with suppress(Exception):
+            work()
+
+    thread = threading.Thread(target=do, daemon=True)
+    thread.start()
+    thread.join(seconds)

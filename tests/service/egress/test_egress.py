@@ -12,9 +12,9 @@ import trustme
 from msgspec.structs import replace
 
 from penstock.core.errors import AddressRefusedError, EgressError
+from penstock.core.ranges import Address
 from penstock.service.egress.egress import Answer, Egress
 from penstock.service.egress.policy import EgressPolicy
-from penstock.service.egress.ranges import Address
 from penstock.service.egress.resolver import SystemResolver
 from tests.service.egress.receiver import Receiver, receiving
 

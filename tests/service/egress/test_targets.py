@@ -5,8 +5,8 @@ from ipaddress import ip_address
 import pytest
 
 from penstock.core.errors import OptionError
+from penstock.core.ranges import why_not
 from penstock.service.egress.policy import EgressPolicy
-from penstock.service.egress.ranges import why_not
 from penstock.service.egress.target import read_target
 from tests.service.egress.corpus import CONFUSING, INWARD, LOOPBACK, OUTWARD
 

@@ -7,10 +7,10 @@ from contextlib import asynccontextmanager
 from penstock.client.client import Client
 from penstock.core.job import Job, NewJob, QueueRef
 from penstock.core.moves import Bury, Complete, Fail, Fault, Settlement
+from penstock.core.ranges import Address
 from penstock.core.states import State
 from penstock.service.egress.egress import Egress
 from penstock.service.egress.policy import EgressPolicy
-from penstock.service.egress.ranges import Address
 from penstock.service.webhooks.messages import QUEUE
 from penstock.stores.protocol import Query, Store
 from tests.service.egress.receiver import Receiver, receiving

@@ -105,6 +105,11 @@ async def with_store() -> None:
 
 
 @work.task
+def return_nothing() -> int:
+    return None  # type: ignore[return-value]
+
+
+@work.task
 def print_much(count: int) -> str:
     for number in range(count):
         print(f"line {number} {'x' * 1000}")
@@ -256,6 +261,18 @@ async def softens_async() -> str:
     return "all"
 
 
+@work.task(soft_timeout=0.5)
+def softens_once(resets: bool) -> str:
+    if resets:
+        signal.signal(signal.SIGALRM, signal.SIG_DFL)
+        return str(os.getpid())
+    try:
+        time.sleep(60)
+    except SoftTimeoutError:
+        return str(os.getpid())
+    return "all"
+
+
 @work.task(soft_timeout=0.1)
 def too_soft() -> None:
     time.sleep(60)
@@ -337,11 +354,15 @@ def floods() -> None: ...
 def floods_errors() -> None: ...
 
 
+@programs.task(program=["true"])
+def says_nothing() -> int: ...  # type: ignore[empty-body]
+
+
 @programs.task(program=python("print('Starting up ...')"))
 def chats() -> None: ...
 
 
-@programs.task(program=["/nowhere/to/be/found"])
+@app.queue("elsewhere", max_attempts=1).task(program=["/nowhere/to/be/found"])
 def missing() -> None: ...
 
 

@@ -15,8 +15,9 @@ from penstock.core.job import QueueRef
 from penstock.core.states import State
 from penstock.stores.memory import MemoryStore
 from penstock.tasks.context import JobContext
+from penstock.telemetry.aside import STDERR
 from penstock.worker.executors.process.host import Host
-from penstock.worker.executors.process.wire import FrameError, Frames
+from penstock.worker.executors.process.wire import FrameError, Frames, Start
 from penstock.worker.worker import Worker
 from tests.worker.executors import handlers
 from tests.worker.executors.handlers import app
@@ -50,6 +51,26 @@ async def test_the_context_in_a_process_says_what_it_says_in_the_worker(crew: Cr
         "key": None,
         "has_deadline": True,
     }
+
+
+async def test_a_standard_error_that_nobody_reads_holds_up_no_worker(
+    crew: Crew, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads, writes = os.pipe()
+    with os.fdopen(writes, "w") as stream, monkeypatch.context() as patch:
+        patch.setattr(sys, "__stderr__", stream)
+        (found,) = await crew.run(await crew.add("print_much", count=300))
+        # What still waits goes into a pipe without readers, and so at once.
+        os.close(reads)
+        STDERR.flush()
+
+    assert found.state == "completed"
+
+
+async def test_no_result_has_to_be_what_the_function_declares(crew: Crew) -> None:
+    (found,) = await crew.run(await crew.add("return_nothing"))
+
+    assert (found.state, (found.error or "")[:20]) == (State.DEAD, "PayloadError: result")
 
 
 async def test_progress_comes_through_the_wire(crew: Crew) -> None:
@@ -242,6 +263,19 @@ def test_an_app_in_a_script_has_processes_too(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, script], capture_output=True, text=True, timeout=60)
 
     assert (done.stdout, done.returncode) == ("True\n", 0), done.stderr
+
+
+async def test_a_script_that_starts_its_worker_unguarded_is_told_where(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(SCRIPT.replace('if __name__ == "__main__":', "if True:"))
+    host = Host(Start("app", None, str(script), sys.path))
+
+    with pytest.raises(ConfigError) as caught:
+        await host.open()
+    assert str(caught.value) == (
+        "the app cannot be imported: it starts a worker when it is imported: "
+        f"put what starts it under if __name__ == '__main__': ({script}, line 16)"
+    )
 
 
 SCRIPT = """

@@ -8,6 +8,7 @@ import pytest
 from penstock.core.errors import OptionError
 from penstock.core.states import State
 from penstock.tasks.context import JobContext
+from penstock.worker.executors.subprocess.lines import said
 from tests.worker.executors.handlers import programs as queue
 from tests.worker.executors.kit import Crew, appears, result_of
 
@@ -41,9 +42,9 @@ async def test_the_exit_code_decides_also_after_a_result(programs: Crew) -> None
 
 
 async def test_a_program_steers_its_job(programs: Crew) -> None:
-    said = {"retry": 20.0, "snooze": 30.0, "fail": "no such order", "cancel": "not wanted"}
+    words = {"retry": 20.0, "snooze": 30.0, "fail": "no such order", "cancel": "not wanted"}
     ids = {}
-    for word, value in said.items():
+    for word, value in words.items():
         payload = msgspec.json.encode({"word": word, "value": value})
         ids[word] = await programs.enqueue("says", payload, max_attempts=2)
     await programs.burst()
@@ -53,6 +54,29 @@ async def test_a_program_steers_its_job(programs: Crew) -> None:
     assert (jobs["snooze"].state, jobs["snooze"].attempts) == (State.DELAYED, 0)
     assert (jobs["fail"].state, jobs["fail"].error) == (State.FAILED, "no such order")
     assert jobs["cancel"].state is State.CANCELLED
+
+
+@pytest.mark.parametrize("line", [{"retry": -5}, {"retry": 1e300}, {"snooze": -1}, {"snooze": 604_801}])
+def test_a_delay_that_cannot_be_is_no_line_of_the_protocol(line: dict[str, float]) -> None:
+    with pytest.raises(ValueError, match=r"(retry|snooze): wanted seconds from 0 to 604800"):
+        said(msgspec.json.encode(line))
+
+
+async def test_a_program_that_asks_for_another_attempt_after_the_last_has_no_traceback(
+    programs: Crew,
+) -> None:
+    (found,) = await programs.run(await programs.add("says", word="retry", value=5))
+
+    assert (found.reason, found.error) == (
+        "MAX_ATTEMPTS",
+        "Retry: the program asked for another attempt after 5 s",
+    )
+
+
+async def test_no_result_has_to_be_what_the_function_declares(programs: Crew) -> None:
+    (found,) = await programs.run(await programs.add("says_nothing"))
+
+    assert (found.state, (found.error or "")[:20]) == (State.DEAD, "PayloadError: result")
 
 
 async def test_calls_of_a_program_are_checked_against_the_function(programs: Crew) -> None:
@@ -88,6 +112,10 @@ def test_a_program_needs_its_executor_and_the_other_way_round() -> None:
         queue.task(name="a", executor="subprocess")(task)
     with pytest.raises(OptionError, match=r"program: .* wanted executor='subprocess' beside it"):
         queue.task(name="a", executor="process", program=["true"])(task)
+    with pytest.raises(OptionError, match=r"listens: found True, wanted a program beside it"):
+        queue.task(name="a", executor="process", listens=True)(task)
+    with pytest.raises(OptionError, match=r"sandbox: found 'best-effort', wanted permissions beside it"):
+        queue.task(name="a", executor="process", sandbox="best-effort")(task)
     with pytest.raises(OptionError, match="program: found 'true', wanted a program and its arguments"):
         queue.task(name="a", program="true")(task)
     with pytest.raises(

@@ -19,12 +19,20 @@ async def test_a_process_is_killed_at_the_timeout_of_its_job(crew: Crew) -> None
     assert (found.state, found.reason) == (State.DEAD, "TIMEOUT")
     assert (found.error or "").startswith("TimeoutError: the execution took longer than 0.3 s")
     assert "still at it" in (found.error or "")
+    assert "the process was killed by SIGKILL from its worker\n" in (found.error or "")
 
 
 async def test_a_soft_limit_is_an_exception_that_a_handler_can_make_something_of(crew: Crew) -> None:
     found = await crew.run(await crew.add("softens"), await crew.add("softens_async"))
 
     assert [result_of(job) for job in found] == ["what was there"] * 2
+
+
+async def test_a_soft_limit_comes_also_after_a_handler_that_changed_the_signal(crew: Crew) -> None:
+    jobs = [await crew.add("softens_once", resets=resets) for resets in (True, False)]
+    first, second = await crew.run(*jobs, concurrency=1)
+
+    assert result_of(first) == result_of(second)
 
 
 async def test_a_soft_limit_that_a_handler_makes_nothing_of_is_a_timeout(crew: Crew) -> None:

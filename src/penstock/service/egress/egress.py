@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 
 from penstock.core.errors import AddressRefusedError, EgressError
+from penstock.core.ranges import Address, why_not
 from penstock.service.egress.policy import EgressPolicy
-from penstock.service.egress.ranges import Address, why_not
 from penstock.service.egress.resolver import Resolve, SystemResolver
 from penstock.service.egress.target import Target, read_target
 

@@ -7,7 +7,7 @@ from typing import Final
 import msgspec
 
 from penstock.core.errors import OptionError
-from penstock.service.egress.ranges import Network
+from penstock.core.ranges import Network
 
 SECURE_PORTS: Final = "443,8443"
 PLAIN_PORTS: Final = "80,443,8080,8443"

@@ -9,7 +9,7 @@ from ipaddress import ip_address
 from typing import Final
 
 from penstock.core.errors import EgressError
-from penstock.service.egress.ranges import Address
+from penstock.core.ranges import Address
 
 Resolve = Callable[[str, int], Awaitable[list[Address]]]
 THREADS: Final = 8

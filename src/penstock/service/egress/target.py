@@ -7,8 +7,8 @@ from typing import Final
 import msgspec
 
 from penstock.core.errors import OptionError
+from penstock.core.ranges import Address, why_not
 from penstock.service.egress.policy import EgressPolicy
-from penstock.service.egress.ranges import Address, why_not
 
 URL_CHARS: Final = 2_000
 _URL: Final = re.compile(r"(?P<scheme>[a-z]+)://(?P<authority>[^/?#]*)(?P<path>[/?][^#]*)?")

@@ -7,8 +7,11 @@ from penstock.core.errors import ProcessDiedError
 from penstock.worker.executors.process.host import Exit
 
 
-def died(how: Exit, tail: str, broken: str | None = None) -> ProcessDiedError:
-    """With a reason such as `KILLED: SIGSEGV`, and the last that the process wrote."""
+def died(how: Exit, tail: str, broken: str | None = None, *, is_stopped: bool) -> ProcessDiedError:
+    """With a reason such as `KILLED: SIGSEGV`, and the last that the process wrote.
+
+    `is_stopped` says that the worker had begun to end it.
+    """
     if broken is not None:
         return _error(f"the process {broken}", decide.PROTOCOL, tail)
     if how.error is not None and how.code == -1:
@@ -18,7 +21,7 @@ def died(how: Exit, tail: str, broken: str | None = None) -> ProcessDiedError:
     name = signal_name(-how.code)
     why = f" ({how.error})" if how.error else ""
     if how.code == -signal.SIGKILL and not why:
-        why = ", which also the kernel does when memory is short"
+        why = " from its worker" if is_stopped else ", which also the kernel does when memory is short"
     return _error(f"the process was killed by {name}{why}", f"{decide.KILLED}: {name}", tail)
 
 

@@ -2,9 +2,9 @@
 
 import asyncio
 import os
-import sys
-from contextlib import suppress
 from typing import Final
+
+from penstock.telemetry.aside import STDERR
 
 TAIL: Final = 3_000
 """Bytes that a dead letter shows."""
@@ -76,6 +76,5 @@ class Output:
         if not end and len(self._line) < TAIL:
             return
         lines, self._line = self._line[: end or None], self._line[end or len(self._line) :]
-        # A worker without standard error has nowhere to pass it on to.
-        with suppress(OSError, ValueError, AttributeError):
-            os.write(sys.__stderr__.fileno(), lines)  # type: ignore[union-attr]
+        if lines:
+            STDERR.write(bytes(lines))

@@ -1,5 +1,6 @@
 """Which executor runs which task of a worker."""
 
+import shutil
 from typing import Any
 
 from penstock.core.errors import ConfigError
@@ -27,6 +28,10 @@ class Tiers:
         concurrency: int,
     ) -> None:
         tiers = {name: registry.require(name).execution.tier(default) for name in registry.names()}
+        for task in map(registry.require, registry.names()):
+            # What belongs to other queues may have its programs on other machines.
+            if task.execution.program is not None and task.queue == queue.name:
+                _check_program(task.name, task.execution.program[0])
         self._inline: Executor = Inline(f"penstock-{queue.name}")
         self._executors: dict[Tier, Executor] = {}
         if not set(tiers.values()) <= {Tier.INLINE}:
@@ -55,3 +60,9 @@ class Tiers:
     def uses_thread(self, task: Task[..., ..., Any]) -> bool:
         """True when the handler runs where it cannot be interrupted."""
         return not task.is_async and task.name not in self._elsewhere
+
+
+def _check_program(task: str, program: str) -> None:
+    """ConfigError when the program is not there: every job would fail."""
+    if shutil.which(program) is None:
+        raise ConfigError(f"task {task!r}: there is no program {program!r} that can be started")

@@ -196,12 +196,13 @@ class Interrupts:
         self._run: Run | None = None
         self._soft_at: float | None = None
         self._is_last_word = False
-        signal.signal(signal.SIGALRM, self._alarm)
-        signal.signal(signal.SIGTERM, self._term)
+        self._install()
 
     @contextmanager
     def within(self, run: Run, soft: float | None) -> Iterator[None]:
         """They come in here and nowhere else."""
+        # The handler before may have put its own in their place.
+        self._install()
         self._run, self._is_last_word = run, False
         if soft is not None:
             self._soft_at = time.monotonic() + soft
@@ -211,6 +212,11 @@ class Interrupts:
         finally:
             self._run = self._soft_at = None
             signal.setitimer(signal.ITIMER_REAL, 0)
+
+    def _install(self) -> None:
+        signal.signal(signal.SIGALRM, self._alarm)
+        signal.signal(signal.SIGTERM, self._term)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM, signal.SIGTERM})
 
     def _term(self, number: int, where: FrameType | None) -> None:
         self._is_last_word = True

@@ -9,6 +9,7 @@ from penstock.core import decide
 from penstock.core.errors import HandlerError, PenstockError
 from penstock.core.names import check_name
 from penstock.core.payload import decode_json
+from penstock.sandbox import paths
 from penstock.tasks.call import Call as TaskCall
 from penstock.tasks.context import JobContext
 from penstock.tasks.signals import Cancel, Fail, Signal, Snooze
@@ -50,7 +51,10 @@ class Processes:
 
     async def _call(self, delivery: Delivery, task: Task[..., ..., Any], ctx: JobContext) -> Any:
         await self._host.ready()
-        child = self._pool.take(task)
+        permissions = task.execution.permissions
+        # In a thread: a path may be on a file system that hangs.
+        seen = None if permissions is None else await asyncio.to_thread(paths.seen, permissions)
+        child = self._pool.take(task, seen)
         self._numbers += 1
         number = self._numbers
         talk = _Talk(child, task, ctx)
@@ -64,7 +68,7 @@ class Processes:
                     raise
             found = done.result()
             if isinstance(found, Gone):
-                raise died(found.how, child.output.tail, found.broken)
+                raise died(found.how, child.output.tail, found.broken, is_stopped=delivery.stop is not None)
             outcome = found
             if outcome.has_left:
                 # What a job started ends with it: the job has not ended before.

@@ -16,6 +16,7 @@ import msgspec
 
 from penstock.core.errors import ConfigError
 from penstock.sandbox import tree
+from penstock.worker.executors.process.load import Importing
 from penstock.worker.executors.process.wire import (
     CONTROL_LIMIT,
     Broken,
@@ -93,6 +94,10 @@ class Host:
 
     async def ready(self) -> None:
         """Wait until there is a fork server with the app imported."""
+        if Importing.is_under_way:
+            raise ConfigError(
+                "it starts a worker when it is imported: put what starts it under if __name__ == '__main__':"
+            )
         async with self._opening:
             if self._server is None or self._server.is_gone:
                 server = self._server = _Server()

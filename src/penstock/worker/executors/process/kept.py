@@ -4,7 +4,7 @@ import asyncio
 import os
 import signal
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import suppress
 from typing import Final
 
@@ -41,7 +41,7 @@ class Gone(msgspec.Struct, frozen=True):
 class Kept:
     """One child. Whatever it sends, the worker survives it."""
 
-    def __init__(self, host: Host, task: str, limit: int) -> None:
+    def __init__(self, host: Host, task: str, limit: int, seen: Hashable = None) -> None:
         self._loop = asyncio.get_running_loop()
         self._frames = Frames(limit)
         self._out = bytearray()
@@ -52,6 +52,8 @@ class Kept:
         self._is_open = True
         self._ending: asyncio.TimerHandle | None = None
         self.task = task
+        self.seen = seen
+        """What its permissions granted just before it was made."""
         self.jobs = 0
         self.output = Output()
         self._sock, theirs = socket.socketpair()

@@ -2,6 +2,8 @@
 
 import importlib
 import importlib.util
+import os
+import shutil
 import sys
 from functools import reduce
 from typing import Any, Protocol
@@ -23,10 +25,20 @@ class App(Protocol):
         ...
 
 
+class Importing:
+    """Whether this process is a fork server that imports its app."""
+
+    is_under_way = False
+
+
 def load(start: Start) -> App:
     """The app, from its module or script; whatever importing raises."""
     sys.path[:] = start.path
-    module = importlib.import_module(start.module) if start.module else _script(start.script or "")
+    Importing.is_under_way = True
+    try:
+        module = importlib.import_module(start.module) if start.module else _script(start.script or "")
+    finally:
+        Importing.is_under_way = False
     try:
         app: Any = reduce(getattr, start.app.split("."), module)
     except AttributeError:
@@ -50,9 +62,18 @@ def plans(registry: Registry) -> dict[str, Plan]:
             wanted = (asked.permissions, asked.sandbox or "strict")
             try:
                 found[name] = made[wanted] = made.get(wanted) or prepare(*wanted)
+                if asked.program is not None:
+                    _check_run(asked.program[0], asked.permissions)
             except PenstockError as error:
                 raise ConfigError(f"task {name!r}: {error}") from None
     return found
+
+
+def _check_run(program: str, permissions: Permissions) -> None:
+    """ConfigError when the permissions do not let the task's own program start."""
+    allowed = {os.path.realpath(shutil.which(each) or each) for each in permissions.run}
+    if os.path.realpath(shutil.which(program) or program) not in allowed:
+        raise ConfigError(f"its program {program!r} is not among its permissions: add run=[{program!r}]")
 
 
 def _script(path: str) -> Any:

@@ -2,6 +2,7 @@
 
 import asyncio
 from collections import deque
+from collections.abc import Hashable
 from typing import Any, Final
 
 from penstock.tasks.execution import RECYCLE_BYTES, RECYCLE_JOBS
@@ -26,16 +27,20 @@ class Pool:
         self._idle: deque[Kept] = deque()
         self._all: set[Kept] = set()
 
-    def take(self, task: Task[..., ..., Any]) -> Kept:
-        """A child for the task: the one that was used last, or a new one."""
-        for child in reversed(self._idle):
-            if child.task == task.name and child.is_usable:
-                self._idle.remove(child)
+    def take(self, task: Task[..., ..., Any], seen: Hashable = None) -> Kept:
+        """A child for the task: the one that was used last, or a new one.
+
+        `seen` is what its permissions grant, as it is now: a child that holds something else is ended.
+        """
+        for child in reversed([each for each in self._idle if each.task == task.name and each.is_usable]):
+            self._idle.remove(child)
+            if child.seen == seen:
                 return child
+            self._drop(child)
         if len(self._all) >= self._capacity and self._idle:
             self._drop(self._idle.popleft())
         limit = round(2 * task.payload_limit * _BASE64) + OVERHEAD
-        child = Kept(self._host, task.name, limit)
+        child = Kept(self._host, task.name, limit, seen)
         self._all.add(child)
         child.process.exited.add_done_callback(lambda _: self._forget(child))
         return child

@@ -43,7 +43,7 @@ from penstock.worker.executors.process.wire import (
 from penstock.worker.executors.subprocess.program import become
 
 MAX_FDS: Final = 4
-_HERE: Final = str(Path(__file__).parent)
+_PENSTOCK: Final = str(Path(__file__).parents[3])
 _DECODER: Final = msgspec.json.Decoder(ToServer)
 
 
@@ -230,7 +230,7 @@ def _work(app: App, task: Task[..., ..., Any], plan: Plan | None) -> Callable[[S
 def _import_error(error: BaseException) -> str:
     """In one line, with the place in the app's own code."""
     frames = traceback.extract_tb(error.__traceback__)
-    own = [each for each in frames if not each.filename.startswith(("<frozen", _HERE))]
+    own = [each for each in frames if not each.filename.startswith(("<frozen", _PENSTOCK))]
     return f"{_headline(error)} ({own[-1].filename}, line {own[-1].lineno})" if own else _headline(error)
 
 

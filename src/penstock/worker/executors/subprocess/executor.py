@@ -74,7 +74,7 @@ class Programs:
             if timer is not None:
                 timer.cancel()
         delivery.saw_stop = talk.is_told and talk.result is None
-        return task.decode_result(talk.ending(pipes.ended.result(), pipes))
+        return task.decode_result(talk.ending(pipes.ended.result(), pipes, delivery.stop is not None))
 
 
 class _Talk:
@@ -102,13 +102,13 @@ class _Talk:
         self._is_soft = True
         tell()
 
-    def ending(self, how: Exit, pipes: Pipes) -> bytes | None:
+    def ending(self, how: Exit, pipes: Pipes, is_stopped: bool) -> bytes | None:
         """The result; or raises what the program said, or what became of it."""
         if pipes.broken is None and how.code >= 0 and self._signal is not None:
             raise self._signal
         if pipes.broken is None and how.code == 0:
             return self.result
-        error = died(how, pipes.output.tail, pipes.broken)
+        error = died(how, pipes.output.tail, pipes.broken, is_stopped=is_stopped)
         if self._is_soft and pipes.broken is None:
             raise HandlerError(
                 "SoftTimeoutError", error.message, f"SoftTimeoutError: {error.message}", decide.TIMEOUT

@@ -5,8 +5,10 @@ from typing import Any, Final
 import msgspec
 
 from penstock.core.payload import decode_json
+from penstock.core.retry import MAX_DELAY_MS
 from penstock.tasks.context import JobContext
-from penstock.tasks.signals import Cancel, Fail, Retry, Signal, Snooze
+from penstock.tasks.signals import Cancel, Fail, Signal, Snooze
+from penstock.worker.endings import TracedRetry
 
 _ENCODER: Final = msgspec.json.Encoder()
 STOP: Final = b'{"stop":true}\n'
@@ -27,6 +29,10 @@ class Said(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         said = [name for name in self.__struct_fields__ if getattr(self, name) is not msgspec.UNSET]
         if len(said) != 1:
             raise ValueError(f"found {said or 'nothing'}, wanted one of {', '.join(self.__struct_fields__)}")
+        for name in ("retry", "snooze"):
+            seconds = getattr(self, name)
+            if seconds is not msgspec.UNSET and not 0 <= seconds <= MAX_DELAY_MS / 1000:
+                raise ValueError(f"{name}: wanted seconds from 0 to {MAX_DELAY_MS // 1000}")
 
 
 _DECODER: Final = msgspec.json.Decoder(Said)
@@ -64,7 +70,8 @@ def said(line: bytes) -> Said:
 def signal_of(line: Said) -> Signal | None:
     """What a handler would raise to say the same."""
     if isinstance(line.retry, float):
-        return Retry(line.retry)
+        message = f"the program asked for another attempt after {line.retry:g} s"
+        return TracedRetry(line.retry, message, f"Retry: {message}")
     if isinstance(line.snooze, float):
         return Snooze(line.snooze)
     if isinstance(line.fail, str):

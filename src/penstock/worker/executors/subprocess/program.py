@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from typing import Final
 
+from penstock.core.errors import PenstockError
 from penstock.sandbox.confine import Plan
 
 CANNOT_RUN: Final = 127
@@ -22,6 +23,7 @@ def become(program: Sequence[str], fds: Sequence[int], plan: Plan | None) -> Non
         if plan is not None:
             plan.apply([0])
         os.execvp(program[0], list(program))  # noqa: S606 (no shell is what is wanted)
-    except OSError as error:
-        os.write(2, f"cannot run {program[0]}: {error.strerror or error}\n".encode())
+    except (OSError, PenstockError) as error:
+        why = error.strerror if isinstance(error, OSError) and error.strerror else error
+        os.write(2, f"cannot run {program[0]}: {why}\n".encode())
     sys.exit(CANNOT_RUN)

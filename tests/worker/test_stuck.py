@@ -1,0 +1,40 @@
+"""A worker whose event loop is blocked leaves, also where its log lines cannot be written."""
+
+import logging
+import os
+import threading
+
+import pytest
+
+from penstock.worker import stuck
+
+
+class _Holder:
+    shutdown_timeout = 0.0
+    has_given_back = False
+
+    async def give_back(self) -> int:
+        self.has_given_back = True
+        return 1
+
+
+def test_a_log_that_blocks_keeps_nobody_from_leaving(monkeypatch: pytest.MonkeyPatch) -> None:
+    is_free, left = threading.Event(), threading.Event()
+
+    class _Blocked(logging.Handler):
+        def emit(self, record: logging.LogRecord) -> None:
+            is_free.wait()
+
+    holder, handler, logger = _Holder(), _Blocked(), logging.getLogger("penstock.worker")
+    monkeypatch.setattr(stuck, "GRACE", 0.0)
+    monkeypatch.setattr(stuck, "LOG", 0.05)
+    monkeypatch.setattr(logging, "shutdown", is_free.wait)
+    monkeypatch.setattr(os, "_exit", lambda code: left.set())
+    logger.addHandler(handler)
+    try:
+        stuck.Watch([holder]).begin(is_urgent=True)
+        assert left.wait(30)
+        assert holder.has_given_back
+    finally:
+        is_free.set()
+        logger.removeHandler(handler)
