@@ -16,7 +16,7 @@ from typing import Final
 from tests.docs.pages import ROOT, Block
 from tests.kit.curl import path_with_curl
 
-SECONDS: Final = 100
+SECONDS: Final = 300
 
 
 def is_run(block: Block) -> bool:

@@ -40,6 +40,7 @@ def test_every_block_says_what_it_is() -> None:
     assert {block.language for block in BLOCKS} <= LANGUAGES
 
 
+@pytest.mark.timeout(400)
 @pytest.mark.parametrize(
     "page",
     [each for each in PAGES if name_of(each) != "README.md" and any(map(is_run, blocks(each)))],
