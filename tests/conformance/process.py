@@ -43,6 +43,14 @@ def lines_until(process: "subprocess.Popen[str]", count: int) -> list[str]:
     return lines
 
 
+def rest_of(process: "subprocess.Popen[str]") -> list[str]:
+    """What a process that ends had told beyond the lines that were read; `communicate` would lose some."""
+    assert process.stdout is not None
+    rest = process.stdout.read().split()
+    process.wait(SECONDS)
+    return rest
+
+
 async def drain(store: Store, queue: QueueRef, limit: int) -> None:
     """Claim and complete until nothing is left."""
     while jobs := (await store.claim(queue, worker="process", limit=limit, lease_ms=LEASE_MS)).jobs:

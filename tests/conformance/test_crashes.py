@@ -68,8 +68,8 @@ async def test_a_producer_killed_in_a_burst_loses_nothing_accepted(
         with process.started(kind, address, queue, "burst", str(size)) as producer:
             accepted = await asyncio.to_thread(process.lines_until, producer, 15)
             producer.send_signal(signal.SIGKILL)
-            rest, _ = producer.communicate(timeout=process.SECONDS)
-        accepted += rest.split()
+            rest = process.rest_of(producer)
+        accepted += rest
         wanted = [f"{batch}-{n}" for batch in accepted for n in range(size)]
         states = await states_of(store, queue, wanted)
         _, newest = await store.event_range(queue)
@@ -95,8 +95,8 @@ async def test_a_worker_killed_while_it_settles_leaves_each_job_settled_or_lease
         with process.started(kind, address, queue, "churn", "4") as worker:
             done = await asyncio.to_thread(process.lines_until, worker, 40)
             worker.send_signal(signal.SIGKILL)
-            rest, _ = worker.communicate(timeout=process.SECONDS)
-        done += rest.split()
+            rest = process.rest_of(worker)
+        done += rest
         expired: list[ExpiredLease] = []
         # What it had sent may still be under way on a server.
         while any(count for state, count in (await store.counts(queue)).items() if state in LIVE):
@@ -134,10 +134,10 @@ async def test_a_server_killed_in_a_burst_loses_nothing_accepted(
             server.kill()
             server.wait(10)
             producer.kill()
-            rest, _ = producer.communicate(timeout=process.SECONDS)
+            rest = process.rest_of(producer)
         server, _ = valkey.start(path, tmp_path, port=port, appendonly=True)
         stack.callback(valkey.stop, server)
-        wanted = [f"{batch}-{n}" for batch in accepted + rest.split() for n in range(10)]
+        wanted = [f"{batch}-{n}" for batch in accepted + rest for n in range(10)]
         async with opened(kind.connect(address)) as store:
             states = await states_of(store, queue, wanted)
             settled = await store.settle(queue, [Complete(job.id, job.token) for job in held])

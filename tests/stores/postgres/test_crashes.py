@@ -30,9 +30,9 @@ async def test_a_server_that_crashes_in_a_burst_loses_nothing_accepted(kind: Kin
                 server.send_signal(signal.SIGQUIT)
                 server.wait(10)
                 producer.kill()
-                rest, _ = producer.communicate(timeout=process.SECONDS)
+                rest = process.rest_of(producer)
             server, _ = postgres.start(binaries, folder, port=port)
-            wanted = [f"{batch}-{n}" for batch in accepted + rest.split() for n in range(10)]
+            wanted = [f"{batch}-{n}" for batch in accepted + rest for n in range(10)]
             async with opened(kind.connect(address)) as store:
                 states = await states_of(store, queue, wanted)
                 settled = await store.settle(queue, [Complete(job.id, job.token) for job in held])
