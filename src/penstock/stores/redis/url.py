@@ -4,12 +4,12 @@ import re
 import ssl
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 import msgspec
 
 from penstock.core.errors import ConfigError, OptionError
-from penstock.settings import seconds
+from penstock.stores.options import options_of
 
 _PLAIN: Final = {"redis", "valkey"}
 _SECURE: Final = {"rediss", "valkeys"}
@@ -95,7 +95,7 @@ def without_secrets(url: str) -> tuple[str, tuple[str, ...]]:
 
 
 def _parsed(parts: SplitResult) -> Target:
-    options = _options(parts.query)
+    options = options_of(parts.query, whole=_WHOLE, times=_TIMES, texts=_FILES | _OTHERS)
     numbers = Numbers(**{name: value for name, value in options.items() if name in _WHOLE.keys() | _TIMES})
     if parts.scheme == "unix":
         address, database = Address(unquote(parts.path)), 0
@@ -124,27 +124,6 @@ def _database(path: str) -> int:
     # What stands before an @ may be the end of a password that has a slash in it.
     found = "an @; a / in a password is written %2F" if "@" in path else repr(path)
     raise ValueError(f"its path has to be the number of a database, as in /0, or nothing; found {found}")
-
-
-def _options(query: str) -> dict[str, Any]:
-    known = sorted(_WHOLE.keys() | _TIMES | _FILES | _OTHERS)
-    options: dict[str, Any] = {}
-    for name, text in parse_qsl(query, keep_blank_values=True):
-        if name in _WHOLE:
-            least, most = _WHOLE[name]
-            if not text.isdecimal() or not least <= int(text) <= most:
-                raise OptionError(name, text, f"a whole number from {least} to {most}")
-            options[name] = int(text)
-        elif name in _TIMES:
-            options[name] = seconds(name, text)
-            if not options[name]:
-                raise OptionError(name, text, "more than nothing")
-        elif name in known:
-            options[name] = text
-        else:
-            # An unknown name may stand before a password.
-            raise ValueError(f"no option is called {name}; there are {', '.join(known)}")
-    return options
 
 
 def _tls(options: dict[str, Any], *, is_secure: bool) -> ssl.SSLContext | None:

@@ -6,13 +6,14 @@ import ssl
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import SplitResult, parse_qsl, unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 import msgspec
 
 from penstock.core.errors import ConfigError, OptionError
 from penstock.core.payload import Words
-from penstock.settings import seconds, token_of_environment
+from penstock.settings import token_of_environment
+from penstock.stores.options import options_of
 
 _TOKEN: Final = re.compile(r"[A-Za-z0-9._~+/=-]+")
 _PATH: Final = re.compile(r"(/[A-Za-z0-9._~!$&'()*+,;=:@%-]+)*")
@@ -98,7 +99,9 @@ def _parsed(parts: SplitResult, shown: str, token: str | None) -> Target:
         raise ValueError("found no host, wanted one, such as https://jobs.example.org")
     if parts.fragment or not _PATH.fullmatch(path := parts.path.rstrip("/")):
         raise ValueError("the path is the one that the service is mounted at, or nothing")
-    options = _options(parts.query)
+    options = options_of(parts.query, whole=_WHOLE, times=_TIMES, texts=_TLS | _OTHERS)
+    if options.get("plain", "true") not in ("true", "false"):
+        raise OptionError("plain", options["plain"], "true or false")
     is_secure = parts.scheme == "https"
     if not is_secure and options.get("plain") != "true" and not _is_local(parts.hostname):
         raise ValueError(
@@ -161,29 +164,6 @@ def _is_local(host: str) -> bool:
         return ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def _options(query: str) -> dict[str, Any]:
-    known = sorted(_WHOLE.keys() | _TIMES | _TLS | _OTHERS)
-    options: dict[str, Any] = {}
-    for name, text in parse_qsl(query, keep_blank_values=True):
-        if name in _WHOLE:
-            least, most = _WHOLE[name]
-            if not text.isdecimal() or not least <= int(text) <= most:
-                raise OptionError(name, text, f"a whole number from {least} to {most}")
-            options[name] = int(text)
-        elif name in _TIMES:
-            options[name] = seconds(name, text)
-            if not options[name]:
-                raise OptionError(name, text, "more than nothing")
-        elif name == "plain" and text not in ("true", "false"):
-            raise OptionError(name, text, "true or false")
-        elif name in known:
-            options[name] = text
-        else:
-            # What it says is not told: it may be a token.
-            raise ValueError(f"no option is called {name}; there are {', '.join(known)}")
-    return options
 
 
 def _tls(options: dict[str, Any], *, is_secure: bool) -> ssl.SSLContext | None:
