@@ -3,6 +3,7 @@
 import os
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from typing import Final
 
@@ -43,7 +44,10 @@ def _spent() -> float:
 def _tree(pid: int) -> list[int]:
     """A process and all that it started: the Java machine, and the Python workers below it."""
     found = [pid]
-    for task in Path(f"/proc/{pid}/task").iterdir():
-        for child in (task / "children").read_text().split():
-            found += _tree(int(child))
+    # Threads and processes may end while they are looked at.
+    with suppress(FileNotFoundError):
+        for task in list(Path(f"/proc/{pid}/task").iterdir()):
+            with suppress(FileNotFoundError, ProcessLookupError):
+                for child in (task / "children").read_text().split():
+                    found += _tree(int(child))
     return found
