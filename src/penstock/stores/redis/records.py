@@ -143,23 +143,35 @@ def enqueued(new: NewJob, answer: bytes | list[Any]) -> Enqueued | Refused:
     return refused
 
 
-def enqueue_arguments(new: NewJob) -> tuple[Any, ...]:
-    """A new job without its payload, in the order of enqueue.lua."""
-    options, written = _written_options(new.options)
-    return (
-        new.id,
-        new.nonce,
-        new.task,
-        new.priority,
-        new.delay_ms,
-        new.run_at,
-        new.idempotency_key,
-        None if new.idempotency_key is None else new.digest,
-        new.key,
-        written,
-        *options,
-        _extra_arguments(new),
-    )
+def enqueue_arguments(jobs: Sequence[NewJob]) -> tuple[list[Any], list[Any]]:
+    """New jobs without their payloads, as enqueue.lua takes them: their sorts, and four values for each."""
+    sorts: list[tuple[Any, ...]] = []
+    numbers: dict[tuple[str, int, int], int] = {}
+    items: list[Any] = []
+    for new in jobs:
+        sort = new.task, new.priority, id(new.options)
+        number = numbers.get(sort)
+        if number is None:
+            known, written = _written_options(new.options)
+            sorts.append((new.task, new.priority, written, *known))
+            number = numbers[sort] = len(sorts)
+        items += (new.id, new.nonce, number, _more(new))
+    return sorts, items
+
+
+def _more(new: NewJob) -> tuple[Any, ...] | bool:
+    """What few jobs that come in bulk have: most wait at once, in no order of keys."""
+    extra = _extra_arguments(new)
+    if (
+        extra is None
+        and new.idempotency_key is None
+        and new.key is None
+        and not new.delay_ms
+        and new.run_at is None
+    ):
+        return False
+    digest = None if new.idempotency_key is None else new.digest
+    return new.delay_ms, new.run_at, new.idempotency_key, digest, new.key, extra
 
 
 def _extra_arguments(new: NewJob) -> dict[str, Any] | None:

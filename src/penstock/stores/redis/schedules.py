@@ -65,7 +65,7 @@ class RedisSchedules:
         answer = await self._queues.run(
             queue,
             "schedules/fire",
-            pack([enqueue_arguments(new) for new in firing.jobs]),
+            pack(enqueue_arguments(firing.jobs)),
             firing.name,
             firing.at,
             _instant(firing.next_at),

@@ -3,6 +3,9 @@
 `-- include: name` is replaced by `include/name.lua`, or by the part of `name.lua` above its `-- main` line
 when one move makes another on its way. A file is joined in once, however many ask for it. `-- flags: …`
 becomes the flags of the script: without allow-oom a server at its maxmemory refuses to begin it.
+
+Names in capitals that stand for numbers or keys are replaced by what they stand for: each would be a variable
+that the server binds to every function using it, anew with every call.
 """
 
 import hashlib
@@ -20,6 +23,8 @@ _FOLDER: Final = Path(__file__).parent / "lua"
 _INCLUDE: Final = re.compile(r"-- include: (\S+)")
 _FLAGS: Final = re.compile(r"^-- flags: (.+)$", re.MULTILINE)
 _MAIN: Final = "-- main"
+_NUMBERS: Final = re.compile(r"^local ([A-Z_]+(?:, [A-Z_]+)*) = (\d+(?:, \d+)*)(?: --.*)?$", re.MULTILINE)
+_KEYS: Final = re.compile(r"^local ([A-Z_]+(?:, [A-Z_]+)*) = unpack\(KEYS, (\d+), \d+\)$", re.MULTILINE)
 
 
 class Script(msgspec.Struct, frozen=True):
@@ -49,7 +54,7 @@ class Scripts:
         path = f"{name}.lua"
         flags = _FLAGS.search(self._source(path))
         first = "#!lua" if flags is None else f"#!lua flags={flags[1]}"
-        return "\n".join([first, *self._lines(path, set())]) + "\n"
+        return "\n".join([first, _inlined("\n".join(self._lines(path, set())))]) + "\n"
 
     def _lines(self, path: str, seen: set[str]) -> Iterator[str]:
         is_included = bool(seen)
@@ -72,6 +77,18 @@ class Scripts:
             return self._sources[path]
         except KeyError:
             raise StoreError(f"the script {path} is missing: the installation is not whole") from None
+
+
+def _inlined(text: str) -> str:
+    """The text with values in the place of the names that never change."""
+    values: dict[str, str] = {}
+    for names, numbers in _NUMBERS.findall(text):
+        values |= zip(names.split(", "), numbers.split(", "), strict=True)
+    for names, first in _KEYS.findall(text):
+        values |= {name: f"KEYS[{at}]" for at, name in enumerate(names.split(", "), start=int(first))}
+    # Strings and comments are passed over.
+    word = re.compile(r"'(?:[^'\\]|\\.)*'|--.*|\b([A-Z][A-Z_]*)\b")
+    return word.sub(lambda found: values.get(found[1], found[0]), _KEYS.sub("", _NUMBERS.sub("", text)))
 
 
 @cache

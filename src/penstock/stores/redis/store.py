@@ -103,7 +103,7 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, RedisKept, StreamReade
         answers = await self._queues.run(
             queue,
             Move.ENQUEUE,
-            pack([records.enqueue_arguments(new) for new in jobs]),
+            pack(records.enqueue_arguments(jobs)),
             pack([each.queue for each in spawns]),
             *(new.payload for new in jobs),
             *(flows.packed_job(each.job) for each in spawns),

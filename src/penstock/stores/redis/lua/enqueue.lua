@@ -1,8 +1,8 @@
 -- enqueue: nothing → pending / delayed / blocked; the id must be free, or hold the same nonce; a held idempotency key gives its job
--- Arguments: the jobs, each as id, nonce, task, priority, delay_ms, run_at or nil, idempotency key or nil, digest,
---   key or nil, options, max_attempts, retention_ms, key_held_ms, and the rest or nil: unique as kind, rule and window,
---   parents, awaits, policy, schedule, instant; the queues of the spawns; then the payloads of the jobs and the bodies
---   of the spawns, one argument each.
+-- Arguments: the sorts of jobs, each as task, priority, options, max_attempts, retention_ms, key_held_ms; of every job
+--   its id, nonce, the number of its sort, and false or what else it has: delay_ms, run_at or nil, idempotency key or
+--   nil, digest, key or nil, and nil or the extra: unique as kind, rule and window, parents, awaits, policy, schedule,
+--   instant; the queues of the spawns; then the payloads of the jobs and the bodies of the spawns, one argument each.
 -- Result, per job: created/<state>; or the id, state or '', 1 or 0 for the same payload, and 1 or 0 for replaced, of
 --   the job that stands for it.
 -- Refusals: duplicate, when the id is another job's; keyless; full.
@@ -15,9 +15,10 @@ local held_keys, held_kinds, payloads_here = {}, {}, {}
 -- Fetch in one go what the jobs may meet.
 local function prepare(items)
   local ids, keys = {}, {}
-  for i, item in ipairs(items) do
-    ids[i] = item[1]
-    if item[7] then keys[#keys + 1] = item[7] end
+  for at = 1, #items, 4 do
+    local more = items[at + 3]
+    ids[#ids + 1] = items[at]
+    if more and more[3] then keys[#keys + 1] = more[3] end
   end
   for first = 1, #keys, CHUNK do
     local last = math.min(first + CHUNK - 1, #keys)
@@ -75,10 +76,9 @@ local function kept_away(unique, task, payload, visible_at)
   return {id, job[STATE], same, is_replaced and 1 or 0}
 end
 
-local function enqueue(
-  payload, at_door, id, nonce, task, priority, delay_ms, run_at, idempotency_key, digest, key, options, max_attempts,
-  retention_ms, key_held_ms, extra
-)
+local function enqueue(payload, at_door, id, nonce, sort, more)
+  local delay_ms, run_at, idempotency_key, digest, key, extra = 0
+  if more then delay_ms, run_at, idempotency_key, digest, key, extra = unpack(more, 1, 6) end
   local known = load(id)
   if known then
     return known[NONCE] == nonce and 'created/' .. known[STATE] or refuse('duplicate', known[STATE])
@@ -88,7 +88,7 @@ local function enqueue(
     if holder then return {holder, state, worth == digest and 1 or 0, 0} end
   end
   local visible_at = run_at or now + delay_ms
-  local kept = extra and extra.unique and kept_away(extra.unique, task, payload, visible_at)
+  local kept = extra and extra.unique and kept_away(extra.unique, sort[1], payload, visible_at)
   if kept then return kept end
   if has_keys and not key then return refuse('keyless') end
   -- Others of its flow take up room while they wait: what was let in with them must not stay outside.
@@ -97,8 +97,9 @@ local function enqueue(
 
   local state = extra and extra.awaits and 'blocked' or visible_at > now and 'delayed' or 'pending'
   if state == 'pending' and not extra then
-    enter_fresh(id, nonce, task, priority, idempotency_key, key, options, max_attempts, retention_ms, key_held_ms)
+    enter_fresh(id, nonce, sort, idempotency_key, key)
   else
+    local task, priority, options, max_attempts, retention_ms, key_held_ms = unpack(sort, 1, 6)
     extra = extra or {}
     if extra.awaits then
       extra.delay_ms, extra.run_at, extra.left = delay_ms, run_at, #extra.awaits
@@ -118,11 +119,11 @@ local function enqueue(
     if extra.unique then
       held_kinds[extra.unique[1]] = id .. ' ' .. int(now)
       gather(set, KINDS, extra.unique[1], held_kinds[extra.unique[1]])
+      payloads_here[id] = payload
     end
   end
-  payloads_here[id] = payload
   gather(set, PAYLOADS, id, payload)
-  gather(added, JOBS, now, id)
+  gather(added, JOBS, NOW, id)
   if idempotency_key then
     held_keys[idempotency_key] = id .. ' ' .. digest
     gather(set, HOLDERS, idempotency_key, held_keys[idempotency_key])
@@ -133,14 +134,22 @@ local function enqueue(
   return 'created/' .. state
 end
 
--- main
-local items, spawn_queues, out, known = cmsgpack.unpack(ARGV[1]), cmsgpack.unpack(ARGV[2]), {}, seq
-prepare(items)
-for i, item in ipairs(items) do
-  out[i] = enqueue(ARGV[2 + i], #spawn_queues > 0, unpack(item, 1, 14))
+-- Take in jobs; their payloads begin at the argument `first`.
+local function enqueue_all(sorts, items, first, at_door)
+  local out = {}
+  prepare(items)
+  for at = 1, #items, 4 do
+    local i = #out
+    out[i + 1] = enqueue(ARGV[first + i], at_door, items[at], items[at + 1], sorts[items[at + 2]], items[at + 3])
+  end
+  return out
 end
+
+-- main
+local given, spawn_queues, known = cmsgpack.unpack(ARGV[1]), cmsgpack.unpack(ARGV[2]), seq
+local out = enqueue_all(given[1], given[2], 3, #spawn_queues > 0)
 -- A repeated call finds its jobs there, and its spawns were written with them.
 if seq > known then
-  for i, queue in ipairs(spawn_queues) do relay(queue, 'job', ARGV[2 + #items + i]) end
+  for i, queue in ipairs(spawn_queues) do relay(queue, 'job', ARGV[2 + #out + i]) end
 end
 return finish(out)

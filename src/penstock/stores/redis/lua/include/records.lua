@@ -1,8 +1,7 @@
 -- include: events
 -- include: lanes
 -- Records and the indexes they stand in.
-local loaded, changed = {}, {}
-local packed_here = {} -- records that this call made and has not looked at since
+local loaded, changed = {}, {} -- what this call made and has not looked at since is loaded packed
 
 -- Fetch these records in one go, but for those that this call has already: they may have changed.
 local function look_up(ids)
@@ -23,12 +22,12 @@ end
 -- The record as this call left it; false if there is none.
 local function load(id)
   local job = loaded[id]
-  if job == nil and packed_here[id] then
-    job = cmsgpack.unpack(packed_here[id])
-    loaded[id] = job
-  elseif job == nil then
+  if job == nil then
     look_up({id})
     job = loaded[id]
+  elseif type(job) == 'string' then
+    job = cmsgpack.unpack(job)
+    loaded[id] = job
   end
   return job
 end

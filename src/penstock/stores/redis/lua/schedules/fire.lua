@@ -2,16 +2,16 @@
 -- Arguments: the jobs as in enqueue.lua; name; the instant; the next one or nothing; the last one; then the payloads.
 -- Result: 1; 0 when the schedule is not, or no longer, due at this instant, or the queue cannot take all jobs in.
 -- include: enqueue
-local items, name = cmsgpack.unpack(ARGV[1]), ARGV[2]
+local given, name = cmsgpack.unpack(ARGV[1]), ARGV[2]
+local sorts, items = given[1], given[2]
 local packed = redis.call('HGET', SCHEDULES, name)
 local schedule = packed and cmsgpack.unpack(packed)
 if not schedule or schedule[3] or schedule[1] ~= tonumber(ARGV[3]) then return 0 end
-if #items > 0 and room() < #items then return 0 end
-for _, item in ipairs(items) do
-  if has_keys and not item[9] then return 0 end
+if #items > 0 and room() < #items / 4 then return 0 end
+for at = 4, #items, 4 do
+  if has_keys and not (items[at] and items[at][5]) then return 0 end
 end
-prepare(items)
-for i, item in ipairs(items) do enqueue(ARGV[5 + i], false, unpack(item, 1, 14)) end
+enqueue_all(sorts, items, 6, false)
 local next_at = tonumber(ARGV[4]) or false
 gather(set, SCHEDULES, name, cmsgpack.pack({next_at, tonumber(ARGV[5]), false}))
 if next_at then gather(added, DUE, next_at, name) else gather(removed, DUE, name) end
