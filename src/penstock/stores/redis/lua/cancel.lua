@@ -20,7 +20,7 @@ local function cancel(id)
     return applied('active', true)
   end
   job[REASON], job[ENDED_AT] = ARGV[2], now
-  tell_parents(id, job, 'cancelled')
+  tell_parents(id, job[EXTRA], 'cancelled')
   lead('cancel', id, job, 'cancelled')
   ring_for('cancelled')
   return applied('cancelled')

@@ -16,26 +16,34 @@ local highest, lowest = tonumber(ARGV[9]), tonumber(ARGV[10])
 local pause_ends = tonumber(meta[6] or nil)
 local paused = meta[5] and not (pause_ends and pause_ends <= now)
 local arrival_us = tonumber(meta[8] or 0)
+local deadline = now + lease_ms
 local TOKEN_LENGTH = 32
 
 local taken, ids, passed = {}, {}, 0
 
 local function claim(id, place)
-  local job = load(id)
-  if not job then return false end
-  if job[STATE] ~= 'pending' then return false end -- guard: state
+  local record = load_packed(id)
+  if not record then return false end
+  local last, state, version, its_place, task, priority, key, drive, delivery, attempts, fence =
+    cmsgpack.unpack_limit(record, 13, 3)
+  if state ~= 'pending' then return false end -- guard: state
   -- The job left this place and came back at another one.
-  if job[PLACE] ~= place then return false end
+  if its_place ~= place then return false end
   local nth = #ids * TOKEN_LENGTH
-  job[TOKEN], job[WORKER] = string.sub(tokens, nth + 1, nth + TOKEN_LENGTH), worker
-  job[DELIVERY], job[FENCE] = job[DELIVERY] + 1, math.max(job[FENCE] + 1, now_us)
-  job[DEADLINE] = now + lease_ms
-  lead('claim', id, job, 'active')
-  local packed = cmsgpack.pack(job)
-  gather(set, RECORDS, id, packed)
-  changed[id] = nil
+  local token = string.sub(tokens, nth + 1, nth + TOKEN_LENGTH)
+  version, delivery, fence = version + 1, delivery + 1, math.max(fence + 1, now_us)
+  append_packed('\220\0\17' .. cmsgpack.pack(
+    1, 'claim', now, id, version, drive, state, 'active', task, key, priority, false, delivery, attempts + 1, fence, worker,
+    deadline
+  ))
+  record = save_packed(
+    id, record, last, 'active', version, place, task, priority, key, drive, delivery, attempts, fence, token, deadline, worker
+  )
+  gather(added, ACTIVE, score(deadline), id)
+  start(key)
+  touch(key)
   ids[#ids + 1] = id
-  taken[#taken + 1], taken[#taken + 2] = id, packed
+  taken[#taken + 1], taken[#taken + 2] = id, record
   return true
 end
 

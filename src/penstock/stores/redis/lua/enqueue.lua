@@ -123,7 +123,7 @@ local function enqueue(payload, at_door, id, nonce, sort, more)
     end
   end
   gather(set, PAYLOADS, id, payload)
-  gather(added, JOBS, NOW, id)
+  gather(added, JOBS, score(now), id)
   if idempotency_key then
     held_keys[idempotency_key] = id .. ' ' .. digest
     gather(set, HOLDERS, idempotency_key, held_keys[idempotency_key])

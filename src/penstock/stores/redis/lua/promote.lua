@@ -14,11 +14,10 @@ local function promote_one(id)
 end
 
 local function promote(limit)
-  local moved, due = 0, {}
-  local entries = redis.call('ZRANGE', DELAYED, 0, limit - 1, 'WITHSCORES')
-  for i = 1, #entries, 2 do
-    if tonumber(entries[i + 1]) > now then break end -- guard: due
-    due[#due + 1] = string.match(entries[i], ' (.+)$')
+  local moved, due, till = 0, {}, '+inf'
+  till = int(now) -- guard: due
+  for i, entry in ipairs(redis.call('ZRANGE', DELAYED, '-inf', till, 'BYSCORE', 'LIMIT', 0, limit)) do
+    due[i] = string.match(entry, ' (.+)$')
   end
   look_up(due)
   for _, id in ipairs(due) do moved = moved + promote_one(id) end

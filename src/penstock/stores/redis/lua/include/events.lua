@@ -3,7 +3,7 @@
 -- The event log: numbered without gaps, written by the script that makes the move. An event is an array in the order
 -- of records.py, cut after its last value; what every event of the queue shares is left to the reader.
 local LEASE = {
-  claim = true, progress = true, complete = true, fail = true, retry = true, bury = true, snooze = true,
+  progress = true, fail = true, retry = true, bury = true, snooze = true,
   release = true, expire = true,
 }
 local COUNTED = {retry = true, bury = true, expire = true}
@@ -32,7 +32,6 @@ local function append_of(move, id, job, source)
     event[12], event[13] = false, job[DELIVERY]
     event[14] = COUNTED[move] and job[ATTEMPTS] or job[ATTEMPTS] + 1
     event[15], event[16] = job[FENCE], job[WORKER]
-    if move == 'claim' then event[17] = job[DEADLINE] end
   end
   if state == 'delayed' then
     fill(event, 17)

@@ -1,7 +1,7 @@
 -- include: outcomes
 -- Most jobs come with nothing special and wait at once. What the records and events of such jobs share is packed once for
 -- a call; for each of them, the parts are joined as a packer would write the whole.
-local pack, NO, NOW = cmsgpack.pack, cmsgpack.pack(false), int(now)
+local pack, NO = cmsgpack.pack, cmsgpack.pack(false)
 local AT = pack(now)
 local RECORD = '\220\0\29' .. pack('pending') .. pack(1) -- 29 values
 -- From the drive to what settled it.

@@ -31,20 +31,24 @@ local function count_fault(id, job, reason, line, rest, fingerprint)
   set_fault(id, job, reason, line, rest, fingerprint)
 end
 
+-- What a record keeps of how its leases ended: a repeat gets the same answer.
+local function noted(notes, token, move, state, note_limit)
+  return string.sub((notes or '') .. token .. ':' .. move .. ':' .. state .. ' ', -note_limit)
+end
+
 -- Lead a running job to `state`.
 local function end_lease(move, id, job, state, front, result)
   if state ~= 'pending' and state ~= 'delayed' then
     job[ENDED_AT] = now
-    tell_parents(id, job, state, result)
+    tell_parents(id, job[EXTRA], state, result)
   end
   lead(move, id, job, state, front)
   ring_for(state)
   return applied(state)
 end
 
--- The same by the word of the worker, noted so that a repeat gets the same answer.
+-- The same by the word of the worker.
 local function settle(move, id, job, state, note_limit, front, result)
-  local notes = (job[SETTLED] or '') .. job[TOKEN] .. ':' .. move .. ':' .. state .. ' '
-  job[SETTLED] = string.sub(notes, -note_limit)
+  job[SETTLED] = noted(job[SETTLED], job[TOKEN], move, state, note_limit)
   return end_lease(move, id, job, state, front, result)
 end

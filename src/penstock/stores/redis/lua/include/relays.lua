@@ -11,9 +11,8 @@ local function relay(queue, kind, body, result)
 end
 
 -- Leave word of an ending for every job that waits for this one; `state` is false when the record is gone.
-local function tell_parents(id, job, state, result)
-  local parents = job[EXTRA] and job[EXTRA].parents
-  for _, parent in ipairs(parents or {}) do
+local function tell_parents(id, extra, state, result)
+  for _, parent in ipairs(extra and extra.parents or {}) do
     relay(parent[1], 'ending', cmsgpack.pack({parent[2], id, state}), result)
   end
 end

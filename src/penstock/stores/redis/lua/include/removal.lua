@@ -26,5 +26,5 @@ local function remove(id, job)
   if extra.unique then gather(added, WINDOWS, now + extra.unique[3], extra.unique[1]) end
   redis.call('UNLINK', CHILDREN .. id, OUTCOMES .. id)
   -- One that ended well was counted; any other might have been redriven, and now will not be.
-  if job[STATE] ~= 'completed' then tell_parents(id, job, false) end
+  if job[STATE] ~= 'completed' then tell_parents(id, job[EXTRA], false) end
 end
