@@ -18,6 +18,11 @@ class LocalBell:
 
     def ring(self) -> None:
         """Ring, from any thread."""
+        with suppress(RuntimeError):
+            if asyncio.get_running_loop() is self._loop:
+                # Whoever waits goes on in the next turn, without one more to pass the ring on.
+                self._rung.set()
+                return
         # A closed loop has nobody left who waits.
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._rung.set)
