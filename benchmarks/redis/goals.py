@@ -63,9 +63,8 @@ def _bare(rows: Sequence[Row]) -> list[Verdict]:
 def _alone(rows: Sequence[Row]) -> list[Verdict]:
     out: list[Verdict] = []
     depths = select(rows, "claim", OURS, "claim")
-    if len(depths) == 2:
-        few, many = depths
-        goal = f"claim from {many.label} at most 1.3 × the claim from {few.label}"
+    for few, many in zip(depths[::2], depths[1::2], strict=True):
+        goal = f"claim at most 1.3 × that from few: {many.label}"
         out.append(at_most(1.3, goal, many, few))
     memory = first(rows, "memory", OURS, TOTAL)
     if memory is not None:

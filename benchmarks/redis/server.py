@@ -40,6 +40,11 @@ def binary(name: str) -> Path:
     return found
 
 
+def installed() -> list[str]:
+    """The servers that need not be asked for: the distribution's, where there is one."""
+    return [] if valkey.redis_binary() is None else ["redis"]
+
+
 def version(name: str) -> str:
     """In the words of the report."""
     return f"{name.capitalize()} {valkey.version(binary(name))}"

@@ -7,9 +7,9 @@ from dataclasses import replace
 from typing import Final
 
 from benchmarks import machine
-from benchmarks.beside import cpu, depth, pickup, throughput
+from benchmarks.beside import cpu, pickup, throughput
 from benchmarks.cases import Section
-from benchmarks.redis import bare, memory, node, server
+from benchmarks.redis import bare, depths, memory, node, server
 from benchmarks.redis.goals import verdicts
 from benchmarks.redis.plan import FULL, QUICK
 from benchmarks.redis.sides import NODE, PYTHON_PEERS
@@ -52,7 +52,7 @@ SUITE: Final = Suite(
         Section("single", "100 concurrent single enqueues, each awaited", throughput.single),
         Section("pickup", "pick-up by an idle worker", pickup.pickup),
         Section("bare", "beside a bare loop over the same scripts", bare.bare),
-        Section("claim", "claims of 100 jobs by depth of the queue", depth.claim),
+        Section("claim", "claims of 100 jobs by depth of the queue", depths.claim),
         Section("memory", "memory of the server", memory.memory),
         Section("cpu", "processor time", cpu.cpu),
     ),
