@@ -36,14 +36,15 @@ _UNITS: Final = {
     "cpu": "processor s per million events",
 }
 _QUEUES: Final = 8
+_BLOCK: Final = 301
 _DECLARED: Final = Declaration(mode=Mode.KEYED, key_limit=1, max_active=10)
 
-# A queue's events come in blocks of 301: a hundred jobs are enqueued, claimed and completed one after the
-# other, then the first fifty of them are pruned in one go.
+# A queue's events come in blocks: a hundred jobs are enqueued, claimed and completed one after the other,
+# then the first fifty of them are pruned in one go.
 _PLACES: Final = f"""
 SELECT
     concat('q', id % {_QUEUES}) AS queue, id DIV {_QUEUES} + 1 AS seq,
-    id DIV {_QUEUES} DIV 301 * 100 AS first, id DIV {_QUEUES} % 301 AS place
+    id DIV {_QUEUES} DIV {_BLOCK} * 100 AS first, id DIV {_QUEUES} % {_BLOCK} AS place
 FROM range({{events}})
 """
 _JOB: Final = "concat('0192f3a4', lpad(cast({} AS string), 16, '0'))"
@@ -86,12 +87,17 @@ def _side(plan: Plan, label: str, folder: Path) -> Figures:
 def measure(events: int, label: str, folder: str) -> Figures:
     """Over Parquet files, as the pipeline writes them. A small audit before it warms up."""
     spark = measured_session()
-    few = events // 20
+    few, events = _whole(events // 20), _whole(events)
     _write(spark, few, f"{folder}/few")
     _write(spark, events, f"{folder}/events")
     _audit(spark, f"{folder}/few", few, label)
     found = timed(lambda: _audit(spark, f"{folder}/events", events, label), events)
     return found | {"each": found["rate"] * RULES[label]}
+
+
+def _whole(events: int) -> int:
+    """No block is cut short: what a store would hold then is easy to say."""
+    return events - events % (_BLOCK * _QUEUES)
 
 
 def _write(spark: SparkSession, events: int, path: str) -> None:
@@ -120,6 +126,6 @@ def _audit(spark: SparkSession, path: str, events: int, label: str) -> None:
 
 def _store(events: DataFrame) -> DataFrame:
     """What a store would hold: jobs that are not pruned."""
-    return events.where("move = 'complete' AND (seq - 1) % 301 >= 150").selectExpr(
+    return events.where(f"move = 'complete' AND (seq - 1) % {_BLOCK} >= 150").selectExpr(
         "tenant", "queue", "job AS id", "to_state AS state"
     )
