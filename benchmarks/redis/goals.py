@@ -34,8 +34,13 @@ def _rates(rows: Sequence[Row]) -> list[Verdict]:
     for section, what in (("bulk", "bulk enqueue"), ("single", "100 concurrent single enqueues")):
         ours = first(rows, section, OURS, "rate")
         if ours is not None:
-            best = _fastest(_peers(rows, section, "rate"))
-            out += _beside(at_least, 4, f"{what} at least 4 × the fastest peer", ours, best)
+            peers = _peers(rows, section, "rate")
+            python = [row for row in peers if row.side != NODE]
+            out += _beside(
+                at_least, 4, f"{what} at least 4 × the fastest Python peer", ours, _fastest(python)
+            )
+            node = [row for row in peers if row.side == NODE]
+            out += _beside(at_least, 4, f"{what} at least 4 × {NODE}", ours, _fastest(node))
     return out
 
 

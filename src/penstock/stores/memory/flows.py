@@ -8,8 +8,8 @@ from penstock.core.job import Job, QueueRef
 from penstock.core.moves import Beat, Move
 from penstock.core.outcomes import Applied, Refusal, Refused
 from penstock.core.states import State
+from penstock.stores.memory.ledger import Ledger
 from penstock.stores.memory.room import Room
-from penstock.stores.memory.shelf import Shelf
 from penstock.stores.protocol import RELAY_LIMIT, Adoption, Relay, Spawn
 
 
@@ -18,17 +18,17 @@ class MemoryFlows(Room):
 
     async def child_ended(self, queue: QueueRef, endings: Sequence[ChildEnding]) -> list[Applied | Refused]:
         with self._lock:
-            shelf, now = self._shelf(queue), self._now()
-            out = [self._child_ended(shelf, ending, now) for ending in endings]
-            self._refresh(shelf)
-        self._ring_after(shelf, out)
+            ledger, now = self._ledger(queue), self._now()
+            out = [self._child_ended(ledger, ending, now) for ending in endings]
+            self._refresh(ledger)
+        self._ring_after(ledger, out)
         return out
 
-    def _child_ended(self, shelf: Shelf, ending: ChildEnding, now: int) -> Applied | Refused:
-        parent = self._allowed(shelf, Move.UNBLOCK, ending.parent, now)
+    def _child_ended(self, ledger: Ledger, ending: ChildEnding, now: int) -> Applied | Refused:
+        parent = self._allowed(ledger, Move.UNBLOCK, ending.parent, now)
         if isinstance(parent, Refused):
             return parent
-        children = shelf.children.get(parent.id, {})
+        children = ledger.children.get(parent.id, {})
         child = children.get(ending.child)
         if child is None or child.is_done:
             return Refused(Refusal.STATE, parent.state)
@@ -39,17 +39,17 @@ class MemoryFlows(Room):
         if not fails and not all(each.is_done for each in children.values()):
             return Applied(State.BLOCKED)
         after = effects.unblocked(parent, now, fails=fails, child=ending.child)
-        self._put(shelf, after, Move.UNBLOCK, parent.state, now)
+        self._put(ledger, after, Move.UNBLOCK, parent.state, now)
         return Applied(after.state)
 
     async def adopt(self, queue: QueueRef, adoptions: Sequence[Adoption]) -> list[Applied | Refused]:
         with self._lock:
-            shelf, now = self._shelf(queue), self._now()
+            ledger, now = self._ledger(queue), self._now()
             out: list[Applied | Refused] = []
             for adoption in adoptions:
-                parent = self._allowed(shelf, Move.UNBLOCK, adoption.parent, now)
+                parent = self._allowed(ledger, Move.UNBLOCK, adoption.parent, now)
                 if isinstance(parent, Job):
-                    children = shelf.children[parent.id]
+                    children = ledger.children[parent.id]
                     for ref in adoption.children:
                         children.setdefault(ref, Child(ref))
                     out.append(Applied(parent.state))
@@ -59,30 +59,30 @@ class MemoryFlows(Room):
 
     async def spawn(self, queue: QueueRef, lease: Beat, spawns: Sequence[Spawn]) -> Applied | Refused:
         with self._lock:
-            shelf, now = self._shelf(queue), self._now()
-            job = self._allowed(shelf, Move.PROGRESS, lease.id, now, lease.token)
+            ledger, now = self._ledger(queue), self._now()
+            job = self._allowed(ledger, Move.PROGRESS, lease.id, now, lease.token)
             if isinstance(job, Refused):
                 return job
             children = tuple(JobRef(each.queue, each.job.id) for each in spawns)
             # Carried over in this order: the parents know of the children before these can end.
             for parent in job.parents:
-                shelf.relay(parent.queue, Adoption(parent.id, children))
+                ledger.relay(parent.queue, Adoption(parent.id, children))
             for each in spawns:
-                shelf.relay(each.queue, each.job)
+                ledger.relay(each.queue, each.job)
             return Applied(job.state, job.cancel_requested)
 
     async def children(self, queue: QueueRef, job: str) -> list[Child]:
         with self._lock:
-            shelf = self._shelves.get(queue)
-            return [] if shelf is None else list(shelf.children.get(job, {}).values())
+            ledger = self._ledgers.get(queue)
+            return [] if ledger is None else list(ledger.children.get(job, {}).values())
 
     async def relays(self, queue: QueueRef, limit: int = RELAY_LIMIT) -> list[Relay]:
         with self._lock:
-            shelf = self._shelves.get(queue)
-            return [] if shelf is None else list(shelf.relays.values())[:limit]
+            ledger = self._ledgers.get(queue)
+            return [] if ledger is None else list(ledger.relays.values())[:limit]
 
     async def relayed(self, queue: QueueRef, numbers: Sequence[int]) -> None:
         with self._lock:
-            shelf = self._shelf(queue)
+            ledger = self._ledger(queue)
             for number in numbers:
-                shelf.relays.pop(number, None)
+                ledger.relays.pop(number, None)

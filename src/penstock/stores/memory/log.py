@@ -8,8 +8,8 @@ from penstock.core.cursors import Cursor, check_cursor, placed, read_cursor
 from penstock.core.events import Event
 from penstock.core.job import QueueRef
 from penstock.core.names import check_name
+from penstock.stores.memory.ledger import Ledger
 from penstock.stores.memory.room import Room
-from penstock.stores.memory.shelf import Shelf
 from penstock.stores.protocol import READER_LEASE_MS, EventColumns, QueueInfo, Reader
 
 
@@ -19,10 +19,10 @@ class MemoryLog(Room):
     async def events(self, queue: QueueRef, after: str | int = 0, limit: int = 1_000) -> list[Event]:
         cursor = read_cursor("after", after)
         with self._lock:
-            shelf = self._shelves.get(queue) or Shelf(QueueInfo(queue, 0))
-            _find(shelf, cursor)
-            start = cursor.seq - _first(shelf) + 1
-            return [placed(event) for event in shelf.log[start : start + limit]]
+            ledger = self._ledgers.get(queue) or Ledger(QueueInfo(queue, 0))
+            _find(ledger, cursor)
+            start = cursor.seq - _first(ledger) + 1
+            return [placed(event) for event in ledger.log[start : start + limit]]
 
     async def event_columns(
         self, queue: QueueRef, after: str | int, through: str, limit: int
@@ -39,68 +39,68 @@ class MemoryLog(Room):
     async def cursor_after(self, queue: QueueRef, after: str | int = 0, limit: int | None = None) -> str:
         cursor = read_cursor("after", after)
         with self._lock:
-            shelf = self._shelves.get(queue) or Shelf(QueueInfo(queue, 0))
-            there = _find(shelf, cursor)
-            following = shelf.log[cursor.seq - _first(shelf) + 1 :][:limit]
+            ledger = self._ledgers.get(queue) or Ledger(QueueInfo(queue, 0))
+            there = _find(ledger, cursor)
+            following = ledger.log[cursor.seq - _first(ledger) + 1 :][:limit]
             last = following[-1] if following else there
             return str(cursor) if last is None else placed(last).cursor
 
     async def cursor_at(self, queue: QueueRef, at: int) -> str:
         with self._lock:
-            shelf = self._shelves.get(queue) or Shelf(QueueInfo(queue, 0))
-            index = bisect_left(shelf.log, at, key=lambda event: event.at)
-            return placed(shelf.log[index - 1]).cursor if index else str(_first(shelf) - 1)
+            ledger = self._ledgers.get(queue) or Ledger(QueueInfo(queue, 0))
+            index = bisect_left(ledger.log, at, key=lambda event: event.at)
+            return placed(ledger.log[index - 1]).cursor if index else str(_first(ledger) - 1)
 
     async def event_range(self, queue: QueueRef) -> tuple[int, int]:
         with self._lock:
-            shelf = self._shelves.get(queue)
-            return (1, 0) if shelf is None else (_first(shelf), shelf.seq)
+            ledger = self._ledgers.get(queue)
+            return (1, 0) if ledger is None else (_first(ledger), ledger.seq)
 
     async def trim(self, queue: QueueRef, *, through: int) -> int:
         with self._lock:
-            shelf = self._shelf(queue)
-            cut = sum(event.seq <= through for event in shelf.log)
-            del shelf.log[:cut]
+            ledger = self._ledger(queue)
+            cut = sum(event.seq <= through for event in ledger.log)
+            del ledger.log[:cut]
             return cut
 
     async def keep_reader(self, queue: QueueRef, name: str, cursor: str | int) -> Reader:
         check_name("reader", name)
         place = read_cursor("cursor", cursor)
         with self._lock:
-            shelf = self._shelf(queue)
-            there = _find(shelf, place)
+            ledger = self._ledger(queue)
+            there = _find(ledger, place)
             if there is not None:
                 place = Cursor(place.seq, there.mark)
             reader = Reader(name, str(place), place.seq, self._now() + READER_LEASE_MS)
-            shelf.readers[name] = reader
+            ledger.readers[name] = reader
             return reader
 
     async def readers(self, queue: QueueRef) -> list[Reader]:
         with self._lock:
-            shelf = self._shelves.get(queue)
-            kept = {} if shelf is None else shelf.readers
+            ledger = self._ledgers.get(queue)
+            kept = {} if ledger is None else ledger.readers
             return [kept[name] for name in sorted(kept)]
 
     async def drop_reader(self, queue: QueueRef, name: str) -> bool:
         with self._lock:
-            return self._shelf(queue).readers.pop(name, None) is not None
+            return self._ledger(queue).readers.pop(name, None) is not None
 
     async def forget_readers(self, queue: QueueRef) -> int:
         with self._lock:
-            kept, now = self._shelf(queue).readers, self._now()
+            kept, now = self._ledger(queue).readers, self._now()
             over = [name for name, reader in kept.items() if reader.kept_until <= now]
             for name in over:
                 del kept[name]
             return len(over)
 
 
-def _first(shelf: Shelf) -> int:
-    return shelf.seq - len(shelf.log) + 1
+def _first(ledger: Ledger) -> int:
+    return ledger.seq - len(ledger.log) + 1
 
 
-def _find(shelf: Shelf, cursor: Cursor) -> Event | None:
+def _find(ledger: Ledger, cursor: Cursor) -> Event | None:
     """The event with the cursor's number, if it is kept; CursorLostError as for `events`."""
-    first = _first(shelf)
-    there = shelf.log[cursor.seq - first] if first <= cursor.seq <= shelf.seq else None
-    check_cursor(shelf.info.queue, cursor, first, shelf.seq, there)
+    first = _first(ledger)
+    there = ledger.log[cursor.seq - first] if first <= cursor.seq <= ledger.seq else None
+    check_cursor(ledger.info.queue, cursor, first, ledger.seq, there)
     return there

@@ -7,8 +7,8 @@ from msgspec.structs import replace
 from penstock.core.job import ExpiredLease, Job, QueueRef
 from penstock.core.states import State
 from penstock.core.transitions import is_expired
+from penstock.stores.memory.ledger import Ledger
 from penstock.stores.memory.room import Room
-from penstock.stores.memory.shelf import Shelf
 from penstock.stores.protocol import (
     MAX_LEASE_MS,
     RECOVER_LIMIT,
@@ -28,13 +28,13 @@ class MemoryReads(Room):
 
     async def get(self, queue: QueueRef, ids: Sequence[str]) -> list[Job | None]:
         with self._lock:
-            shelf = self._shelves.get(queue)
-            return [shelf.jobs.get(each) if shelf else None for each in ids]
+            ledger = self._ledgers.get(queue)
+            return [ledger.jobs.get(each) if ledger else None for each in ids]
 
     async def find(self, queue: QueueRef, query: Query) -> Page:
         with self._lock:
-            shelf = self._shelves.get(queue)
-            jobs = list(shelf.jobs.values()) if shelf else []
+            ledger = self._ledgers.get(queue)
+            jobs = list(ledger.jobs.values()) if ledger else []
         by_end = bool(query.states) and all(state.is_ended for state in query.states)
 
         def age(job: Job) -> tuple[int, str]:
@@ -64,60 +64,60 @@ class MemoryReads(Room):
 
     async def counts(self, queue: QueueRef) -> dict[State, int]:
         with self._lock:
-            shelf = self._shelves.get(queue)
+            ledger = self._ledgers.get(queue)
             counts = dict.fromkeys(State, 0)
-            for job in shelf.jobs.values() if shelf else ():
+            for job in ledger.jobs.values() if ledger else ():
                 counts[job.state] += 1
             return counts
 
     async def oldest(self, queue: QueueRef) -> int | None:
         with self._lock:
-            shelf = self._shelves.get(queue)
-            jobs = shelf.jobs.values() if shelf else ()
+            ledger = self._ledgers.get(queue)
+            jobs = ledger.jobs.values() if ledger else ()
             return min((job.enqueued_at for job in jobs if job.state is State.PENDING), default=None)
 
     async def ahead(self, queue: QueueRef, job: str) -> int:
         with self._lock:
-            shelf = self._shelves.get(queue)
-            if shelf is None or job not in shelf.jobs:
+            ledger = self._ledgers.get(queue)
+            if ledger is None or job not in ledger.jobs:
                 return 0
 
             def order(each: Job) -> tuple[int, int]:
-                return -each.priority, shelf.places[each.id]
+                return -each.priority, ledger.places[each.id]
 
-            mine = shelf.jobs[job]
-            waiting = (each for each in shelf.jobs.values() if each.state is State.PENDING)
-            if shelf.declared.mode.has_keys:
-                places = (shelf.places[each.id] for each in waiting if each.key == mine.key)
-                return sum(place < shelf.places[job] for place in places)
+            mine = ledger.jobs[job]
+            waiting = (each for each in ledger.jobs.values() if each.state is State.PENDING)
+            if ledger.declared.mode.has_keys:
+                places = (ledger.places[each.id] for each in waiting if each.key == mine.key)
+                return sum(place < ledger.places[job] for place in places)
             return sum(order(each) < order(mine) for each in waiting)
 
     async def expired(self, queue: QueueRef, limit: int = RECOVER_LIMIT) -> list[ExpiredLease]:
         with self._lock:
-            return expired_leases(self._shelf(queue), self._now(), limit)
+            return expired_leases(self._ledger(queue), self._now(), limit)
 
     async def leases(self, queue: QueueRef, worker: str | None = None) -> list[HeldLease]:
         with self._lock:
-            shelf = self._shelves.get(queue)
+            ledger = self._ledgers.get(queue)
             return [
                 HeldLease(job.id, job.token or "", job.worker or "", job.deadline or 0)
-                for job in (shelf.jobs.values() if shelf else ())
+                for job in (ledger.jobs.values() if ledger else ())
                 if job.state is State.ACTIVE and worker in (None, job.worker)
             ]
 
     async def queue(self, queue: QueueRef) -> QueueInfo | None:
         with self._lock:
-            shelf = self._shelves.get(queue)
-            return None if shelf is None else shelf.told
+            ledger = self._ledgers.get(queue)
+            return None if ledger is None else ledger.told
 
     async def queues(self, tenant: str) -> list[QueueInfo]:
         with self._lock:
-            infos = [shelf.told for ref, shelf in self._shelves.items() if ref.tenant == tenant]
+            infos = [ledger.told for ref, ledger in self._ledgers.items() if ref.tenant == tenant]
             return sorted(infos, key=lambda info: info.queue.name)
 
     async def tenants(self) -> list[str]:
         with self._lock:
-            return sorted({ref.tenant for ref in self._shelves})
+            return sorted({ref.tenant for ref in self._ledgers})
 
     async def now(self) -> int:
         with self._lock:
@@ -128,36 +128,36 @@ class MemoryReads(Room):
 
     async def check(self, queue: QueueRef) -> list[Finding]:
         with self._lock:
-            shelf = self._shelves.get(queue)
-            if shelf is None:
+            ledger = self._ledgers.get(queue)
+            if ledger is None:
                 return []
             found = [
                 Finding("an active job without a lease", job.id)
-                for job in shelf.jobs.values()
+                for job in ledger.jobs.values()
                 if job.state is State.ACTIVE and (job.token is None or job.deadline is None)
             ]
             for state in State:
-                count = sum(job.state is state for job in shelf.jobs.values())
-                if count != shelf.counts[state]:
-                    found.append(Finding(f"{count} jobs are {state}, and {shelf.counts[state]} are counted"))
+                count = sum(job.state is state for job in ledger.jobs.values())
+                if count != ledger.counts[state]:
+                    found.append(Finding(f"{count} jobs are {state}, and {ledger.counts[state]} are counted"))
             return found
 
     async def keys(self, queue: QueueRef, limit: int = 1_000) -> list[KeyInfo]:
         with self._lock:
-            shelf = self._shelves.get(queue)
-            if shelf is None or not shelf.declared.mode.has_keys:
+            ledger = self._ledgers.get(queue)
+            if ledger is None or not ledger.declared.mode.has_keys:
                 return []
             waiting: dict[str, int] = {}
-            for job in shelf.jobs.values():
+            for job in ledger.jobs.values():
                 if job.state is State.PENDING and job.key is not None:
                     waiting[job.key] = waiting.get(job.key, 0) + 1
-            lanes = shelf.lanes
+            lanes = ledger.lanes
             infos = [
                 KeyInfo(
                     key,
                     waiting.get(key, 0),
                     lanes.active(key),
-                    lanes.limit(key, shelf.declared),
+                    lanes.limit(key, ledger.declared),
                     lanes.rule(key).weight or 1,
                     lanes.lanes[key].held_until if key in lanes.lanes else None,
                 )
@@ -167,9 +167,9 @@ class MemoryReads(Room):
             return used[:limit]
 
 
-def expired_leases(shelf: Shelf, now: int, limit: int) -> list[ExpiredLease]:
+def expired_leases(ledger: Ledger, now: int, limit: int) -> list[ExpiredLease]:
     """Leases that ran out, oldest first."""
-    out = [job for job in shelf.leased() if is_expired(job, now, MAX_LEASE_MS)]
+    out = [job for job in ledger.leased() if is_expired(job, now, MAX_LEASE_MS)]
     out.sort(key=lambda job: (job.deadline or 0, job.id))
     return [
         ExpiredLease(
@@ -180,7 +180,7 @@ def expired_leases(shelf: Shelf, now: int, limit: int) -> list[ExpiredLease]:
             options=job.options,
             worker=job.worker,
             last_delay_ms=job.last_delay_ms,
-            key=job.key if shelf.declared.mode.has_keys else None,
+            key=job.key if ledger.declared.mode.has_keys else None,
         )
         for job in out[:limit]
     ]

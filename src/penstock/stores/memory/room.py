@@ -10,7 +10,7 @@ from penstock.core.outcomes import Applied, Refusal, Refused
 from penstock.core.states import State
 from penstock.core.transitions import TABLE, Table, refusal
 from penstock.stores.bells import Belfry
-from penstock.stores.memory.shelf import Shelf
+from penstock.stores.memory.ledger import Ledger
 from penstock.stores.protocol import MAX_LEASE_MS, Kept, QueueInfo, Topic
 
 
@@ -22,18 +22,18 @@ class Room:
         self._clock_us = clock_us or (lambda: time.time_ns() // 1000)
         self._offset_ms = 0
         self._last_us = 0
-        self._shelves: dict[QueueRef, Shelf] = {}
+        self._ledgers: dict[QueueRef, Ledger] = {}
         self._kept: dict[tuple[str, str], dict[str, Kept]] = {}
         self._kept_version = 0
         self._lock = threading.RLock()
         self._belfry = Belfry()
 
-    def _shelf(self, queue: QueueRef) -> Shelf:
-        shelf = self._shelves.get(queue)
-        if shelf is None:
-            number = 1 + sum(ref.tenant == queue.tenant for ref in self._shelves)
-            shelf = self._shelves[queue] = Shelf(QueueInfo(queue, number))
-        return shelf
+    def _ledger(self, queue: QueueRef) -> Ledger:
+        ledger = self._ledgers.get(queue)
+        if ledger is None:
+            number = 1 + sum(ref.tenant == queue.tenant for ref in self._ledgers)
+            ledger = self._ledgers[queue] = Ledger(QueueInfo(queue, number))
+        return ledger
 
     def _now_us(self) -> int:
         self._last_us = max(self._last_us, self._clock_us() + self._offset_ms * 1000)
@@ -43,9 +43,9 @@ class Room:
         return self._now_us() // 1000
 
     def _allowed(
-        self, shelf: Shelf, move: Move, job_id: str, now: int, token: str | None = None
+        self, ledger: Ledger, move: Move, job_id: str, now: int, token: str | None = None
     ) -> Job | Refused:
-        job = shelf.jobs.get(job_id)
+        job = ledger.jobs.get(job_id)
         if job is None:
             return Refused(Refusal.MISSING if token is None else Refusal.LOST)
         row = self._table[move]
@@ -53,26 +53,26 @@ class Room:
         return job if why is None else Refused(why, job.state)
 
     def _put(
-        self, shelf: Shelf, job: Job, move: Move, source: State | None, at: int, *, front: bool = False
+        self, ledger: Ledger, job: Job, move: Move, source: State | None, at: int, *, front: bool = False
     ) -> None:
-        shelf.put(job, move, source, at, front=front)
-        self._touch(shelf, job, move)
+        ledger.put(job, move, source, at, front=front)
+        self._touch(ledger, job, move)
 
-    def _touch(self, shelf: Shelf, job: Job, move: Move) -> None:
+    def _touch(self, ledger: Ledger, job: Job, move: Move) -> None:
         if job.key is not None and self._table[move].readies:
-            shelf.touched.append(job.key)
+            ledger.touched.append(job.key)
 
-    def _refresh(self, shelf: Shelf) -> None:
+    def _refresh(self, ledger: Ledger) -> None:
         """Look again at the keys that this call touched: at its end, in the order it touched them."""
-        if shelf.declared.mode.has_keys:
-            shelf.lanes.refresh(shelf.touched, shelf.declared, self._now_us(), shelf.is_current)
-        shelf.touched.clear()
+        if ledger.declared.mode.has_keys:
+            ledger.lanes.refresh(ledger.touched, ledger.declared, self._now_us(), ledger.is_current)
+        ledger.touched.clear()
 
-    def _ring_after(self, shelf: Shelf, out: Sequence[Applied | Refused]) -> None:
+    def _ring_after(self, ledger: Ledger, out: Sequence[Applied | Refused]) -> None:
         states = {outcome.state for outcome in out if isinstance(outcome, Applied)}
-        queue = shelf.info.queue
+        queue = ledger.info.queue
         # Where claims are limited, an ending lets the next job go.
-        limited = shelf.info.declaration is not None and any(state.is_ended for state in states)
+        limited = ledger.info.declaration is not None and any(state.is_ended for state in states)
         if limited or states & {State.PENDING, State.DELAYED}:
             self._belfry.ring(queue, Topic.READY)
         if any(state.is_ended for state in states):

@@ -12,7 +12,7 @@ class MemorySchedules(MemoryEnqueue):
 
     async def put_schedule(self, schedule: StoredSchedule) -> None:
         with self._lock:
-            kept = self._shelf(schedule.queue).schedules
+            kept = self._ledger(schedule.queue).schedules
             old = kept.get(schedule.name)
             kept[schedule.name] = replace(schedule, last_at=None if old is None else old.last_at)
         # Its first instant may come sooner than anything that is waited for.
@@ -20,11 +20,11 @@ class MemorySchedules(MemoryEnqueue):
 
     async def remove_schedule(self, queue: QueueRef, name: str) -> bool:
         with self._lock:
-            return self._shelf(queue).schedules.pop(name, None) is not None
+            return self._ledger(queue).schedules.pop(name, None) is not None
 
     async def pause_schedule(self, queue: QueueRef, name: str, paused: bool) -> bool:
         with self._lock:
-            kept = self._shelf(queue).schedules
+            kept = self._ledger(queue).schedules
             if name not in kept:
                 return False
             kept[name] = replace(kept[name], paused=paused)
@@ -34,16 +34,16 @@ class MemorySchedules(MemoryEnqueue):
         with self._lock:
             kept = [
                 schedule
-                for ref, shelf in self._shelves.items()
+                for ref, ledger in self._ledgers.items()
                 if ref.tenant == tenant
-                for schedule in shelf.schedules.values()
+                for schedule in ledger.schedules.values()
             ]
             return sorted(kept, key=lambda schedule: (schedule.queue.name, schedule.name))
 
     async def due_schedules(self, queue: QueueRef, limit: int = SCHEDULE_LIMIT) -> list[StoredSchedule]:
         with self._lock:
-            shelf, now = self._shelves.get(queue), self._now()
-            kept = [] if shelf is None else list(shelf.schedules.values())
+            ledger, now = self._ledgers.get(queue), self._now()
+            kept = [] if ledger is None else list(ledger.schedules.values())
             due = [
                 (schedule.next_at, schedule.name, schedule)
                 for schedule in kept
@@ -53,17 +53,17 @@ class MemorySchedules(MemoryEnqueue):
 
     async def fire(self, queue: QueueRef, firing: Firing) -> bool:
         with self._lock:
-            shelf, now = self._shelf(queue), self._now()
-            schedule = shelf.schedules.get(firing.name)
+            ledger, now = self._ledger(queue), self._now()
+            schedule = ledger.schedules.get(firing.name)
             if schedule is None or schedule.paused or schedule.next_at != firing.at:
                 return False
-            if firing.jobs and shelf.room < len(firing.jobs):
+            if firing.jobs and ledger.room < len(firing.jobs):
                 return False
-            if shelf.declared.mode.has_keys and any(new.key is None for new in firing.jobs):
+            if ledger.declared.mode.has_keys and any(new.key is None for new in firing.jobs):
                 return False
             for new in firing.jobs:
-                self._enqueue(shelf, new, now)
-            self._refresh(shelf)
-            shelf.schedules[firing.name] = replace(schedule, next_at=firing.next_at, last_at=firing.last_at)
+                self._enqueue(ledger, new, now)
+            self._refresh(ledger)
+            ledger.schedules[firing.name] = replace(schedule, next_at=firing.next_at, last_at=firing.last_at)
         self._belfry.ring(queue, Topic.READY)
         return True

@@ -14,10 +14,10 @@ from penstock.core.states import LIVE, State
 from penstock.core.transitions import refusal
 from penstock.stores.memory.flows import MemoryFlows
 from penstock.stores.memory.kept import MemoryKept
+from penstock.stores.memory.ledger import Ledger
 from penstock.stores.memory.log import MemoryLog
 from penstock.stores.memory.reads import MemoryReads, expired_leases
 from penstock.stores.memory.schedules import MemorySchedules
-from penstock.stores.memory.shelf import Shelf
 from penstock.stores.protocol import (
     PROMOTE_LIMIT,
     PRUNE_LIMIT,
@@ -53,46 +53,46 @@ class MemoryStore(MemoryReads, MemoryLog, MemoryFlows, MemorySchedules, MemoryKe
         self, queue: QueueRef, jobs: Sequence[NewJob], spawns: Sequence[Spawn] = ()
     ) -> list[Enqueued | Refused]:
         with self._lock:
-            shelf, now = self._shelf(queue), self._now()
-            known = shelf.seq
-            out = [self._enqueue(shelf, new, now, at_door=bool(spawns)) for new in jobs]
+            ledger, now = self._ledger(queue), self._now()
+            known = ledger.seq
+            out = [self._enqueue(ledger, new, now, at_door=bool(spawns)) for new in jobs]
             # A repeated call finds its jobs there, and its spawns were written with them.
-            for each in spawns if shelf.seq > known else ():
-                shelf.relay(each.queue, each.job)
-            self._refresh(shelf)
+            for each in spawns if ledger.seq > known else ():
+                ledger.relay(each.queue, each.job)
+            self._refresh(ledger)
         self._belfry.ring(queue, Topic.READY)
         return out
 
     async def promote(self, queue: QueueRef, limit: int = PROMOTE_LIMIT) -> int:
         with self._lock:
-            shelf = self._shelf(queue)
-            moved = self._promote(shelf, self._now(), limit)
-            self._refresh(shelf)
+            ledger = self._ledger(queue)
+            moved = self._promote(ledger, self._now(), limit)
+            self._refresh(ledger)
         if moved:
             self._belfry.ring(queue, Topic.READY)
         return moved
 
-    def _promote(self, shelf: Shelf, now: int, limit: int) -> int:
+    def _promote(self, ledger: Ledger, now: int, limit: int) -> int:
         row = self._table[Move.PROMOTE]
         moved = 0
-        while moved < limit and (job := shelf.first_delayed()) is not None:
+        while moved < limit and (job := ledger.first_delayed()) is not None:
             if refusal(row, job, now=now) is not None:
                 break
-            self._put(shelf, effects.promoted(job), Move.PROMOTE, job.state, now)
+            self._put(ledger, effects.promoted(job), Move.PROMOTE, job.state, now)
             moved += 1
         return moved
 
     async def claim(self, queue: QueueRef, *, worker: str, limit: int, lease_ms: int) -> Claims:
         with self._lock:
-            shelf, now_us = self._shelf(queue), self._now_us()
+            ledger, now_us = self._ledger(queue), self._now_us()
             now = now_us // 1000
-            self._promote(shelf, now, PROMOTE_LIMIT)
-            self._refresh(shelf)
+            self._promote(ledger, now, PROMOTE_LIMIT)
+            self._refresh(ledger)
             taken: list[Claimed] = []
-            row, is_open = self._table[Move.CLAIM], self._is_open(shelf, now)
-            for job in self._ready(shelf, min(limit, self._allowance(shelf, now_us)), now_us):
+            row, is_open = self._table[Move.CLAIM], self._is_open(ledger, now)
+            for job in self._ready(ledger, min(limit, self._allowance(ledger, now_us)), now_us):
                 if refusal(row, job, now=now, is_open=is_open) is not None:
-                    self._unclaimed(shelf, job)
+                    self._unclaimed(ledger, job)
                     continue
                 after = effects.claimed(
                     job,
@@ -102,58 +102,58 @@ class MemoryStore(MemoryReads, MemoryLog, MemoryFlows, MemorySchedules, MemoryKe
                     now_us=now_us,
                     lease_ms=lease_ms,
                 )
-                self._put(shelf, after, Move.CLAIM, job.state, now)
-                self._served(shelf, after, now_us)
+                self._put(ledger, after, Move.CLAIM, job.state, now)
+                self._served(ledger, after, now_us)
                 taken.append(_claimed(after))
-            if shelf.declared.rate is not None:
-                shelf.arrival_us = shelf.declared.rate.after(shelf.arrival_us, now_us, len(taken))
-            return Claims(taken, expired_leases(shelf, now, RECOVER_LIMIT), self._wait(shelf, now_us))
+            if ledger.declared.rate is not None:
+                ledger.arrival_us = ledger.declared.rate.after(ledger.arrival_us, now_us, len(taken))
+            return Claims(taken, expired_leases(ledger, now, RECOVER_LIMIT), self._wait(ledger, now_us))
 
-    def _ready(self, shelf: Shelf, limit: int, now_us: int) -> Iterator[Job]:
+    def _ready(self, ledger: Ledger, limit: int, now_us: int) -> Iterator[Job]:
         """Jobs in claim order, one after the other as the one before was dealt with."""
-        if not shelf.declared.mode.has_keys:
-            yield from shelf.pending(limit)
+        if not ledger.declared.mode.has_keys:
+            yield from ledger.pending(limit)
             return
-        shelf.lanes.release(shelf.declared, now_us)
+        ledger.lanes.release(ledger.declared, now_us)
         for _ in range(limit):
-            key = shelf.lanes.next()
-            job = None if key is None else shelf.lanes.first(key, shelf.is_current)
+            key = ledger.lanes.next()
+            job = None if key is None else ledger.lanes.first(key, ledger.is_current)
             if job is None:
                 return
-            yield shelf.jobs[job]
+            yield ledger.jobs[job]
 
-    def _served(self, shelf: Shelf, job: Job, now_us: int) -> None:
-        if shelf.declared.mode.has_keys and job.key is not None:
-            shelf.lanes.serve(job.key, shelf.declared, now_us)
-        self._refresh(shelf)
+    def _served(self, ledger: Ledger, job: Job, now_us: int) -> None:
+        if ledger.declared.mode.has_keys and job.key is not None:
+            ledger.lanes.serve(job.key, ledger.declared, now_us)
+        self._refresh(ledger)
 
-    def _unclaimed(self, shelf: Shelf, job: Job) -> None:
-        if not shelf.declared.mode.has_keys:
-            shelf.unclaimed(job)
+    def _unclaimed(self, ledger: Ledger, job: Job) -> None:
+        if not ledger.declared.mode.has_keys:
+            ledger.unclaimed(job)
 
-    def _allowance(self, shelf: Shelf, now_us: int) -> int:
+    def _allowance(self, ledger: Ledger, now_us: int) -> int:
         """How many may be claimed now by the queue's own limits."""
-        declared, allowed = shelf.declared, MAX_COUNT
+        declared, allowed = ledger.declared, MAX_COUNT
         if declared.max_active is not None:
-            allowed = min(allowed, declared.max_active - shelf.counts[State.ACTIVE])
+            allowed = min(allowed, declared.max_active - ledger.counts[State.ACTIVE])
         if declared.rate is not None:
-            allowed = min(allowed, declared.rate.tokens(shelf.arrival_us, now_us))
+            allowed = min(allowed, declared.rate.tokens(ledger.arrival_us, now_us))
         return max(0, allowed)
 
-    def _is_open(self, shelf: Shelf, now: int) -> bool:
-        pause = shelf.info.pause
+    def _is_open(self, ledger: Ledger, now: int) -> bool:
+        pause = ledger.info.pause
         return pause is None or (pause.until is not None and pause.until <= now)
 
-    def _wait(self, shelf: Shelf, now_us: int) -> int | None:
+    def _wait(self, ledger: Ledger, now_us: int) -> int | None:
         now = now_us // 1000
-        first = shelf.first_delayed()
+        first = ledger.first_delayed()
         due = [] if first is None else [first.visible_at or 0]
-        due += [job.deadline or 0 for job in shelf.leased()]
-        due += shelf.lanes.held_until()
-        rate = shelf.declared.rate
-        if rate is not None and shelf.counts[State.PENDING] and not rate.tokens(shelf.arrival_us, now_us):
-            due.append(-(-rate.opens_us(shelf.arrival_us) // 1000))
-        pause = shelf.info.pause
+        due += [job.deadline or 0 for job in ledger.leased()]
+        due += ledger.lanes.held_until()
+        rate = ledger.declared.rate
+        if rate is not None and ledger.counts[State.PENDING] and not rate.tokens(ledger.arrival_us, now_us):
+            due.append(-(-rate.opens_us(ledger.arrival_us) // 1000))
+        pause = ledger.info.pause
         if pause is not None and pause.until is not None and pause.until > now:
             due.append(pause.until)
         return max(0, min(due) - now) if due else None
@@ -162,12 +162,12 @@ class MemoryStore(MemoryReads, MemoryLog, MemoryFlows, MemorySchedules, MemoryKe
         self, queue: QueueRef, beats: Sequence[Beat], lease_ms: int
     ) -> list[Applied | Refused]:
         with self._lock:
-            shelf, now = self._shelf(queue), self._now()
+            ledger, now = self._ledger(queue), self._now()
             out: list[Applied | Refused] = []
             for beat in beats:
-                job = self._allowed(shelf, Move.HEARTBEAT, beat.id, now, beat.token)
+                job = self._allowed(ledger, Move.HEARTBEAT, beat.id, now, beat.token)
                 if isinstance(job, Job):
-                    shelf.jobs[job.id] = effects.renewed(job, now, lease_ms)
+                    ledger.jobs[job.id] = effects.renewed(job, now, lease_ms)
                     out.append(Applied(State.ACTIVE, job.cancel_requested))
                 else:
                     out.append(job)
@@ -175,164 +175,166 @@ class MemoryStore(MemoryReads, MemoryLog, MemoryFlows, MemorySchedules, MemoryKe
 
     async def progress(self, queue: QueueRef, reports: Sequence[Report]) -> list[Applied | Refused]:
         with self._lock:
-            shelf, now = self._shelf(queue), self._now()
+            ledger, now = self._ledger(queue), self._now()
             out: list[Applied | Refused] = []
             for report in reports:
-                job = self._allowed(shelf, Move.PROGRESS, report.id, now, report.token)
+                job = self._allowed(ledger, Move.PROGRESS, report.id, now, report.token)
                 if isinstance(job, Refused):
                     out.append(job)
                     continue
                 after, tells = effects.reported(job, report.value, now)
                 if tells:
-                    self._put(shelf, after, Move.PROGRESS, job.state, now)
+                    self._put(ledger, after, Move.PROGRESS, job.state, now)
                 else:
-                    shelf.jobs[job.id] = after
+                    ledger.jobs[job.id] = after
                 out.append(Applied(State.ACTIVE, job.cancel_requested))
             return out
 
     async def settle(self, queue: QueueRef, settlements: Sequence[Settlement]) -> list[Applied | Refused]:
         with self._lock:
-            shelf, now = self._shelf(queue), self._now()
-            out = [self._settle(shelf, settlement, now) for settlement in settlements]
-            self._refresh(shelf)
-        self._ring_after(shelf, out)
+            ledger, now = self._ledger(queue), self._now()
+            out = [self._settle(ledger, settlement, now) for settlement in settlements]
+            self._refresh(ledger)
+        self._ring_after(ledger, out)
         return out
 
-    def _settle(self, shelf: Shelf, settlement: Settlement, now: int) -> Applied | Refused:
-        job = self._allowed(shelf, settlement.move, settlement.id, now, settlement.token)
+    def _settle(self, ledger: Ledger, settlement: Settlement, now: int) -> Applied | Refused:
+        job = self._allowed(ledger, settlement.move, settlement.id, now, settlement.token)
         if isinstance(job, Refused):
-            known = shelf.jobs.get(settlement.id)
+            known = ledger.jobs.get(settlement.id)
             notes = "" if known is None else known.settled
             before = repeated(notes, settlement.token, settlement.move)
             return job if before is None else Applied(before)
         after = effects.settled(job, settlement, now)
         front = after.state is State.PENDING
-        self._put(shelf, after, settlement.move, job.state, now, front=front)
+        self._put(ledger, after, settlement.move, job.state, now, front=front)
         return Applied(after.state)
 
     async def expire(self, queue: QueueRef, expiries: Sequence[Expire]) -> list[Applied | Refused]:
         with self._lock:
-            shelf, now = self._shelf(queue), self._now()
+            ledger, now = self._ledger(queue), self._now()
             out: list[Applied | Refused] = []
             for expiry in expiries:
-                job = self._allowed(shelf, Move.EXPIRE, expiry.id, now, expiry.token)
+                job = self._allowed(ledger, Move.EXPIRE, expiry.id, now, expiry.token)
                 if isinstance(job, Refused):
                     out.append(job)
                     continue
                 after = effects.expired(job, expiry, now)
                 front = after.state is State.PENDING
-                self._put(shelf, after, Move.EXPIRE, job.state, now, front=front)
+                self._put(ledger, after, Move.EXPIRE, job.state, now, front=front)
                 out.append(Applied(after.state))
-            self._refresh(shelf)
-        self._ring_after(shelf, out)
+            self._refresh(ledger)
+        self._ring_after(ledger, out)
         return out
 
     async def cancel(self, queue: QueueRef, ids: Sequence[str]) -> list[Applied | Refused]:
         with self._lock:
-            shelf, now = self._shelf(queue), self._now()
+            ledger, now = self._ledger(queue), self._now()
             out: list[Applied | Refused] = []
             for each in ids:
-                job = self._allowed(shelf, Move.CANCEL, each, now)
+                job = self._allowed(ledger, Move.CANCEL, each, now)
                 if isinstance(job, Job) and not job.cancel_requested:
                     after = effects.cancelled(job, now)
-                    self._put(shelf, after, Move.CANCEL, job.state, now)
+                    self._put(ledger, after, Move.CANCEL, job.state, now)
                     job = after
                 out.append(Applied(job.state, job.cancel_requested) if isinstance(job, Job) else job)
-            self._refresh(shelf)
-        self._ring_after(shelf, out)
+            self._refresh(ledger)
+        self._ring_after(ledger, out)
         return out
 
     async def redrive(self, queue: QueueRef, ids: Sequence[str]) -> list[Applied | Refused]:
         with self._lock:
-            shelf, now = self._shelf(queue), self._now()
+            ledger, now = self._ledger(queue), self._now()
             out: list[Applied | Refused] = []
             for each in ids:
-                job = self._allowed(shelf, Move.REDRIVE, each, now)
+                job = self._allowed(ledger, Move.REDRIVE, each, now)
                 if isinstance(job, Refused):
                     out.append(job)
                     continue
-                if shelf.declared.mode.has_keys and job.key is None:
+                if ledger.declared.mode.has_keys and job.key is None:
                     # It is from before the queue had keys, and would wait for ever.
                     out.append(Refused(Refusal.KEYLESS, job.state))
                     continue
-                self._put(shelf, effects.redriven(job), Move.REDRIVE, job.state, now)
+                self._put(ledger, effects.redriven(job), Move.REDRIVE, job.state, now)
                 out.append(Applied(State.PENDING))
-            self._refresh(shelf)
-        self._ring_after(shelf, out)
+            self._refresh(ledger)
+        self._ring_after(ledger, out)
         return out
 
     async def delete(self, queue: QueueRef, ids: Sequence[str]) -> list[Applied | Refused]:
         with self._lock:
-            shelf, now = self._shelf(queue), self._now()
+            ledger, now = self._ledger(queue), self._now()
             out: list[Applied | Refused] = []
             gone: dict[str, Job] = {}
             for each in ids:
                 job = (
-                    Refused(Refusal.MISSING) if each in gone else self._allowed(shelf, Move.DELETE, each, now)
+                    Refused(Refusal.MISSING)
+                    if each in gone
+                    else self._allowed(ledger, Move.DELETE, each, now)
                 )
                 if isinstance(job, Job):
                     gone[each] = job
                     out.append(Applied(job.state))
                 else:
                     out.append(job)
-            shelf.remove(list(gone.values()), Move.DELETE, now)
+            ledger.remove(list(gone.values()), Move.DELETE, now)
             for job in gone.values():
-                self._touch(shelf, job, Move.DELETE)
-            self._refresh(shelf)
+                self._touch(ledger, job, Move.DELETE)
+            self._refresh(ledger)
             return out
 
     async def prune(self, queue: QueueRef, limit: int = PRUNE_LIMIT) -> int:
         with self._lock:
-            shelf, now = self._shelf(queue), self._now()
+            ledger, now = self._ledger(queue), self._now()
             row = self._table[Move.PRUNE]
-            ended = (job for job in shelf.jobs.values() if refusal(row, job, now=now) is None)
+            ended = (job for job in ledger.jobs.values() if refusal(row, job, now=now) is None)
             gone = sorted(ended, key=lambda job: (job.ended_at or 0, job.id))[:limit]
-            shelf.remove(gone, Move.PRUNE, now)
-            shelf.forget_keys(now)
+            ledger.remove(gone, Move.PRUNE, now)
+            ledger.forget_keys(now)
             return len(gone)
 
     # Queues, clock
 
     async def open_queue(self, queue: QueueRef) -> QueueInfo:
         with self._lock:
-            return self._shelf(queue).told
+            return self._ledger(queue).told
 
     async def declare(self, queue: QueueRef, declaration: Declaration) -> QueueInfo:
         with self._lock:
-            shelf = self._shelf(queue)
-            is_live = any(job.state in LIVE for job in shelf.jobs.values())
-            wanted = agreed(shelf.info.declaration, check_declaration(declaration), is_live=is_live)
-            if wanted == shelf.info.declaration:
-                return shelf.told
-            shelf.info = QueueInfo(queue, shelf.info.number, shelf.info.pause, wanted)
+            ledger = self._ledger(queue)
+            is_live = any(job.state in LIVE for job in ledger.jobs.values())
+            wanted = agreed(ledger.info.declaration, check_declaration(declaration), is_live=is_live)
+            if wanted == ledger.info.declaration:
+                return ledger.told
+            ledger.info = QueueInfo(queue, ledger.info.number, ledger.info.pause, wanted)
             rate = wanted.rate
-            shelf.arrival_us = 0 if rate is None else rate.owed_at_most(shelf.arrival_us, self._now_us())
-            shelf.lanes.owe_at_most(wanted, self._now_us())
-            shelf.touched += list(shelf.lanes.known())
-            self._refresh(shelf)
-            shelf.lanes.hold_again(wanted, self._now_us())
+            ledger.arrival_us = 0 if rate is None else rate.owed_at_most(ledger.arrival_us, self._now_us())
+            ledger.lanes.owe_at_most(wanted, self._now_us())
+            ledger.touched += list(ledger.lanes.known())
+            self._refresh(ledger)
+            ledger.lanes.hold_again(wanted, self._now_us())
         self._belfry.ring(queue, Topic.READY)
-        return shelf.told
+        return ledger.told
 
     async def set_key_rule(self, queue: QueueRef, key: str, rule: KeyRule | None) -> None:
         with self._lock:
-            shelf = self._shelf(queue)
-            before = shelf.lanes.rule(key)
-            after = KeyRule() if rule is None else check_key_rule(shelf.declared.mode, rule).over(before)
-            shelf.lanes.rules.pop(key, None)
+            ledger = self._ledger(queue)
+            before = ledger.lanes.rule(key)
+            after = KeyRule() if rule is None else check_key_rule(ledger.declared.mode, rule).over(before)
+            ledger.lanes.rules.pop(key, None)
             if not after.is_plain:
-                shelf.lanes.rules[key] = after
-            shelf.touched.append(key)
-            self._refresh(shelf)
+                ledger.lanes.rules[key] = after
+            ledger.touched.append(key)
+            self._refresh(ledger)
         self._belfry.ring(queue, Topic.READY)
 
     async def pause(self, queue: QueueRef, pause: Pause | None, for_ms: int | None = None) -> None:
         with self._lock:
-            shelf, now = self._shelf(queue), self._now()
+            ledger, now = self._ledger(queue), self._now()
             if pause is not None:
                 until = None if for_ms is None else now + for_ms
                 pause = Pause(now, pause.reason, pause.by, until)
-            shelf.info = QueueInfo(queue, shelf.info.number, pause, shelf.info.declaration)
+            ledger.info = QueueInfo(queue, ledger.info.number, pause, ledger.info.declaration)
         self._belfry.ring(queue, Topic.READY)
 
     def bell(self, queue: QueueRef, topic: Topic) -> AbstractAsyncContextManager[Bell]:

@@ -5,7 +5,7 @@ import random
 from contextlib import suppress
 from typing import Any, Final
 
-from penstock.core.errors import PoolTimeoutError
+from penstock.stores.gate import Gate
 from penstock.stores.redis.line import Line, ReplyError, dial, pack
 from penstock.stores.redis.url import Address, Target
 
@@ -33,7 +33,9 @@ class Pool:
         self._patience = patience
         self._lines: list[Line] = []
         self._last: dict[bytes, Line] = {}
-        self._room = asyncio.Semaphore(numbers.connections * self._calls)
+        self._gate = Gate(
+            numbers.connections * self._calls, numbers.pool_timeout, f"no connection to {address} had room"
+        )
         self._dialling: asyncio.Task[None] | None = None
         self._checking: asyncio.Task[None] | None = None
         self._keeping: asyncio.Task[None] | None = None
@@ -41,13 +43,13 @@ class Pool:
 
     async def call(self, packed: bytes, replies: int, key: bytes | None = None) -> list[Any]:
         """The replies to packed commands, of which some may be errors. `key` is what they are about."""
-        await self._enter()
+        await self._gate.enter()
         try:
             line = self._used(key) or await self._ready()
             if key is not None:
                 self._last[key] = line
         except BaseException:
-            self._room.release()
+            self._gate.leave()
             raise
         # From here on the line gives the room back, also if this call is cancelled.
         answers = await line.call(packed, replies)
@@ -67,19 +69,6 @@ class Pool:
             line.close()
         if tasks:
             await asyncio.wait(tasks)
-
-    async def _enter(self) -> None:
-        if not self._room.locked():
-            await self._room.acquire()
-            return
-        seconds = self._target.numbers.pool_timeout
-        try:
-            async with asyncio.timeout(seconds):
-                await self._room.acquire()
-        except TimeoutError:
-            raise PoolTimeoutError(
-                f"no connection to {self._address} had room for {seconds:g} s: nothing was sent"
-            ) from None
 
     def _used(self, key: bytes | None) -> Line | None:
         """The line on which earlier calls about the key may be under way."""
@@ -120,7 +109,7 @@ class Pool:
                 async with asyncio.timeout(_CHECK_SECONDS):
                     await line.call(_PING, 1)
                 if not line.closed.done():
-                    line.freed = self._room.release
+                    line.freed = self._gate.leave
                     self._lines.insert(0, line)
         finally:
             self._checking = None
@@ -146,7 +135,7 @@ class Pool:
         if self._is_closed or line.closed.done():
             line.close()
             raise ConnectionError("the connection was closed")
-        line.freed = self._room.release
+        line.freed = self._gate.leave
         self._lines.append(line)
         self._keep()
 

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from importlib.metadata import version
 from typing import Final
 
-from penstock.core.errors import PoolTimeoutError
+from penstock.stores.gate import Gate
 from penstock.stores.remote.address import Target
 from penstock.stores.remote.line import Answer, Line
 
@@ -17,7 +17,10 @@ class Pool:
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        self._room = asyncio.Semaphore(target.numbers.connections)
+        numbers = target.numbers
+        self._gate = Gate(
+            numbers.connections, numbers.pool_timeout, f"no connection to {target.shown} was free"
+        )
         self._idle: list[Line] = []
         self._lines: set[Line] = set()
         self._heads: dict[str, bytes] = {}
@@ -25,13 +28,13 @@ class Pool:
 
     async def call(self, name: str, body: bytes) -> Answer:
         """The answer to `POST …/v1/store/{name}`."""
-        await self._enter()
+        await self._gate.enter()
         line: Line | None = None
         try:
             line = self._fresh() or await self.dial()
             return await line.call(self.head(name, len(body)), body, self._target.numbers.answer_timeout)
         finally:
-            self._room.release()
+            self._gate.leave()
             if line is not None:
                 self._leave(line)
 
@@ -85,19 +88,6 @@ class Pool:
             line.close("the store was closed")
         if lines:
             await asyncio.wait([line.closed for line in lines])
-
-    async def _enter(self) -> None:
-        if not self._room.locked():
-            await self._room.acquire()
-            return
-        seconds = self._target.numbers.pool_timeout
-        try:
-            async with asyncio.timeout(seconds):
-                await self._room.acquire()
-        except TimeoutError:
-            raise PoolTimeoutError(
-                f"no connection to {self._target.shown} was free for {seconds:g} s: nothing was sent"
-            ) from None
 
     def _fresh(self) -> Line | None:
         oldest = asyncio.get_running_loop().time() - self._target.numbers.idle_timeout

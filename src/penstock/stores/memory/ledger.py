@@ -30,7 +30,7 @@ class Holder(msgspec.Struct, frozen=True):
     until: int
 
 
-class Shelf:
+class Ledger:
     """The data of one queue. Heaps are cleaned lazily: an entry counts only while it is the job's place."""
 
     def __init__(self, info: QueueInfo) -> None:
