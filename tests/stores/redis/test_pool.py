@@ -24,8 +24,9 @@ NAME = "under-test"
 
 
 async def test_connections_are_bounded_however_many_calls_there_are(url: str, operator: Redis) -> None:
-    """Calls share them."""
-    async with opened(RedisStore(f"{url}?client_name={NAME}&connections=3&calls_per_connection=2")) as store:
+    """Calls share them, and wait for each other."""
+    numbers = "connections=3&calls_per_connection=2&pool_timeout=60"
+    async with opened(RedisStore(f"{url}?client_name={NAME}&{numbers}")) as store:
         await asyncio.gather(*(store.now() for _ in range(200)))
 
         # One that was given up stands in the server's list for a moment longer; how many were needed is a
