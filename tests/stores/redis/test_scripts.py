@@ -50,6 +50,22 @@ def test_an_include_is_joined_once_and_a_move_only_above_its_main_line() -> None
     assert "-- main" not in text
 
 
+def test_names_of_numbers_and_keys_are_replaced_but_not_in_strings_and_comments() -> None:
+    source = """
+local META, EVENTS = unpack(KEYS, 3, 4)
+local STATE, PLACE = 1, 2
+-- META's place; the job's STATE
+local function moved(job) return redis.call('HSET', META, 'STATE', job[STATE], EVENTS, job[PLACE]) end
+"""
+
+    text = Scripts({"moved.lua": source}).get("moved").text
+
+    assert "('HSET', KEYS[3], 'STATE', job[1], KEYS[4], job[2])" in text
+    assert "-- META's place; the job's STATE" in text
+    assert "local META" not in text
+    assert "local STATE" not in text
+
+
 def test_a_missing_include_says_what_is_missing() -> None:
     """A package that was not installed whole."""
     with pytest.raises(StoreError, match=r"nothing\.lua is missing"):
