@@ -1,18 +1,16 @@
 """The client: brings calls into the store and looks after the jobs they become."""
 
-import asyncio
 import secrets
 import time
-from collections import deque
-from collections.abc import AsyncIterator, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from contextlib import suppress
 from difflib import get_close_matches
 from functools import partial
-from itertools import chain, groupby
+from itertools import groupby
 from typing import Any, Final, TypeVar
 
-from penstock.client.coalesce import Coalescer
 from penstock.client.declaring import declare
+from penstock.client.entrance import Answer, Entrance, chunks
 from penstock.client.jobs import check_mode, new_job
 from penstock.client.persist import Persistence
 from penstock.client.plan import Plan, plan
@@ -23,7 +21,6 @@ from penstock.client.within import Entries, Entry, the_one, transactional
 from penstock.core.errors import (
     DeclarationError,
     DuplicateJobError,
-    FlowError,
     IdempotencyConflictError,
     JobNotFoundError,
     OptionError,
@@ -40,18 +37,16 @@ from penstock.core.limits import Declaration
 from penstock.core.names import check_name
 from penstock.core.outcomes import Applied, Enqueued, Refusal, Refused
 from penstock.core.states import State
-from penstock.stores.protocol import CHUNK_BYTES, CHUNK_JOBS, RELAY_LIMIT, QueueInfo, Store
+from penstock.stores.protocol import CHUNK_JOBS, RELAY_LIMIT, QueueInfo, Store
 from penstock.tasks.call import Call
 from penstock.tasks.flow import Flow, Node
 from penstock.tasks.flow_handle import FlowHandle
 from penstock.tasks.handle import JobHandle
-from penstock.tasks.middleware import EnqueueMiddleware, SendNext
+from penstock.tasks.middleware import EnqueueMiddleware
 
 R = TypeVar("R")
 CARRY_ROUNDS: Final = 100
 """Batches of relay entries that a producer carries itself: more than the largest flow has."""
-JOB_OVERHEAD: Final = 300
-"""Bytes that a job takes on its way beside its payload."""
 
 
 class Client:
@@ -77,15 +72,15 @@ class Client:
         self._middleware = middleware
         self._persistence = persistence or Persistence()
         self._ids = IdMaker(lambda: time.time_ns() // 1_000_000, secrets.randbits)
-        self._lanes: dict[str, _Lane] = {}
+        self._entrances: dict[str, Entrance] = {}
         self._watches: dict[str, Watch] = {}
         self._is_declared = False
 
     async def send(self, call: Call[R], /) -> JobHandle[R]:
         """The job for the call; joins other calls that are on their way at the same time."""
-        lane = self._lanes.get(call.queue) or await self._lane(call.queue)
-        new = self._new_job(lane, call)
-        return self._handle(call, await lane.send(new))
+        entrance = self._entrances.get(call.queue) or await self._entrance(call.queue)
+        new = self._new_job(entrance, call)
+        return self._handle(call, await entrance.send(new))
 
     async def send_in(self, connection: object, call: Call[R], /) -> JobHandle[R]:
         """The job for the call, as part of the transaction that the connection is in."""
@@ -104,16 +99,16 @@ class Client:
             # A declaration that is news waits for all who write jobs: later, that could be this caller.
             for name in [each for each in self._declared or () if self._declaration(each) is not None]:
                 with suppress(DeclarationError):
-                    await self._lane(name)
+                    await self._entrance(name)
             self._is_declared = True
         entries: list[tuple[Sequence[int], Entry]] = []
         for name in dict.fromkeys(call.queue for call in calls):
-            lane = await self._lane(name)
+            entrance = await self._entrance(name)
             places = [place for place, call in enumerate(calls) if call.queue == name]
-            jobs = [self._new_job(lane, calls[place]) for place in places]
-            wrapped = lane.wrapped if self._middleware else None
+            jobs = [self._new_job(entrance, calls[place]) for place in places]
+            wrapped = entrance.wrapped if self._middleware else None
             for chunk in chunks(jobs):
-                entries.append((places[: len(chunk)], Entry(store, lane.info.queue, chunk, wrapped)))
+                entries.append((places[: len(chunk)], Entry(store, entrance.info.queue, chunk, wrapped)))
                 places = places[len(chunk) :]
         return Entries(entries, lambda place, answer: self._outcome(calls[place], answer))
 
@@ -121,9 +116,9 @@ class Client:
         """The flow, taken in as a whole, or not at all: QueueFullError when its last job finds no room."""
         flow.check()
         for node in flow.nodes:
-            lane = self._lanes.get(node.call.queue) or await self._lane(node.call.queue)
-            check_mode(node.call, lane.info.mode)
-        planned = plan(flow, lambda queue: self._ids.make(self._lanes[queue].info.number))
+            entrance = self._entrances.get(node.call.queue) or await self._entrance(node.call.queue)
+            check_mode(node.call, entrance.info.mode)
+        planned = plan(flow, lambda queue: self._ids.make(self._entrances[queue].info.number))
         jobs = await self._through_middleware(planned)
         home, spawns = QueueRef(self._tenant, planned.home), planned.spawns(jobs)
         # The anchor again with the same nonce: its spawns are not written twice either.
@@ -177,30 +172,32 @@ class Client:
         """Hold what the app says of its queues against what is stored; DeclarationError on a mismatch."""
         for name in list(self._declared or ()):
             if self._declaration(name) is not None:
-                await self._lane(name)
+                await self._entrance(name)
 
     async def renew(self, queues: Collection[str]) -> None:
         """Hold what the app says of these queues once more against what is stored: the store lost them."""
         for name in queues:
             info = await self._info(QueueRef(self._tenant, name))
-            if name in self._lanes:
-                self._lanes[name].info = info
+            if name in self._entrances:
+                self._entrances[name].info = info
 
     async def upkeep(self, queue: str) -> Upkeep:
         """What an owner does to a queue as a whole."""
-        lane = await self._lane(queue)
-        return Upkeep(self._store, lane.info.queue, self._persistence)
+        entrance = await self._entrance(queue)
+        return Upkeep(self._store, entrance.info.queue, self._persistence)
 
     async def send_many(self, calls: Sequence[Call[R]], /) -> list[JobHandle[R] | PenstockError]:
         """The jobs for the calls in their order; an error stands in the place of a job that is not there."""
-        lanes = {name: await self._lane(name) for name in dict.fromkeys(call.queue for call in calls)}
+        entrances = {name: await self._entrance(name) for name in dict.fromkeys(call.queue for call in calls)}
         out: list[JobHandle[R] | PenstockError | None] = [None] * len(calls)
-        for name, lane in lanes.items():
+        for name, entrance in entrances.items():
             places = [place for place, call in enumerate(calls) if call.queue == name]
             for place in places:
-                check_mode(calls[place], lane.info.mode)
+                check_mode(calls[place], entrance.info.mode)
             rest = iter(places)
-            async for answers in lane.send_many(self._new_job(lane, calls[place]) for place in places):
+            async for answers in entrance.send_many(
+                self._new_job(entrance, calls[place]) for place in places
+            ):
                 for answer in answers:
                     place = next(rest)
                     out[place] = self._outcome(calls[place], answer)
@@ -240,17 +237,19 @@ class Client:
 
     async def close(self) -> None:
         """Wait for what is on its way; the store stays open."""
-        for lane in self._lanes.values():
-            await lane.flush()
+        for entrance in self._entrances.values():
+            await entrance.flush()
         for watch in self._watches.values():
             await watch.close()
 
-    async def _lane(self, name: str) -> "_Lane":
-        lane = self._lanes.get(name)
-        if lane is None:
+    async def _entrance(self, name: str) -> Entrance:
+        entrance = self._entrances.get(name)
+        if entrance is None:
             info = await self._info(QueueRef(self._tenant, name))
-            lane = self._lanes.setdefault(name, _Lane(self._store, info, self._persistence, self._middleware))
-        return lane
+            entrance = self._entrances.setdefault(
+                name, Entrance(self._store, info, self._persistence, self._middleware)
+            )
+        return entrance
 
     async def _info(self, queue: QueueRef) -> QueueInfo:
         check_name("queue", queue.name)
@@ -265,18 +264,18 @@ class Client:
     def _declaration(self, name: str) -> Declaration | None:
         return self._declared.get(name) if isinstance(self._declared, Mapping) else None
 
-    def _new_job(self, lane: "_Lane", call: Call[Any]) -> NewJob:
-        check_mode(call, lane.info.mode)
-        return new_job(call, self._ids.make(lane.info.number), self._ids.nonce())
+    def _new_job(self, entrance: Entrance, call: Call[Any]) -> NewJob:
+        check_mode(call, entrance.info.mode)
+        return new_job(call, self._ids.make(entrance.info.number), self._ids.nonce())
 
     async def _through_middleware(self, planned: Plan) -> dict[Node[Any], NewJob]:
         """The flow's jobs as the middleware lets them through."""
         jobs: dict[Node[Any], NewJob] = {}
         for node, new in planned.jobs.items():
-            jobs[node] = await self._lanes[node.call.queue].shaped(new) if self._middleware else new
+            jobs[node] = await self._entrances[node.call.queue].shaped(new) if self._middleware else new
         return jobs
 
-    def _outcome(self, call: Call[R], answer: "_Answer") -> JobHandle[R] | PenstockError:
+    def _outcome(self, call: Call[R], answer: Answer) -> JobHandle[R] | PenstockError:
         if isinstance(answer, PenstockError):
             return answer
         try:
@@ -290,7 +289,7 @@ class Client:
                 raise QueueFullError(f"queue {call.queue!r} is full; the job was not enqueued")
             if answer.why is Refusal.KEYLESS:
                 # It was declared anew since this client looked: the next call looks again.
-                self._lanes.pop(call.queue, None)
+                self._entrances.pop(call.queue, None)
                 raise OptionError("key", None, f"a key: the jobs of queue {call.queue!r} need one")
             raise DuplicateJobError(
                 f"the id {call.options.id or chosen!r} is taken in queue {call.queue!r} by another job, "
@@ -317,124 +316,3 @@ def unknown_queue(name: str, known: Collection[str]) -> UnknownQueueError:
     near = get_close_matches(name, list(dict.fromkeys(known)), n=3)
     hint = f"did you mean {' or '.join(map(repr, near))}?" if near else f"declare it: app.queue({name!r})"
     return UnknownQueueError(f"no queue is named {name!r}: {hint}")
-
-
-_Answer = Enqueued | Refused | PenstockError
-
-
-class _Lane:
-    """The way into one queue."""
-
-    def __init__(
-        self,
-        store: Store,
-        info: QueueInfo,
-        persistence: Persistence,
-        middleware: Sequence[EnqueueMiddleware],
-    ) -> None:
-        self.info = info
-        self._store = store
-        self._queue = info.queue
-        self._persistence = persistence
-        self._middleware = middleware
-        self._ahead = SENT_AHEAD if store.keeps_call_order else 1
-        self._coalescer: Coalescer[NewJob, Enqueued | Refused] = Coalescer(
-            self._enqueue,
-            limit=CHUNK_JOBS,
-            size=_size,
-            size_limit=CHUNK_BYTES,
-            ahead=self._ahead if store.is_server else 1,
-        )
-
-    async def send(self, new: NewJob) -> Enqueued | Refused:
-        if not self._middleware:
-            return await self._coalescer.do(new)
-        return await self.wrapped(self._coalescer.do)(new)
-
-    async def shaped(self, new: NewJob) -> NewJob:
-        """The job as the middleware lets it through; it is sent later, with the others of its flow."""
-        kept: list[NewJob] = []
-
-        async def keep(shaped: NewJob) -> Enqueued | Refused:
-            kept.append(shaped)
-            return Enqueued(shaped.id, True, State.BLOCKED if shaped.awaits else State.PENDING)
-
-        await self.wrapped(keep)(new)
-        if not kept or (kept[-1].id, kept[-1].awaits, kept[-1].parents) != (new.id, new.awaits, new.parents):
-            raise FlowError(f"middleware held back a job of {new.task!r}, or changed its place in the flow")
-        return kept[-1]
-
-    def wrapped(self, call: SendNext) -> SendNext:
-        """The call, with the middleware around it."""
-        for each in reversed(self._middleware):
-            call = partial(_through, each, self._queue, call)
-        return call
-
-    async def send_many(self, jobs: Iterable[NewJob]) -> AsyncIterator[Sequence[_Answer]]:
-        """The answers in the order of the jobs; both are dealt with while the store works."""
-        if self._middleware:
-            yield await asyncio.gather(*(self._sent(new) for new in jobs))
-            return
-        sent: deque[tuple[int, asyncio.Task[list[Enqueued | Refused]]]] = deque()
-        error: StoreError | None = None
-        rest = chunks(jobs)
-        while True:
-            while error is None and len(sent) < self._ahead and (chunk := next(rest, None)) is not None:
-                sent.append((len(chunk), asyncio.create_task(self._enqueue(chunk))))
-                await asyncio.sleep(0)  # out it goes, before the next is made
-            if not sent:
-                break
-            count, task = sent.popleft()
-            try:
-                yield await task
-            except StoreError as failed:
-                error = failed
-                yield [error] * count
-        if error is not None:
-            # The store stays away: what follows was not sent, and gets the same answer.
-            yield [error for _ in chain.from_iterable(rest)]
-
-    async def flush(self) -> None:
-        await self._coalescer.flush()
-
-    async def _sent(self, new: NewJob) -> _Answer:
-        try:
-            return await self.send(new)
-        except PenstockError as error:
-            return error
-        except Exception as cause:  # noqa: BLE001 (middleware is the user's code)
-            stopped = PenstockError(f"middleware stopped the enqueue of {new.task!r}: {cause!r}")
-            stopped.__cause__ = cause
-            return stopped
-
-    async def _enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued | Refused]:
-        # The same ids and nonces each time: what an earlier call brought in is found, not doubled.
-        return await self._persistence.call(lambda: self._store.enqueue(self._queue, jobs))
-
-
-async def _through(
-    middleware: EnqueueMiddleware, queue: QueueRef, call_next: SendNext, new: NewJob
-) -> Enqueued | Refused:
-    return await middleware(new, queue, call_next)
-
-
-SENT_AHEAD: Final = 2
-"""Chunks of one call that are on their way at once: one is packed here while the store takes in another."""
-
-
-def _size(new: NewJob) -> int:
-    return len(new.payload) + JOB_OVERHEAD
-
-
-def chunks(jobs: Iterable[NewJob], most: int = CHUNK_JOBS) -> Iterator[list[NewJob]]:
-    """The jobs in as many calls to a store as they take, of so many jobs at most."""
-    chunk: list[NewJob] = []
-    size = 0
-    for new in jobs:
-        if chunk and (len(chunk) == most or size + _size(new) > CHUNK_BYTES):
-            yield chunk
-            chunk, size = [], 0
-        chunk.append(new)
-        size += _size(new)
-    if chunk:
-        yield chunk

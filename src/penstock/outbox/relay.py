@@ -12,8 +12,8 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from penstock.client.client import chunks
 from penstock.client.declaring import declare
+from penstock.client.entrance import chunks
 from penstock.client.persist import Persistence
 from penstock.core.errors import PenstockError, StoreError
 from penstock.core.job import NewJob, QueueRef

@@ -9,7 +9,7 @@ from functools import partial
 
 import pyarrow as pa
 
-from penstock.client.client import chunks
+from penstock.client.entrance import chunks
 from penstock.client.persist import LONGEST_PAUSE, Persistence
 from penstock.core.errors import QueueFullError
 from penstock.core.job import NewJob, QueueRef

@@ -1,0 +1,138 @@
+"""The way into one queue: single jobs join, many go in chunks."""
+
+import asyncio
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain
+from typing import Final
+
+from penstock.client.coalesce import Coalescer
+from penstock.client.persist import Persistence
+from penstock.core.errors import FlowError, PenstockError, StoreError
+from penstock.core.job import NewJob, QueueRef
+from penstock.core.outcomes import Enqueued, Refused
+from penstock.core.states import State
+from penstock.stores.protocol import CHUNK_BYTES, CHUNK_JOBS, QueueInfo, Store
+from penstock.tasks.middleware import EnqueueMiddleware, SendNext
+
+JOB_OVERHEAD: Final = 300
+"""Bytes that a job takes on its way beside its payload."""
+SENT_AHEAD: Final = 2
+"""Chunks of one call that are on their way at once: one is packed here while the store takes in another."""
+
+Answer = Enqueued | Refused | PenstockError
+
+
+class Entrance:
+    """Of one queue, as the store knew it when this client first came."""
+
+    def __init__(
+        self,
+        store: Store,
+        info: QueueInfo,
+        persistence: Persistence,
+        middleware: Sequence[EnqueueMiddleware],
+    ) -> None:
+        self.info = info
+        self._store = store
+        self._queue = info.queue
+        self._persistence = persistence
+        self._middleware = middleware
+        self._ahead = SENT_AHEAD if store.keeps_call_order else 1
+        self._coalescer: Coalescer[NewJob, Enqueued | Refused] = Coalescer(
+            self._enqueue,
+            limit=CHUNK_JOBS,
+            size=_size,
+            size_limit=CHUNK_BYTES,
+            ahead=self._ahead if store.is_server else 1,
+        )
+
+    async def send(self, new: NewJob) -> Enqueued | Refused:
+        if not self._middleware:
+            return await self._coalescer.do(new)
+        return await self.wrapped(self._coalescer.do)(new)
+
+    async def shaped(self, new: NewJob) -> NewJob:
+        """The job as the middleware lets it through; it is sent later, with the others of its flow."""
+        kept: list[NewJob] = []
+
+        async def keep(shaped: NewJob) -> Enqueued | Refused:
+            kept.append(shaped)
+            return Enqueued(shaped.id, True, State.BLOCKED if shaped.awaits else State.PENDING)
+
+        await self.wrapped(keep)(new)
+        if not kept or (kept[-1].id, kept[-1].awaits, kept[-1].parents) != (new.id, new.awaits, new.parents):
+            raise FlowError(f"middleware held back a job of {new.task!r}, or changed its place in the flow")
+        return kept[-1]
+
+    def wrapped(self, call: SendNext) -> SendNext:
+        """The call, with the middleware around it."""
+        for each in reversed(self._middleware):
+            call = partial(_through, each, self._queue, call)
+        return call
+
+    async def send_many(self, jobs: Iterable[NewJob]) -> AsyncIterator[Sequence[Answer]]:
+        """The answers in the order of the jobs; both are dealt with while the store works."""
+        if self._middleware:
+            yield await asyncio.gather(*(self._sent(new) for new in jobs))
+            return
+        sent: deque[tuple[int, asyncio.Task[list[Enqueued | Refused]]]] = deque()
+        error: StoreError | None = None
+        rest = chunks(jobs)
+        while True:
+            while error is None and len(sent) < self._ahead and (chunk := next(rest, None)) is not None:
+                sent.append((len(chunk), asyncio.create_task(self._enqueue(chunk))))
+                await asyncio.sleep(0)  # out it goes, before the next is made
+            if not sent:
+                break
+            count, task = sent.popleft()
+            try:
+                yield await task
+            except StoreError as failed:
+                error = failed
+                yield [error] * count
+        if error is not None:
+            # The store stays away: what follows was not sent, and gets the same answer.
+            yield [error for _ in chain.from_iterable(rest)]
+
+    async def flush(self) -> None:
+        await self._coalescer.flush()
+
+    async def _sent(self, new: NewJob) -> Answer:
+        try:
+            return await self.send(new)
+        except PenstockError as error:
+            return error
+        except Exception as cause:  # noqa: BLE001 (middleware is the user's code)
+            stopped = PenstockError(f"middleware stopped the enqueue of {new.task!r}: {cause!r}")
+            stopped.__cause__ = cause
+            return stopped
+
+    async def _enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued | Refused]:
+        # The same ids and nonces each time: what an earlier call brought in is found, not doubled.
+        return await self._persistence.call(lambda: self._store.enqueue(self._queue, jobs))
+
+
+async def _through(
+    middleware: EnqueueMiddleware, queue: QueueRef, call_next: SendNext, new: NewJob
+) -> Enqueued | Refused:
+    return await middleware(new, queue, call_next)
+
+
+def _size(new: NewJob) -> int:
+    return len(new.payload) + JOB_OVERHEAD
+
+
+def chunks(jobs: Iterable[NewJob], most: int = CHUNK_JOBS) -> Iterator[list[NewJob]]:
+    """The jobs in as many calls to a store as they take, of so many jobs at most."""
+    chunk: list[NewJob] = []
+    size = 0
+    for new in jobs:
+        if chunk and (len(chunk) == most or size + _size(new) > CHUNK_BYTES):
+            yield chunk
+            chunk, size = [], 0
+        chunk.append(new)
+        size += _size(new)
+    if chunk:
+        yield chunk
