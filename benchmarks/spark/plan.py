@@ -21,10 +21,10 @@ class Plan:
 
 FULL: Final = Plan(
     rounds=3,
-    enqueues=400_000,
-    jobs=500_000,
-    events=500_000,
-    audited=4_000_000,
+    enqueues=200_000,
+    jobs=250_000,
+    events=250_000,
+    audited=2_000_000,
     backlogs=(1_000, 1_000_000),
     looks=200,
 )
