@@ -4,6 +4,7 @@ import os
 import signal
 import threading
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -114,7 +115,8 @@ def test_a_batch_that_failed_half_way_is_finished_first(
     place = on_sqlite
     events = fill(place, "a", "b")
     broken = Interrupted(spark, str(tmp_path), {"url": place.url})
-    broken.start()
+    with ThreadPoolExecutor(1) as other_thread:
+        other_thread.submit(broken.start).result()
     with pytest.raises(RuntimeError, match="fell over"):
         broken.wait(60)
     assert tables.open_table(spark, str(tmp_path), "jobs").live() == []
