@@ -56,17 +56,9 @@ def many_histories(seeds: range, steps: int = 120) -> list[Event]:
     ]
 
 
-def test_the_told_history_becomes_the_rows_of_the_fold(spark: SparkSession) -> None:
-    events = told_history().events
-    rows = frame(spark, event_rows(events))
-
-    for name, fold in EXPECTED.items():
-        found = SHAPES[name].of(rows)
-        assert seen(found) == wanted(fold(events), found.columns), name
-
-
-def test_random_histories_become_the_rows_of_the_fold(spark: SparkSession) -> None:
-    events = many_histories(range(60))
+def test_histories_become_the_rows_of_the_fold(spark: SparkSession) -> None:
+    """The told one, and random ones."""
+    events = [*told_history().events, *many_histories(range(60))]
     rows = frame(spark, event_rows(events))
 
     for name, fold in EXPECTED.items():
