@@ -12,6 +12,7 @@ import penstock.spark
 from penstock.core.errors import ConfigError
 from penstock.spark import register, session
 from tests.spark.conftest import MASTER, SparkPlace
+from tests.spark.sink_kit import GIVEN
 
 LOADED = """
 import sys
@@ -49,14 +50,13 @@ def test_a_second_session_is_the_first_with_what_is_asked_for(spark: SparkSessio
 def test_another_thread_of_the_driver_reads_and_writes_once_it_has_registered(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    """Spark looks into the session that is active in the thread, and none is."""
+    """To write, Spark looks into the session that is active in the thread, and none is."""
     place = SparkPlace("sqlite", f"sqlite:///{tmp_path / 'jobs.db'}")
 
     def work() -> int:
         register(spark)
         rows = spark.range(3).selectExpr("id AS n")
-        given = {"queue": "mail", "task": "send", "keyColumns": "n", "declare": "true"}
-        rows.write.format("penstock").mode("append").options(url=place.url, **given).save()
+        rows.write.format("penstock").mode("append").options(url=place.url, **GIVEN).save()
         return place.read(spark).count()
 
     with ThreadPoolExecutor(1) as pool:

@@ -11,7 +11,6 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.core.errors import PenstockError, TableError
-from penstock.spark.registering import register
 from penstock.spark.tables.bronze import Bronze
 from penstock.spark.tables.files import files_at
 from penstock.spark.tables.silver import SHAPES, Silver
@@ -61,7 +60,6 @@ class Pipeline:
 
     def start(self) -> None:
         """Begin; a batch that was cut short before comes first."""
-        register(self._spark)
         rows = (
             self._spark.readStream.format("penstock").options(**{**self._options, "table": "events"}).load()
         )

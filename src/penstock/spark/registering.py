@@ -10,10 +10,10 @@ from penstock.spark.source import PenstockSource
 def register(spark: SparkSession) -> None:
     """Let the session read and write `format("penstock")` in this thread; once more changes nothing.
 
-    Spark looks for a format in the session that is active in the thread that asks, and makes a session active
-    only in the thread that started it: every other thread of the driver has to call this itself.
+    To write, Spark looks for a format in the session that is active in the thread, and makes one active only
+    in the thread that starts it: every other thread of the driver has to call this itself.
     """
     if not is_remote():
-        java: Any = spark._jvm
-        java.org.apache.spark.sql.classic.SparkSession.setActiveSession(spark._jsparkSession)
+        java: Any = getattr(spark._jvm, "org.apache.spark.sql.classic.SparkSession")
+        java.setActiveSession(spark._jsparkSession)
     spark.dataSource.register(PenstockSource)

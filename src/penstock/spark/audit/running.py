@@ -21,7 +21,6 @@ from penstock.spark.audit.judge import audit
 from penstock.spark.audit.keep import kept
 from penstock.spark.audit.verdict import Verdict
 from penstock.spark.options import SourceOptions, read_options
-from penstock.spark.registering import register
 from penstock.spark.stores import opened, queues_of, run
 from penstock.stores.protocol import HasHoldups, QueueInfo, Store
 
@@ -80,7 +79,6 @@ def audit_store(
     if not look.queues:
         raise UnknownQueueError(f"tenant {tenant!r} has no queue to audit")
     names = ",".join(info.queue.name for info in look.queues)
-    register(spark)
 
     def read(table: str, **more: str) -> DataFrame:
         asked = {"url": url, "tenant": tenant, "queues": names, "table": table, **more}
