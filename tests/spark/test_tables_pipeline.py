@@ -4,7 +4,6 @@ import os
 import signal
 import threading
 from collections.abc import Sequence
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -116,8 +115,7 @@ def test_a_batch_that_failed_half_way_is_finished_first_and_under_no_other_check
     wish = Run(out=str(tmp_path), options={"url": place.url})
     events = fill(place, "a", "b")
     broken = Interrupted(spark, str(tmp_path), {"url": place.url})
-    with ThreadPoolExecutor(1) as other_thread:
-        other_thread.submit(broken.start).result()
+    broken.start()
     with pytest.raises(RuntimeError, match="fell over"):
         broken.wait(60)
     assert tables.open_table(spark, str(tmp_path), "jobs").live() == []

@@ -69,7 +69,7 @@ def test_histories_become_the_rows_of_the_fold(spark: SparkSession) -> None:
 def test_batches_become_the_same_rows_as_the_whole_and_so_do_compacted_ones(
     spark: SparkSession, tmp_path: Path
 ) -> None:
-    events, chance = many_histories(range(100, 115), 200), random.Random(1)
+    events, chance = many_histories(range(100, 110)), random.Random(1)
     by_queue: dict[tuple[str, str], list[Row]] = {}
     for row in event_rows(events):
         by_queue.setdefault((row["tenant"], row["queue"]), []).append(row)
