@@ -17,6 +17,8 @@ from tests.docs.pages import ROOT, Block
 from tests.kit.curl import path_with_curl
 
 SECONDS: Final = 300
+_SPARK: Final = ROOT / "tests" / "spark"
+"""Where the settings are that make Spark quick with little data, and what its workers load beforehand."""
 
 
 def is_run(block: Block) -> bool:
@@ -66,7 +68,8 @@ def run(command: list[str], folder: Path, name: str) -> str:
     kept = {key: value for key, value in os.environ.items() if not key.startswith("PENSTOCK_")}
     environment = kept | {
         "PATH": f"{bin_folder}{os.pathsep}{path_with_curl(folder)}",
-        "PYTHONPATH": str(ROOT / "src"),
+        "PYTHONPATH": f"{_SPARK / 'preloaded'}{os.pathsep}{ROOT / 'src'}",
+        "SPARK_CONF_DIR": str(_SPARK / "conf"),
         "COLUMNS": "200",
     }
     done = subprocess.run(

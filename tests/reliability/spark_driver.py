@@ -31,6 +31,10 @@ QUICK: Final = {
     **SETTINGS,
     "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
     "spark.executor.memory": "512m",
+    # Spark's own: checkpoints have to be whole, whenever a driver is killed.
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileContextBasedCheckpointFileManager"
+    ),
     # Tasks that are to fail would fill the log; what a query fails with is told by its end.
     "spark.log.level": "FATAL",
     # More files than this are listed by a job of as many tasks.

@@ -14,7 +14,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from penstock.spark import session
-from tests.spark.conftest import MASTER, SETTINGS
+from tests.spark.conftest import MASTER, SETTINGS, preloading
 
 
 def main(folder: Path, url: str, wrong_url: str) -> None:
@@ -27,8 +27,11 @@ def main(folder: Path, url: str, wrong_url: str) -> None:
         "spark.eventLog.dir": str(folder / "log"),
         "spark.eventLog.compress": "false",
         "spark.log.level": "INFO",
+        "spark.sql.maxPlanStringLength": "1000000",
+        "spark.sql.ui.explainMode": "formatted",
     }
-    spark = session("canary", MASTER, **{**SETTINGS, **shown})
+    with preloading():
+        spark = session("canary", MASTER, **{**SETTINGS, **shown})
     machine: Any = spark._jvm
     (folder / "java").write_text(str(machine.java.lang.System.getProperty("java.home")))
     said = io.StringIO()

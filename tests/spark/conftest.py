@@ -19,16 +19,10 @@ from tests.conformance.stores import STORES, Kind, Place, opened
 
 T = TypeVar("T")
 
-SETTINGS: Final = {
-    "spark.driver.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xms1g",
-    "spark.driver.memory": "2g",
-    "spark.sql.shuffle.partitions": "1",
-    "spark.ui.enabled": "false",
-    "spark.log.level": "ERROR",
-    "spark.sql.codegen.wholeStage": "false",
-    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
-    "spark.sql.adaptive.enabled": "false",
-}
+CONF: Final = Path(__file__).parent / "conf" / "spark-defaults.conf"
+SETTINGS: Final = dict(
+    line.split(maxsplit=1) for line in CONF.read_text().splitlines() if line.startswith("spark.")
+)
 """What makes small queries fast."""
 MASTER: Final = "local[2,4]"
 """Two cores, and four tries of a task: plain local[2] never tries again."""

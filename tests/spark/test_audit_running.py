@@ -26,6 +26,7 @@ from penstock.stores.protocol import Store
 from tests.core.test_history import plain_lives
 from tests.spark.audited import table
 from tests.spark.conftest import SparkPlace
+from tests.spark.jobs import moment
 from tests.spark.tables_kit import damage
 
 MAIL = QueueRef("default", "mail")
@@ -79,26 +80,6 @@ def test_a_store_at_work_gives_no_false_alarm(spark: SparkSession, place: SparkP
     assert verdict.jobs >= 50
 
 
-def test_limits_that_are_declared_now_hold_from_the_time_that_is_named(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    async def declared(store: Store) -> int:
-        await work(store, 0, 20)
-        await store.turn(1_000)
-        now = await store.now()
-        await work(store, 20, 40)
-        await store.declare(MAIL, Declaration(max_active=1))
-        return now
-
-    place = SparkPlace("sqlite", f"sqlite:///{tmp_path}/jobs.db")
-    now = place.run(declared)
-    events = place.run(lambda store: store.events(MAIL))
-    found = audit_store(spark, place.url, tenant="default", limits_since=now)
-
-    assert found.by_rule.keys() == {Rule.MAX_ACTIVE}
-    assert {row.seq for row in found.breaches.collect()} <= {each.seq for each in events if each.at >= now}
-
-
 def test_a_tenant_without_queues_is_an_error(spark: SparkSession, tmp_path: Path) -> None:
     place = SparkPlace("sqlite", f"sqlite:///{tmp_path}/jobs.db")
     place.run(lambda store: work(store, 0, 10))
@@ -107,14 +88,15 @@ def test_a_tenant_without_queues_is_an_error(spark: SparkSession, tmp_path: Path
         audit_store(spark, place.url, tenant="nobody")
 
 
-def test_the_command_names_what_was_taken_from_a_store_behind_its_back(
+def test_the_command_names_what_was_taken_behind_a_stores_back_and_which_limits_were_broken(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Limits that are declared now hold from the time that is named."""
     file = tmp_path / "jobs.db"
     place = SparkPlace("sqlite", f"sqlite:///{file}")
-    place.run(lambda store: work(store, 0, 20))
     # The session of all tests is not to be stopped.
     monkeypatch.setattr(spark, "stop", lambda: None)
+    place.run(lambda store: work(store, 0, 20))
 
     assert run(["spark", "audit", "--url", place.url, "--json"]) == 0
     (clean,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
@@ -122,16 +104,31 @@ def test_the_command_names_what_was_taken_from_a_store_behind_its_back(
     assert (clean["jobs"], clean["failed"], clean["removed"]) == (20, 2, 2)
     assert (clean["live"]["pending"], clean["live"]["active"]) == (2, 2)
 
+    async def go_on(store: Store) -> int:
+        await store.turn(1_000)
+        now = await store.now()
+        await work(store, 20, 40)
+        await store.declare(MAIL, Declaration(max_active=1))
+        return now
+
+    now = place.run(go_on)
+    events = place.run(lambda store: store.events(MAIL, limit=1_000))
     with closing(sqlite3.connect(file)) as connection, connection:
         (lost,) = connection.execute("SELECT id FROM job WHERE state = 'pending' LIMIT 1").fetchone()
         connection.execute("DELETE FROM job WHERE id = ?", [lost])
-    out = tmp_path / "breaches"
+    out, since = tmp_path / "breaches", moment(now)
+    assert since is not None
+    command = ["spark", "audit", "--url", place.url, "--out", str(out), "--limits-since", since.isoformat()]
 
-    assert run(["spark", "audit", "--url", place.url, "--out", str(out)]) == 1
+    assert run(command) == 1
     text = capsys.readouterr().out
+    rows = spark.read.parquet(str(out)).collect()
+    fast = {row.seq for row in rows if row.rule == Rule.MAX_ACTIVE}
     assert f"not-in-store: queue mail, job {lost}" in text
-    assert text.rstrip().endswith("1 breaches")
-    assert [(row.rule, row.job) for row in spark.read.parquet(str(out)).collect()] == [("not-in-store", lost)]
+    assert text.rstrip().endswith(f"{len(rows)} breaches")
+    assert [row.job for row in rows if row.rule != Rule.MAX_ACTIVE] == [lost]
+    assert fast
+    assert fast <= {each.seq for each in events if each.at >= now}
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,8 @@ from tests.kit import valkey
 
 CANARY: Final = "hunter2-canary"
 WRONG: Final = "wrong4-canary"
-pytestmark = pytest.mark.timeout(300)
+# All of them in one process: the run that they look at is made once.
+pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("spark-canary")]
 
 
 @pytest.fixture(scope="module")

@@ -2,14 +2,17 @@
 
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 import penstock.spark
 from penstock.core.errors import ConfigError
-from penstock.spark import session
-from tests.spark.conftest import MASTER
+from penstock.spark import register, session
+from tests.spark.conftest import MASTER, SparkPlace
+from tests.spark.sink_kit import GIVEN
 
 LOADED = """
 import sys
@@ -42,6 +45,22 @@ def test_a_second_session_is_the_first_with_what_is_asked_for(spark: SparkSessio
     assert again is spark
     assert spark.conf.get("spark.sql.session.timeZone") == "UTC"
     assert spark.conf.get("spark.sql.parquet.outputTimestampType") == "TIMESTAMP_MICROS"
+
+
+def test_another_thread_of_the_driver_reads_and_writes_once_it_has_registered(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    """To write, Spark looks into the session that is active in the thread, and none is."""
+    place = SparkPlace("sqlite", f"sqlite:///{tmp_path / 'jobs.db'}")
+
+    def work() -> int:
+        register(spark)
+        rows = spark.range(3).selectExpr("id AS n")
+        rows.write.format("penstock").mode("append").options(url=place.url, **GIVEN).save()
+        return place.read(spark).count()
+
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(work).result() == 3
 
 
 def test_on_one_machine_nobody_else_can_reach_it(spark: SparkSession) -> None:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from itertools import count
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from py4j.protocol import Py4JJavaError  # type: ignore[import-untyped]
 from pyarrow import parquet
@@ -60,7 +61,7 @@ def one(batch: int, query: str = QUERY) -> Batch:
 
 
 def numbers(spark: SparkSession, *values: int) -> DataFrame:
-    return spark.createDataFrame([(value,) for value in values], "n int").coalesce(1)
+    return spark.createDataFrame(pa.table({"n": pa.array(values, pa.int32())})).coalesce(1)
 
 
 def held(table: Table) -> list[int]:
@@ -138,16 +139,23 @@ def test_of_two_that_write_the_same_batch_one_does(spark: SparkSession, tmp_path
     assert not (tmp_path / second[1][0].path).exists()
 
 
-@pytest.fixture
-def fresh(spark: SparkSession, tmp_path: Path) -> Callable[[], Files]:
-    """New files each time, with a table of three batches in them."""
-    made = Table(spark, LocalFiles(str(tmp_path / "made")), "numbers")
+@pytest.fixture(scope="module")
+def three(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a table of three batches, to be copied."""
+    folder = tmp_path_factory.mktemp("three")
+    table = Table(spark, LocalFiles(str(folder)), "numbers")
     for batch in range(3):
-        made.write(one(batch), numbers(spark, batch))
+        table.write(one(batch), numbers(spark, batch))
+    return folder
+
+
+@pytest.fixture
+def fresh(three: Path, tmp_path: Path) -> Callable[[], Files]:
+    """New files each time, with a table of three batches in them."""
 
     def copy() -> Files:
         shutil.rmtree(tmp_path / "copy", ignore_errors=True)
-        shutil.copytree(tmp_path / "made", tmp_path / "copy")
+        shutil.copytree(three, tmp_path / "copy")
         return LocalFiles(str(tmp_path / "copy"))
 
     return copy
@@ -277,11 +285,10 @@ def test_a_batch_that_leaves_others_out_is_refused(spark: SparkSession, tmp_path
         table.write(one(2), numbers(spark, 1))
 
 
-def test_damage_is_said_in_a_line(spark: SparkSession, tmp_path: Path) -> None:
-    table = Table(spark, LocalFiles(str(tmp_path)), "numbers")
-    for batch in range(3):
-        table.write(one(batch), numbers(spark, batch))
-    second = tmp_path / manifests.FOLDER / manifests.file_name(1, 1)
+def test_damage_is_said_in_a_line(spark: SparkSession, tmp_path: Path, fresh: Callable[[], Files]) -> None:
+    table = Table(spark, fresh(), "numbers")
+    folder = tmp_path / "copy"
+    second = folder / manifests.FOLDER / manifests.file_name(1, 1)
     text = second.read_text()
 
     second.unlink()
@@ -295,8 +302,8 @@ def test_damage_is_said_in_a_line(spark: SparkSession, tmp_path: Path) -> None:
         table.read()
     second.write_text(text)
     with pytest.raises(TableError, match="a table of numbers, not of others"):
-        Table(spark, LocalFiles(str(tmp_path)), "others").read()
-    (tmp_path / table.live()[0].files[0].path).unlink()
+        Table(spark, LocalFiles(str(folder)), "others").read()
+    (folder / table.live()[0].files[0].path).unlink()
     with pytest.raises(TableError, match="names a file that is not there"):
         table.read()
 

@@ -108,10 +108,11 @@ class Interrupted(Pipeline):
         super()._follow(query)
 
 
-def test_a_batch_that_failed_half_way_is_finished_first(
+def test_a_batch_that_failed_half_way_is_finished_first_and_under_no_other_checkpoint(
     spark: SparkSession, on_sqlite: SparkPlace, tmp_path: Path
 ) -> None:
     place = on_sqlite
+    wish = Run(out=str(tmp_path), options={"url": place.url})
     events = fill(place, "a", "b")
     broken = Interrupted(spark, str(tmp_path), {"url": place.url})
     broken.start()
@@ -119,20 +120,11 @@ def test_a_batch_that_failed_half_way_is_finished_first(
         broken.wait(60)
     assert tables.open_table(spark, str(tmp_path), "jobs").live() == []
 
-    done = run(spark, Run(out=str(tmp_path), options={"url": place.url}))
+    done = run(spark, wish)
 
     assert done.events == len(events)
     check(spark, tmp_path, events)
-
-
-def test_a_folder_of_another_checkpoint_is_refused(
-    spark: SparkSession, on_sqlite: SparkPlace, tmp_path: Path
-) -> None:
-    wish = Run(out=str(tmp_path), options={"url": on_sqlite.url})
-    fill(on_sqlite, "a")
-    run(spark, wish)
     (tmp_path / "_checkpoint").rename(tmp_path / "elsewhere")
-
     with pytest.raises(TableError, match="belongs to the query"):
         run(spark, wish)
 

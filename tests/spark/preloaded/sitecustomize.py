@@ -3,6 +3,7 @@
 Spark starts a worker for each step of a plan, and each of them would import all this by itself.
 """
 
+import gc
 import importlib
 import os
 import sys
@@ -22,3 +23,5 @@ if "pyspark.daemon" in sys.orig_argv:
         "penstock.stores.sqlite",
     ):
         importlib.import_module(name)
+    # A worker collects garbage after its work, and need not look through all that is loaded here.
+    gc.freeze()

@@ -70,10 +70,13 @@ class Bronze(Table):
                     "problems"
                 ),
             )
-            .orderBy("tenant", "queue")
             .collect()
         )
-        return self._with_earlier(rows, [QueueCount(**each.asDict()) for each in found])
+        counts = [QueueCount(**each.asDict()) for each in found]
+        # Here rather than by Spark, which would look through all rows once more to sort a few.
+        return self._with_earlier(
+            rows, sorted(counts, key=lambda each: (each.tenant or "", each.queue or ""))
+        )
 
     def _with_earlier(self, rows: DataFrame, counts: list[QueueCount]) -> tuple[QueueCount, ...]:
         """The counts with duplicates of earlier batches; only those with overlapping numbers are read."""
