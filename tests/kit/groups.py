@@ -9,7 +9,7 @@ from xdist.scheduler import LoadScopeScheduling
 _ROOT: Final = Path(__file__).parents[2]
 
 
-class Groups(LoadScopeScheduling):
+class Groups(LoadScopeScheduling):  # type: ignore[misc]
     """Hands out groups, the largest first, then the other tests one by one."""
 
     def _split_scope(self, nodeid: str) -> str:
