@@ -26,7 +26,7 @@ from tests.kit.proxy import proxied
 
 pytestmark = pytest.mark.torture
 
-OPTIONS = "?connections=2&idle_connections=1&answer_timeout=100ms&connect_timeout=1s"
+OPTIONS = "?connections=2&idle_connections=1&answer_timeout=250ms&connect_timeout=1s"
 QUEUE = QueueRef("default", "torture")
 MANY = 8
 T = TypeVar("T")
