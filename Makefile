@@ -15,7 +15,9 @@ SOURCES := $(wildcard src tests benchmarks examples)
 DEMO_ARGS ?=
 PYTEST_ARGS ?=
 # Each starts servers of its own.
-TEST_PROCESSES ?= 2
+TEST_PROCESSES ?= 4
+# Most of the torture waits for what was killed.
+TORTURE_PROCESSES ?= 3
 BENCH_ARGS ?=
 
 LOCK_ARGS ?=
@@ -74,11 +76,11 @@ demo-spark: $(STAMP) ## The same with its events as tables on Spark (DEMO_ARGS=.
 
 .PHONY: test
 test: check ## Run the checks, then every test but the torture suite (PYTEST_ARGS=...)
-	$(BIN)/pytest --numprocesses $(TEST_PROCESSES) --dist loadgroup $(PYTEST_ARGS)
+	$(BIN)/pytest --numprocesses $(TEST_PROCESSES) $(PYTEST_ARGS)
 
 .PHONY: torture
 torture: $(STAMP) ## Crash, pause and cut off real workers (TORTURE_SEED=, TORTURE_SCALE=)
-	$(BIN)/pytest tests/reliability -m torture --timeout 1800 $(PYTEST_ARGS)
+	$(BIN)/pytest tests/reliability -m torture --timeout 1800 -rP --numprocesses $(TORTURE_PROCESSES) $(PYTEST_ARGS)
 
 .PHONY: mutants
 mutants: $(STAMP) ## Break the stores on purpose and print which test notices each break

@@ -47,18 +47,19 @@ def pytest_report_header() -> str:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out what a second version of a server would only show again; keep Spark in one process.
-
-    Spark comes first, so that this process is not the last to end.
-    """
+    """Leave out what a second version of a server would only show again."""
     again = [item for item in items if _is_shown_elsewhere(item)]
     if again:
         config.hook.pytest_deselected(items=again)
         items[:] = [item for item in items if not _is_shown_elsewhere(item)]
-    for item in items:
-        if _is_on_spark(item):
-            item.add_marker(pytest.mark.xdist_group("spark"))
-    items.sort(key=_is_on_spark, reverse=True)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Keep tests in one process that share what takes long to make, such as a session of Spark."""
+    from tests.kit.groups import Groups
+
+    return Groups(config, log)
 
 
 def pytest_sessionfinish(session: pytest.Session) -> None:
@@ -111,10 +112,6 @@ async def _sound(kind: Kind, where: Place, tenant: str) -> AsyncIterator[Store]:
             findings = await store.check(info.queue)
 
             assert findings == [], f"after the test, {info.queue} is not sound"
-
-
-def _is_on_spark(item: pytest.Item) -> bool:
-    return isinstance(item, pytest.Function) and "spark" in item.fixturenames
 
 
 def _is_shown_elsewhere(item: pytest.Item) -> bool:

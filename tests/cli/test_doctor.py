@@ -1,5 +1,6 @@
 """`doctor` finds nothing in a healthy store, and what is wrong in one that is not."""
 
+import re
 import sqlite3
 from contextlib import closing
 from typing import Any
@@ -66,7 +67,7 @@ def test_leases_that_nobody_recovers_are_a_finding(shell: Shell) -> None:
 
     assert "leases" in names(shell.json("doctor", code=1))
     assert shell("doctor") == 1
-    assert "1 ran out up to 30 s ago and were not recovered" in shell.out
+    assert re.search(r"1 ran out up to \d+ s ago and were not recovered", shell.out)
 
 
 def test_a_job_taken_out_of_the_file_is_a_finding(shell: Shell) -> None:
@@ -195,7 +196,7 @@ def test_relays_that_nobody_carries_are_a_finding(shell: Shell) -> None:
 
     (finding,) = findings(shell)
 
-    assert finding.startswith("1 wait to be carried over, the oldest for 1 min 30 s: no worker runs")
+    assert re.match(r"1 wait to be carried over, the oldest for \d min( \d+ s)?: no worker runs", finding)
 
 
 def test_a_blocked_job_that_nothing_will_unblock_is_a_finding(shell: Shell) -> None:

@@ -1,5 +1,7 @@
 """`jobs explain` says for every state why a job is not running."""
 
+import re
+
 import pytest
 
 from penstock.core.events import Event
@@ -124,7 +126,7 @@ def test_a_lease_that_ran_out_waits_for_recovery(shell: Shell) -> None:
 
     text = said(shell, "a")
 
-    assert text.startswith("waiting for recovery: worker w1 let its lease run out 15 s ago")
+    assert re.match(r"waiting for recovery: worker w1 let its lease run out \d+ s ago", text)
 
 
 @pytest.mark.parametrize(

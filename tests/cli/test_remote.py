@@ -1,5 +1,6 @@
 """The command line on a store that is behind a service."""
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -12,12 +13,13 @@ from tests.kit.service import token
 
 
 @pytest.fixture
-def far(shell: Shell, where: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Shell:
+def far(shell: Shell, where: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Shell]:
     """Commands on the same store through a service, with the token of a tenant."""
     scheme, _, rest = where.service(lambda: SqliteStore(str(tmp_path / "jobs.db"))).partition("://")
     monkeypatch.setenv("PENSTOCK_URL", f"{scheme}://{rest.rpartition('@')[2]}")
     monkeypatch.setenv("PENSTOCK_TOKEN", token("default"))
-    return shell
+    yield shell
+    where.end_service()
 
 
 def test_commands_look_and_change_through_a_service(far: Shell) -> None:

@@ -110,6 +110,11 @@ def cases_of(move: Move, moves: Collection[Move] = tuple(Move)) -> Iterator[Case
                 yield Case(move, setting, lease, target)
 
 
+def telling_cases_of(move: Move, moves: Collection[Move]) -> list[Case]:
+    """Those of them that can differ from the others: a pause concerns claims alone."""
+    return [case for case in cases_of(move, moves) if move is Move.CLAIM or not case.setting.paused]
+
+
 def has_leases(move: Move) -> bool:
     """True for moves that can come from the right one, from a stale one or from another."""
     return move in {Move.ENQUEUE, Move.UNBLOCK} or takes_token(move)

@@ -53,6 +53,7 @@ class Seen(msgspec.Struct, frozen=True):
 
     at: int
     jobs: list[Job | None]
+    first: int
     newest: int
 
 
@@ -111,11 +112,11 @@ async def _run(store: Store, case: Case, scene: Scene) -> None:
     before = await _see(store, scene, ids)
     outcome = await _make(store, scene, case)
     after = await _see(store, scene, ids)
-    first, newest = await store.event_range(scene.queue)
     told = await store.events(scene.queue, after=before.newest)
     events = [replace(event, cursor="") for event in told]
 
-    assert (first, newest) == (1, before.newest + len(events)), f"{case}: the numbers of events have gaps"
+    numbers = (after.first, after.newest)
+    assert numbers == (1, before.newest + len(events)), f"{case}: the numbers of events have gaps"
     assert after.jobs[1] == before.jobs[1], f"{case}: the bystander changed"
     if case.move is Move.ENQUEUE:
         await _judge_enqueue(store, scene, case, before, after, outcome, events)
@@ -127,8 +128,7 @@ async def _run(store: Store, case: Case, scene: Scene) -> None:
 
 async def _see(store: Store, scene: Scene, ids: Sequence[str]) -> Seen:
     jobs = await store.get(scene.queue, ids)
-    _, newest = await store.event_range(scene.queue)
-    return Seen(await store.now(), jobs, newest)
+    return Seen(await store.now(), jobs, *await store.event_range(scene.queue))
 
 
 # Making the move

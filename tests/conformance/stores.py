@@ -83,6 +83,11 @@ class Place:
         scheme, _, rest = self._services.serve(make, **more).partition("://")
         return f"{scheme}://{service.token()}@{rest}"
 
+    def end_service(self) -> None:
+        """Close the service that is open, and its store with it."""
+        if self._services is not None:
+            self._services.end()
+
 
 @contextmanager
 def place(folder: Path) -> Iterator[Place]:

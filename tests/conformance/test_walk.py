@@ -10,18 +10,19 @@ from collections.abc import Sequence
 from penstock.core.job import QueueRef
 from penstock.stores.protocol import Store
 from tests.conformance.having import having
-from tests.conformance.stores import Part
+from tests.conformance.stores import SECOND_SERVERS, Kind, Part
 from tests.conformance.walking import Walk, World, walk_together
 from tests.conformance.walking_wide import wide_walks
 
 STEPS = 250
 WIDE_STEPS = 400
 WALKS = 10
+WALKS_ON_A_SECOND_SERVER = 3
 
 
-async def test_a_store_walks_beside_the_reference(store: Store, queue: QueueRef) -> None:
+async def test_a_store_walks_beside_the_reference(store: Store, kind: Kind, queue: QueueRef) -> None:
     """Every answer, record and event is the same, whatever is done in whatever order."""
-    for seed in _seeds():
+    for seed in _seeds(kind):
         try:
             await Walk(World(store, seed), QueueRef(queue.tenant, f"walk-{seed}")).run(STEPS)
         except AssertionError as error:
@@ -29,9 +30,11 @@ async def test_a_store_walks_beside_the_reference(store: Store, queue: QueueRef)
 
 
 @having(*Part)
-async def test_a_store_walks_beside_the_reference_with_all_there_is(store: Store, queue: QueueRef) -> None:
+async def test_a_store_walks_beside_the_reference_with_all_there_is(
+    store: Store, kind: Kind, queue: QueueRef
+) -> None:
     """Keys, limits, unique jobs, flows and schedules, over two queues."""
-    for seed in _seeds():
+    for seed in _seeds(kind):
         walks = wide_walks(World(store, seed), queue.tenant, seed)
         try:
             for walk in walks:
@@ -41,6 +44,7 @@ async def test_a_store_walks_beside_the_reference_with_all_there_is(store: Store
             raise AssertionError(f"walk {seed}: {error}") from error
 
 
-def _seeds() -> Sequence[int]:
+def _seeds(kind: Kind) -> Sequence[int]:
     one = os.environ.get("PENSTOCK_TEST_WALK")
-    return [int(one)] if one else range(int(os.environ.get("PENSTOCK_TEST_WALKS", WALKS)))
+    many = WALKS_ON_A_SECOND_SERVER if kind.name in SECOND_SERVERS else WALKS
+    return [int(one)] if one else range(int(os.environ.get("PENSTOCK_TEST_WALKS", many)))

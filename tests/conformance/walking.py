@@ -100,11 +100,10 @@ class Walk:
     async def _both(self, said: str, call: Call) -> tuple[Any, Any]:
         """The call on the store, then on the reference at the time that the store took it to be."""
         self.steps.append(f"  {said}")
-        before = await self.store.now()
         answer = await call(self.store, 1)
         events = await self.store.events(self.queue, after=self.seq)
         self.seq += len(events)
-        at = events[0].at if events else before
+        at = events[0].at if events else await self.store.now()
         assert all(event.at == at for event in events), "one call wrote events of several times"
         self.world.clock_us = at * 1000
         return await call(self.reference, 0), answer

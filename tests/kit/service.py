@@ -56,6 +56,10 @@ class Services:
         self._await(self._replace(make, more))
         return f"{self.base}{self._path}"
 
+    def end(self) -> None:
+        """End the newest one, and leave its store closed."""
+        self._await(self._replace(None, {}))
+
     @property
     def base(self) -> str:
         """Where all of them are."""
@@ -63,7 +67,7 @@ class Services:
 
     def close(self) -> None:
         """End the last one and the server."""
-        self._await(self._replace(None, {}))
+        self.end()
         self._loop.call_soon_threadsafe(self._server.stop)
         self._thread.join(SECONDS)
         self._loop.close()

@@ -30,6 +30,8 @@ def test_a_log_that_blocks_keeps_nobody_from_leaving(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(stuck, "LOG", 0.05)
     monkeypatch.setattr(logging, "shutdown", is_free.wait)
     monkeypatch.setattr(os, "_exit", lambda code: left.set())
+    # The line is written when the test has ended: to its own handler alone.
+    monkeypatch.setattr(logger, "propagate", False)
     logger.addHandler(handler)
     try:
         stuck.Watch([holder]).begin(is_urgent=True)

@@ -5,7 +5,8 @@ import sys
 import traceback
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Final
+from functools import cache
+from typing import Any, Final
 
 from penstock.core.errors import ConfigError, InvalidError, PenstockError
 
@@ -50,11 +51,9 @@ def _version() -> int:
 def _invoke(given: list[str]) -> int:
     import typer
 
-    from penstock.cli.commands import build
-
     usage_error: type[Exception] = typer.BadParameter.__bases__[0]
     try:
-        return int(build()(args=given, prog_name="penstock", standalone_mode=False) or 0)
+        return int(_command()(args=given, prog_name="penstock", standalone_mode=False) or 0)
     except usage_error as error:
         return _usage(error)
     except typer.Abort:
@@ -62,6 +61,16 @@ def _invoke(given: list[str]) -> int:
         return FAILED
     except SystemExit as error:
         return error.code if isinstance(error.code, int) else FAILED
+
+
+@cache
+def _command() -> Any:
+    """All commands; made once, for that takes longer than many of them do."""
+    import typer
+
+    from penstock.cli.commands import build
+
+    return typer.main.get_command(build())
 
 
 def _usage(error: BaseException) -> int:

@@ -5,6 +5,7 @@ import secrets
 import sqlite3
 import threading
 from collections.abc import Sequence
+from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
 from itertools import groupby
 from pathlib import Path
@@ -74,7 +75,19 @@ class SqliteStore(SqliteReads, SqliteLog, SqliteFlows, SqliteSchedules, SqliteKe
 
     async def open(self) -> None:
         """Open the file, making or migrating it; a store opened twice is closed by the second close."""
-        await asyncio.to_thread(self._open)
+        wanted: Future[None] = Future()
+        try:
+            await asyncio.to_thread(self._open_if, wanted)
+        except asyncio.CancelledError:
+            # The thread goes on all the same, and closes again what nobody wants; unless it was through.
+            if not wanted.cancel():
+                await asyncio.to_thread(self._close)
+            raise
+
+    def _open_if(self, wanted: "Future[None]") -> None:
+        self._open()
+        if not wanted.set_running_or_notify_cancel():
+            self._close()
 
     def _open(self) -> None:
         with self._opening:
