@@ -3,6 +3,7 @@
 import sqlite3
 import traceback
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
@@ -197,6 +198,43 @@ def test_a_file_of_somebody_else_is_refused(tmp_path: Path) -> None:
     assert "not one of Penstock's" in refused(f"sqlite:///{path}", StoreFormatError)
     path.write_bytes(b"no database at all" * 100)
     assert str(path) in refused(f"sqlite:///{path}", StoreError)
+
+
+@on_sqlite
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("priority = 'abc'", "priority: found 'abc', wanted a whole number of 32 bits"),
+        ("version = 1.5", "version: found 1.5, wanted a whole number of 32 bits"),
+        ("attempts = 1 << 40", "attempts: found 1099511627776, wanted a whole number of 32 bits"),
+        ("fence = x'00'", r"fence: found b'\\x00', wanted a whole number of 64 bits"),
+        ("payload = x'fffe'", r"payload: found b'\\xff\\xfe', wanted text"),
+        ("more = '{'", "more: Input data was truncated"),
+    ],
+)
+@pytest.mark.parametrize("columns", [None, "task,priority,version,attempts,fence,payload,parents"])
+def test_a_damaged_job_of_a_file_is_named_with_its_column(
+    place: SparkPlace, change: str, said: str, columns: str | None
+) -> None:
+    """Also where its id was not asked for."""
+    place.run(fill)
+    path = place.url.removeprefix("sqlite:///")
+    with closing(sqlite3.connect(path)) as file, file:
+        file.execute(f"UPDATE job SET {change} WHERE id = 'pending'")
+    reader = reader_of(place, **({} if columns is None else {"columns": columns}))
+
+    with pytest.raises(StoreFormatError, match=f"{path}: job pending: column {said}"):
+        rows_of(reader)
+
+
+@on_postgres
+def test_a_damaged_job_of_a_server_is_named_with_its_column(place: SparkPlace) -> None:
+    place.run(fill)
+    with psycopg.connect(place.url) as connection:
+        connection.execute("UPDATE penstock.job SET more = '{' WHERE id = 'pending'")
+
+    with pytest.raises(StoreFormatError, match=r"the server at .*: job pending: column more: "):
+        rows_of(reader_of(place, columns="task,parents"))
 
 
 @on_sqlite
