@@ -125,13 +125,18 @@ def test_the_command_names_what_was_taken_from_a_store_behind_its_back(
     with closing(sqlite3.connect(file)) as connection, connection:
         (lost,) = connection.execute("SELECT id FROM job WHERE state = 'pending' LIMIT 1").fetchone()
         connection.execute("DELETE FROM job WHERE id = ?", [lost])
+        (newest,) = connection.execute("SELECT max(seq) FROM event").fetchone()
+        connection.execute("DELETE FROM event WHERE seq IN (8, ?)", [newest])
     out = tmp_path / "breaches"
 
     assert run(["spark", "audit", "--url", place.url, "--out", str(out)]) == 1
     text = capsys.readouterr().out
     assert f"not-in-store: queue mail, job {lost}" in text
-    assert text.rstrip().endswith("1 breaches")
-    assert [(row.rule, row.job) for row in spark.read.parquet(str(out)).collect()] == [("not-in-store", lost)]
+    assert "seq-gap: queue mail, event 8, events 8 to 8 are not in the store" in text
+    found = {(row.rule, row.job, row.seq) for row in spark.read.parquet(str(out)).collect()}
+    assert ("not-in-store", lost) in {(rule, job) for rule, job, _ in found}
+    assert {("seq-gap", None, 8), ("seq-gap", None, newest)} <= found
+    assert text.rstrip().endswith(f"{len(found)} breaches")
 
 
 @pytest.mark.parametrize(
