@@ -5,7 +5,7 @@ import traceback
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import psycopg
@@ -24,16 +24,18 @@ from penstock.spark.jobs import postgres, sqlite
 from penstock.spark.jobs.pieces import PostgresPiece
 from penstock.spark.jobs.wanted import wanted_of
 from penstock.spark.options import SourceOptions, read_options
+from penstock.stores.redis.keys import keys_of
 from tests.conformance.having import on
 from tests.conformance.stores import STORES
 from tests.kit import pgbouncer, valkey
 from tests.kit import postgres as servers
 from tests.spark.conftest import SparkPlace
-from tests.spark.jobs import FOREIGN, fill
+from tests.spark.jobs import FOREIGN, QUEUE, fill
 from tests.spark.test_jobs_reader import ids, reader_of, rows_of
 
 CANARY: Final = "hunter2-canary"
 on_sqlite: Final = on([kind for kind in STORES if kind.name == "sqlite"])
+on_valkey: Final = on([kind for kind in STORES if kind.name == "valkey"])
 on_postgres: Final = on([kind for kind in STORES if kind.name == "postgres"])
 
 
@@ -235,6 +237,26 @@ def test_a_damaged_job_of_a_server_is_named_with_its_column(place: SparkPlace) -
 
     with pytest.raises(StoreFormatError, match=r"the server at .*: job pending: column more: "):
         rows_of(reader_of(place, columns="task,parents"))
+
+
+@on_valkey
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("records", b"\xc1", "its record cannot be read: "),
+        ("payloads", b"\xff", "column payload: 'utf-8' codec"),
+    ],
+)
+def test_a_damaged_job_of_a_redis_is_named(place: SparkPlace, key: str, value: bytes, said: str) -> None:
+    place.run(fill)
+
+    async def spoil(store: Any) -> None:
+        await store._server.command("HSET", getattr(keys_of(QUEUE), key), "pending", value)
+
+    place.run(spoil)
+
+    with pytest.raises(StoreFormatError, match=f"redis://.*: job pending of queue mail: {said}"):
+        rows_of(reader_of(place))
 
 
 @on_sqlite
