@@ -5,6 +5,7 @@ from contextlib import closing
 from typing import Any
 
 import msgspec
+import psycopg
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
@@ -18,6 +19,7 @@ from tests.spark.events_kit import (
     jobs_of,
     micro_batches,
     not_postgres,
+    only_postgres,
     only_sqlite,
     seqs,
     stream,
@@ -27,6 +29,24 @@ from tests.spark.events_kit import (
 def _spoil(place: SparkPlace, statement: str) -> None:
     with closing(sqlite3.connect(place.url.removeprefix("sqlite:///"))) as file, file:
         file.execute(statement)
+
+
+@only_postgres
+def test_a_move_that_is_not_known_stops_no_reader_of_a_database(place: SparkPlace) -> None:
+    """Wherever it stands. Its record is refused by its number."""
+    fill(place, "a", "b", "c")
+    with psycopg.connect(place.url) as connection:
+        connection.execute("UPDATE penstock.event SET move = 'ponder' WHERE seq IN (1, 3)")
+    reader = stream(place, maxEventsPerTrigger=1, readerName="r")
+    try:
+        found = [row for rows in micro_batches(reader) for row in rows]
+    finally:
+        reader.stop()
+
+    assert found == batch_rows(place)
+    assert [(row["seq"], row["move"]) for row in found] == [(1, "ponder"), (2, "enqueue"), (3, "ponder")]
+    with pytest.raises(StoreFormatError, match="event 1 of queue q cannot be read: 'ponder'"):
+        place.run(lambda store: store.events(QUEUE))
 
 
 def _cut_off(place: SparkPlace) -> None:
