@@ -83,6 +83,24 @@ def test_a_job_taken_out_of_the_file_is_a_finding(shell: Shell) -> None:
     assert shell("doctor", "--no-history") == 0
 
 
+@pytest.mark.parametrize(
+    ("statement", "said"),
+    [
+        ("DELETE FROM event WHERE seq > 1", "seq-gap: queue mail, event 3, 2 to 3 are missing"),
+        ("DELETE FROM event WHERE seq = 2", "seq-gap: queue mail, job c, event 3, 3 came where 2 was next"),
+        ("UPDATE event SET jobs = 'nope', job = NULL WHERE seq = 2", "event 2 of queue mail cannot be read"),
+        ("UPDATE event SET version = 'x' WHERE seq = 2", "event 2 of queue mail cannot be read"),
+    ],
+)
+def test_events_that_are_missing_or_damaged_are_a_finding(shell: Shell, statement: str, said: str) -> None:
+    shell.enqueue("a", "b", "c")
+    with closing(sqlite3.connect(shell.file, isolation_level=None)) as base:
+        base.execute(statement)
+
+    assert any(each.startswith(said) for each in findings(shell))
+    assert "history" in names(shell.json("doctor", code=1))
+
+
 def test_a_trimmed_log_is_checked_from_where_it_begins(shell: Shell) -> None:
     shell.enqueue("a", "b")
     shell.settle("complete", 2)

@@ -135,3 +135,9 @@ def test_more_bytes_than_the_limit_are_refused() -> None:
 def test_what_is_not_json_is_refused(found: bytes) -> None:
     with pytest.raises(PayloadError):
         decode_json("payload", found)
+
+
+@pytest.mark.parametrize("found", [rb'{"a":"\ud800"}', rb'"\ud800"', rb'["\udc00", 1]'])
+def test_half_of_a_surrogate_pair_is_called_that(found: bytes) -> None:
+    with pytest.raises(PayloadError, match="surrogate pair"):
+        decode_json("payload", found)

@@ -116,6 +116,8 @@ def test_the_command_names_what_was_taken_behind_a_stores_back_and_which_limits_
     with closing(sqlite3.connect(file)) as connection, connection:
         (lost,) = connection.execute("SELECT id FROM job WHERE state = 'pending' LIMIT 1").fetchone()
         connection.execute("DELETE FROM job WHERE id = ?", [lost])
+        (newest,) = connection.execute("SELECT max(seq) FROM event").fetchone()
+        connection.execute("DELETE FROM event WHERE seq IN (8, ?)", [newest])
     out, since = tmp_path / "breaches", moment(now)
     assert since is not None
     command = ["spark", "audit", "--url", place.url, "--out", str(out), "--limits-since", since.isoformat()]
@@ -123,10 +125,13 @@ def test_the_command_names_what_was_taken_behind_a_stores_back_and_which_limits_
     assert run(command) == 1
     text = capsys.readouterr().out
     rows = spark.read.parquet(str(out)).collect()
+    found = {(row.rule, row.job, row.seq) for row in rows}
     fast = {row.seq for row in rows if row.rule == Rule.MAX_ACTIVE}
     assert f"not-in-store: queue mail, job {lost}" in text
+    assert "seq-gap: queue mail, event 8, events 8 to 8 are not in the store" in text
     assert text.rstrip().endswith(f"{len(rows)} breaches")
-    assert [row.job for row in rows if row.rule != Rule.MAX_ACTIVE] == [lost]
+    assert ("not-in-store", lost) in {(rule, job) for rule, job, _ in found}
+    assert {("seq-gap", None, 8), ("seq-gap", None, newest)} <= found
     assert fast
     assert fast <= {each.seq for each in events if each.at >= now}
 

@@ -3,8 +3,9 @@
 import sqlite3
 import traceback
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 from urllib.parse import urlsplit
 
 import psycopg
@@ -23,16 +24,18 @@ from penstock.spark.jobs import postgres, sqlite
 from penstock.spark.jobs.pieces import PostgresPiece
 from penstock.spark.jobs.wanted import wanted_of
 from penstock.spark.options import SourceOptions, read_options
+from penstock.stores.redis.keys import keys_of
 from tests.conformance.having import on
 from tests.conformance.stores import STORES
 from tests.kit import pgbouncer, valkey
 from tests.kit import postgres as servers
 from tests.spark.conftest import SparkPlace
-from tests.spark.jobs import FOREIGN, fill
+from tests.spark.jobs import FOREIGN, QUEUE, fill
 from tests.spark.test_jobs_reader import ids, reader_of, rows_of
 
 CANARY: Final = "hunter2-canary"
 on_sqlite: Final = on([kind for kind in STORES if kind.name == "sqlite"])
+on_valkey: Final = on([kind for kind in STORES if kind.name == "valkey"])
 on_postgres: Final = on([kind for kind in STORES if kind.name == "postgres"])
 
 
@@ -197,6 +200,63 @@ def test_a_file_of_somebody_else_is_refused(tmp_path: Path) -> None:
     assert "not one of Penstock's" in refused(f"sqlite:///{path}", StoreFormatError)
     path.write_bytes(b"no database at all" * 100)
     assert str(path) in refused(f"sqlite:///{path}", StoreError)
+
+
+@on_sqlite
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ("priority = 'abc'", "priority: found 'abc', wanted a whole number of 32 bits"),
+        ("version = 1.5", "version: found 1.5, wanted a whole number of 32 bits"),
+        ("attempts = 1 << 40", "attempts: found 1099511627776, wanted a whole number of 32 bits"),
+        ("fence = x'00'", r"fence: found b'\\x00', wanted a whole number of 64 bits"),
+        ("payload = x'fffe'", r"payload: found b'\\xff\\xfe', wanted text"),
+        ("more = '{'", "more: Input data was truncated"),
+    ],
+)
+@pytest.mark.parametrize("columns", [None, "task,priority,version,attempts,fence,payload,parents"])
+def test_a_damaged_job_of_a_file_is_named_with_its_column(
+    place: SparkPlace, change: str, said: str, columns: str | None
+) -> None:
+    """Also where its id was not asked for."""
+    place.run(fill)
+    path = place.url.removeprefix("sqlite:///")
+    with closing(sqlite3.connect(path)) as file, file:
+        file.execute(f"UPDATE job SET {change} WHERE id = 'pending'")
+    reader = reader_of(place, **({} if columns is None else {"columns": columns}))
+
+    with pytest.raises(StoreFormatError, match=f"{path}: job pending: column {said}"):
+        rows_of(reader)
+
+
+@on_postgres
+def test_a_damaged_job_of_a_server_is_named_with_its_column(place: SparkPlace) -> None:
+    place.run(fill)
+    with psycopg.connect(place.url) as connection:
+        connection.execute("UPDATE penstock.job SET more = '{' WHERE id = 'pending'")
+
+    with pytest.raises(StoreFormatError, match=r"the server at .*: job pending: column more: "):
+        rows_of(reader_of(place, columns="task,parents"))
+
+
+@on_valkey
+@pytest.mark.parametrize(
+    ("key", "value", "said"),
+    [
+        ("records", b"\xc1", "its record cannot be read: "),
+        ("payloads", b"\xff", "column payload: 'utf-8' codec"),
+    ],
+)
+def test_a_damaged_job_of_a_redis_is_named(place: SparkPlace, key: str, value: bytes, said: str) -> None:
+    place.run(fill)
+
+    async def spoil(store: Any) -> None:
+        await store._server.command("HSET", getattr(keys_of(QUEUE), key), "pending", value)
+
+    place.run(spoil)
+
+    with pytest.raises(StoreFormatError, match=f"redis://.*: job pending of queue mail: {said}"):
+        rows_of(reader_of(place))
 
 
 @on_sqlite

@@ -81,6 +81,7 @@ def test_a_name_like_no_other_gets_all_of_them() -> None:
         ({"minPartitions": "two"}, "minPartitions"),
         ({"minPartitions": "٣"}, "minPartitions"),
         ({"minPartitions": "99999999999"}, "minPartitions"),
+        ({"minPartitions": "9" * 5_000}, "minPartitions"),
         ({"columns": "id,,state"}, "columns"),
         ({"urlEnv": "OTHER"}, "url"),
         ({"tenant": "a", "tenants": "b"}, "tenants"),
@@ -104,6 +105,7 @@ def test_a_value_that_cannot_be_is_named_with_what_is_wanted(raw: dict[str, str]
         ({"states": "dead", "table": "events"}, "read", "states"),
         ({"keyColumns": "id"}, "read", "keyColumns"),
         ({"columns": "id"}, "write", "columns"),
+        ({"chunk": "1001"}, "write", "chunk"),
         ({"since": "2026-01-01", "table": "events"}, "readStream", "since"),
     ],
 )

@@ -6,7 +6,7 @@ import msgspec
 
 from penstock.cli.bulk import each_page
 from penstock.cli.output import local, span
-from penstock.core.errors import CursorLostError
+from penstock.core.errors import CursorLostError, StoreFormatError
 from penstock.core.events import Event
 from penstock.core.flows import ChildEnding, JobRef
 from penstock.core.job import Job, NewJob, QueueRef
@@ -91,7 +91,11 @@ async def _turns(store: Store, ref: QueueRef, keys: list[KeyInfo]) -> Check:
     ]
     check = Check("turns of keys", f"{len(ready)} could be served", ref.name)
     oldest, newest = await store.event_range(ref)
-    events = await store.events(ref, max(oldest - 1, newest - WINDOW), WINDOW)
+    try:
+        events = await store.events(ref, max(oldest - 1, newest - WINDOW), WINDOW)
+    except StoreFormatError as error:
+        check.findings.append(str(error))
+        return check
     weights = {key.key: key.weight for key in keys}
     for key in ready:
         served = _served_since(events, key.key)
@@ -195,7 +199,7 @@ async def _holds_back(store: Store, ref: QueueRef, reader: Reader, last: int, no
         return True
     try:
         unread = await store.events(ref, reader.cursor, 1)
-    except CursorLostError:
+    except (CursorLostError, StoreFormatError):
         # Told to the reader itself, at its next read.
         return False
     return bool(unread) and unread[0].at < now - EVENTS_AGE * 1000

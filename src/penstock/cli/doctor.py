@@ -19,8 +19,9 @@ from penstock.cli.checks import (
 )
 from penstock.cli.desk import Desk
 from penstock.cli.output import span
+from penstock.core.errors import StoreFormatError
 from penstock.core.events import Event
-from penstock.core.history import Checker
+from penstock.core.history import Breach, Checker, Rule
 from penstock.core.job import QueueRef
 from penstock.core.states import LIVE, State
 from penstock.sandbox.available import means
@@ -165,19 +166,30 @@ async def _history(
     newest = (await store.event_range(ref))[1]
     is_held = await _is_held(store)
     is_late = mark < first
-    async for event in _events(store, ref, first - 1, newest):
-        checker.feed(event)
-        if is_late:
-            # Written while the live jobs were read: the log knows better than what was read.
-            _take_over(live, event)
-        is_late = is_late or event.seq == mark
+    reached, damage = first - 1, None
+    try:
+        async for event in _events(store, ref, first - 1, newest):
+            checker.feed(event)
+            if is_late:
+                # Written while the live jobs were read: the log knows better than what was read.
+                _take_over(live, event)
+            is_late = is_late or event.seq == mark
+            reached = event.seq
+    except StoreFormatError as error:
+        damage = str(error)
     whole = first == 1
-    verdict = checker.finish(live if whole and not is_held else None)
+    verdict = checker.finish(live if whole and not is_held and damage is None else None)
     told = f"{verdict.events} events of {verdict.jobs} jobs, {verdict.lost} lost"
     check = Check("history", told if whole else f"{told}; the log begins at {first}", ref.name)
     if is_held:
         check.seen += "; not compared with the jobs, whose newest events cannot be read yet"
     check.findings = [str(breach) for breach in verdict.breaches]
+    if damage is not None:
+        check.seen += "; not checked further"
+        check.findings.append(damage)
+    elif store.numbers_in_order and reached < newest:
+        says = f"{reached + 1} to {newest} are missing"
+        check.findings.append(str(Breach(Rule.SEQ_GAP, ref, None, newest, says)))
     return check
 
 

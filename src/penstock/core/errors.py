@@ -35,7 +35,7 @@ PenstockError
     │   ├── StoreTimeoutError     it did not answer in time: the call may have been applied
     │   ├── PoolTimeoutError      no connection had room in time: nothing was sent
     │   └── NotReplicatedError    it has the job, but fewer replicas than wished confirmed it
-    ├── StoreFormatError          what is there is not a Penstock store
+    ├── StoreFormatError          what is there is not a Penstock store, or a damaged one
     ├── StoreVersionError         it was written by a newer Penstock
     ├── StoreReadOnlyError        it cannot be written
     └── StoreFullError            no room left; nothing was written
@@ -235,7 +235,7 @@ class NotReplicatedError(StoreUnavailableError):
 
 
 class StoreFormatError(StoreError):
-    """What is there is not a Penstock store."""
+    """What is there is not a Penstock store, or a damaged one."""
 
 
 class StoreVersionError(StoreError):

@@ -67,7 +67,11 @@ def encode_json(path: str, value: object, limit: int = PAYLOAD_LIMIT) -> bytes:
 def decode_json(path: str, encoded: bytes) -> Any:
     """The value of some JSON; PayloadError when it is none."""
     try:
-        return msgspec.json.decode(encoded)
+        try:
+            return msgspec.json.decode(encoded)
+        except msgspec.DecodeError:
+            # Half of a surrogate pair at the end is called truncated unless there is room for the other half.
+            return msgspec.json.decode(encoded + b" " * len("\\udc00"))
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise PayloadError(path, encoded, f"JSON ({error})") from None
 

@@ -14,11 +14,13 @@ from penstock.core.names import check_name
 from penstock.core.states import State
 from penstock.spark.schemas import TABLES
 from penstock.stores.open import check_url
+from penstock.stores.protocol import CHUNK_JOBS
 
 Role = Literal["read", "readStream", "write", "writeStream"]
 READS: Final = frozenset[Role]({"read", "readStream"})
 WRITES: Final = frozenset[Role]({"write", "writeStream"})
 ALL_TENANTS: Final = "*"
+_DIGITS: Final = 10
 
 
 class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -58,7 +60,7 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
     task: str | None = None
     dry_run: bool = False
     max_per_second: float | None = None
-    chunk: int = 1_000
+    chunk: int = CHUNK_JOBS
     declare: bool = False
     patience: float = 30.0
     report: str | None = None
@@ -185,10 +187,16 @@ def _moment(name: str, text: str) -> int:
     return round((found if found.tzinfo else found.replace(tzinfo=UTC)).timestamp() * 1000)
 
 
-def _count(name: str, text: str) -> int:
-    if not (text.strip().isascii() and text.strip().isdecimal()) or not 1 <= int(text) <= 2**31 - 1:
-        raise OptionError(name, text, f"a whole number from 1 to {2**31 - 1}")
-    return int(text)
+def _count(name: str, text: str, most: int = 2**31 - 1) -> int:
+    # Python makes no number of thousands of digits.
+    digits = text.strip().lstrip("0")
+    if not (digits.isascii() and digits.isdecimal() and len(digits) <= _DIGITS and int(digits) <= most):
+        raise OptionError(name, text, f"a whole number from 1 to {most}")
+    return int(digits)
+
+
+def _chunk(name: str, text: str) -> int:
+    return _count(name, text, CHUNK_JOBS)
 
 
 def _rate(name: str, text: str) -> float:
@@ -255,7 +263,7 @@ _OPTIONS: Final = (
     _Option("task", "task", lambda name, text: check_name(name, text.strip()), WRITES),
     _Option("dryRun", "dry_run", _truth, WRITES),
     _Option("maxPerSecond", "max_per_second", _rate, WRITES),
-    _Option("chunk", "chunk", _count, WRITES),
+    _Option("chunk", "chunk", _chunk, WRITES),
     _Option("declare", "declare", _truth, WRITES),
     _Option("patience", "patience", _rate, WRITES),
     _Option("report", "report", _text, WRITES),

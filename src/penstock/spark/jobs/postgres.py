@@ -115,7 +115,11 @@ def read(options: SourceOptions, wanted: Wanted, piece: PostgresPiece) -> Iterat
         for span in piece.spans:
             cursor.execute(_statement(wanted, piece, span, f'"{address.schema}"'))
             for batch in cursor.fetch_record_batch():
-                yield sql.shaped(batch, wanted, piece.queues)
+                try:
+                    shaped = sql.shaped(batch, wanted, piece.queues)
+                except StoreFormatError as error:
+                    raise StoreFormatError(f"the server at {address.shown}: {error}") from None
+                yield shaped
 
 
 def _statement(wanted: Wanted, piece: PostgresPiece, span: Span, at: str) -> str:

@@ -8,6 +8,7 @@ from typing import Any, Final
 import msgspec
 import pyarrow as pa
 
+from penstock.core.errors import StoreFormatError
 from penstock.core.job import Options, QueueRef
 from penstock.core.states import State
 from penstock.spark.jobs.pieces import RedisPiece, evenly, pieces_for
@@ -16,6 +17,7 @@ from penstock.spark.jobs.wanted import COLUMNS_IN_MORE, COLUMNS_OF_QUEUES, Condi
 from penstock.spark.options import SourceOptions
 from penstock.spark.schemas import JOBS
 from penstock.spark.stores import opened, queues_of, run
+from penstock.stores.damaged import DAMAGED
 from penstock.stores.protocol import Store
 from penstock.stores.redis.scans import ScannedPage, Scanner
 from penstock.stores.redis.store import RedisStore
@@ -28,6 +30,7 @@ _SOMETIMES: Final = frozenset(
     {"key", "idempotency_key", "visible_at", "deadline", "ended_at", "worker", "reason", "fingerprint"}
 )
 """Fields of records that have false for what is not there."""
+_UNFIT: Final = (pa.ArrowException, OverflowError, *DAMAGED)
 
 
 def plan(options: SourceOptions, wanted: Wanted) -> list[RedisPiece]:
@@ -103,9 +106,12 @@ async def _batches(
             sieve=sieve if conditions else None,
             size=size,
         )
-        async for page in pages:
-            if kept := sieve(page):
-                yield _batch(page, kept, wanted, piece.queue)
+        try:
+            async for page in pages:
+                if kept := sieve(page):
+                    yield _batch(page, kept, wanted, piece.queue)
+        except StoreFormatError as error:
+            raise StoreFormatError(f"{(await store.info()).url}: {error}") from None
 
 
 def _kept(page: ScannedPage, conditions: Sequence[Condition]) -> Sequence[int]:
@@ -123,10 +129,32 @@ def _batch(page: ScannedPage, kept: Sequence[int], wanted: Wanted, queue: QueueR
         if name in COLUMNS_OF_QUEUES:
             arrays.append(pa.repeat(queue.tenant if name == "tenant" else queue.name, len(kept)))
             continue
-        kind, values = JOBS.field(name).type, _values(page, kept, name)
-        is_time = pa.types.is_timestamp(kind)
-        arrays.append(moments(pa.array(values, pa.int64())) if is_time else pa.array(values, kind))
+        try:
+            arrays.append(_array(page, kept, name))
+        except _UNFIT as error:
+            raise _damage(page, kept, name, queue) or error from None
     return pa.RecordBatch.from_arrays(arrays, schema=pa.schema([JOBS.field(name) for name in wanted.columns]))
+
+
+def _array(page: ScannedPage, kept: Sequence[int], name: str) -> pa.Array:
+    kind, values = JOBS.field(name).type, _values(page, kept, name)
+    is_time = pa.types.is_timestamp(kind)
+    return moments(pa.array(values, pa.int64())) if is_time else pa.array(values, kind)
+
+
+def _damage(page: ScannedPage, kept: Sequence[int], name: str, queue: QueueRef) -> StoreFormatError | None:
+    """What to raise for the first job whose value does not fit the column; None where each does."""
+    for at in kept:
+        alone = ScannedPage(
+            [page.ids[at]],
+            {field: [values[at]] for field, values in page.fields.items()},
+            {field: [values[at]] for field, values in page.apart.items()},
+        )
+        try:
+            _array(alone, [0], name)
+        except _UNFIT as error:
+            return StoreFormatError(f"job {page.ids[at]} of queue {queue}: column {name}: {error}")
+    return None
 
 
 def _values(page: ScannedPage, kept: Sequence[int], name: str) -> Sequence[Any]:

@@ -7,6 +7,7 @@ import msgspec
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from penstock.core.errors import StoreFormatError
 from penstock.core.flows import JobRef
 from penstock.core.job import QueueRef
 from penstock.spark.jobs.wanted import COLUMNS_IN_MORE, COLUMNS_OF_QUEUES, Condition, Op, Value, Wanted
@@ -16,6 +17,7 @@ LARGE: Final = frozenset({"payload", "result", "progress", "error"})
 """Columns that may hold a lot."""
 _ESCAPED: Final = frozenset({"key", "idempotency_key"})
 _TEXT: Final = frozenset({"more"}) | {field.name for field in JOBS if pa.types.is_string(field.type)}
+_NARROW: Final = frozenset(field.name for field in JOBS if pa.types.is_int32(field.type))
 
 Numbers = Mapping[int, QueueRef]
 """Queues by the number that jobs name them by."""
@@ -39,13 +41,25 @@ def stored_columns(wanted: Wanted) -> list[str]:
     if not COLUMNS_OF_QUEUES.isdisjoint(wanted.columns):
         found.append("queue")
     if not COLUMNS_IN_MORE.isdisjoint(wanted.columns):
-        found.append("more")
+        # With the id, by which a job is told whose JSON cannot be read.
+        found += ["more"] if "id" in found else ["more", "id"]
     return found
 
 
 def is_text(column: str) -> bool:
     """True for a column of the store that holds text. There, `queue` is a number."""
     return column in _TEXT and column != "queue"
+
+
+def misfit(column: str, value: object) -> str | None:
+    """What is wrong with a value of a column of the store; None where nothing is."""
+    if value is None:
+        return None
+    if is_text(column):
+        return None if isinstance(value, str) else f"found {value!r:.60}, wanted text"
+    bits = 32 if column in _NARROW else 64
+    fits = isinstance(value, int) and -(1 << bits - 1) <= value < 1 << bits - 1
+    return None if fits else f"found {value!r:.60}, wanted a whole number of {bits} bits"
 
 
 def where(conditions: Sequence[Condition], literal: Callable[[Value], str]) -> list[str]:
@@ -68,7 +82,7 @@ def _sql(condition: Condition, literal: Callable[[Value], str]) -> str:
 
 
 def shaped(batch: pa.RecordBatch, wanted: Wanted, queues: Numbers) -> pa.RecordBatch:
-    """Rows of the store as rows of the table."""
+    """Rows of the store as rows of the table; StoreFormatError names a job whose JSON is damaged."""
     more = _more(batch) if "more" in batch.schema.names else None
     arrays = []
     for name in wanted.columns:
@@ -110,7 +124,13 @@ def _more(batch: pa.RecordBatch) -> list[_More] | None:
     column = batch.column("more")
     if column.null_count == len(column):
         return None
-    return [_NOTHING if text is None else _MORE.decode(text) for text in column.to_pylist()]
+    found = []
+    for at, text in enumerate(column.to_pylist()):
+        try:
+            found.append(_NOTHING if text is None else _MORE.decode(text))
+        except msgspec.DecodeError as error:
+            raise StoreFormatError(f"job {batch.column('id')[at]}: column more: {error}") from None
+    return found
 
 
 def _of_more(more: Sequence[_More], name: str) -> pa.Array:

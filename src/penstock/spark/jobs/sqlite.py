@@ -2,7 +2,7 @@
 
 import sqlite3
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import Final
@@ -95,14 +95,37 @@ def read(options: SourceOptions, wanted: Wanted, piece: SqlitePiece) -> Iterator
                 is_first = False
                 if found.num_rows:
                     yield sql.shaped(found, wanted, piece.queues)
-    except adbc_driver_sqlite.dbapi.Error as error:
+    except StoreFormatError as error:
+        raise StoreFormatError(f"{path}: {error}") from None
+    except (adbc_driver_sqlite.dbapi.Error, pa.ArrowException) as error:
+        if (damage := _damage(path, wanted, piece)) is not None:
+            raise StoreFormatError(f"{path}: {damage}") from None
         raise StoreError(f"{path}: could not be read: {error}") from None
+
+
+def _damage(path: Path, wanted: Wanted, piece: SqlitePiece) -> str | None:
+    """The first job with a value that does not fit its column: a file takes any. None where all do."""
+    columns = sql.stored_columns(wanted)
+    try:
+        with closing(sqlite3.connect(_uri(path), uri=True, timeout=_PATIENCE_MS / 1000)) as connection:
+            connection.text_factory = lambda raw: raw.decode(errors="replace")
+            for job, *values in connection.execute(_rows(["id", *columns], wanted, piece)):
+                for column, value in zip(columns, values, strict=True):
+                    if (why := sql.misfit(column, value)) is not None:
+                        return f"job {job}: column {column}: {why}"
+    except sqlite3.Error as error:
+        raise translated(error, str(path)) from None
+    return None
 
 
 def _statement(wanted: Wanted, piece: SqlitePiece) -> str:
     columns = sql.stored_columns(wanted)
     # The driver takes the types of columns from the values it sees first: this row shows them; it is dropped.
     types = ", ".join(f"{_NO_TEXT if sql.is_text(column) else 0} AS {column}" for column in columns)
+    return f"SELECT {types} UNION ALL {_rows(columns, wanted, piece)}"
+
+
+def _rows(columns: Sequence[str], wanted: Wanted, piece: SqlitePiece) -> str:
     numbers = ", ".join(map(str, piece.queues))
     # By the index of the state, or else straight through the rows: never by the ids of a whole queue.
     index = _indexed(wanted)
@@ -114,8 +137,7 @@ def _statement(wanted: Wanted, piece: SqlitePiece) -> str:
         *sql.where(wanted.conditions, _literal),
     ]
     rows = "job NOT INDEXED" if index is None else f"job INDEXED BY job_{index}"
-    found = f"SELECT {', '.join(columns)} FROM {rows} WHERE {' AND '.join(clauses)}"  # noqa: S608 (constants and literals)
-    return f"SELECT {types} UNION ALL {found}"
+    return f"SELECT {', '.join(columns)} FROM {rows} WHERE {' AND '.join(clauses)}"  # noqa: S608 (constants and literals)
 
 
 def _indexed(wanted: Wanted) -> State | None:

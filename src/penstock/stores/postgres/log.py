@@ -15,7 +15,7 @@ from penstock.core.events import Event
 from penstock.core.job import QueueRef
 from penstock.stores.postgres.claims import PostgresClaims
 from penstock.stores.postgres.engine import Row
-from penstock.stores.postgres.records import event_from
+from penstock.stores.postgres.records import columns_of, event_from
 from penstock.stores.rows import EVENT_COLUMNS
 
 _RUNNING: Final = """
@@ -163,16 +163,16 @@ class PostgresLog(PostgresClaims):
             rows = await self._ask(_AFTER_NUMBER, number, many, cursor.seq)
             trimmed = rows[0][2]
             check_cursor(queue, cursor, trimmed + 1, cursor.seq, None)
-            return _look(queue, rows)
+            return _look(queue, rows, _kept(rows))
         rows = await self._ask(_AFTER_CURSOR, number, many + 1, cursor.stamp, cursor.seq)
         cut_stamp, cut_seq, trimmed, *_ = rows[0]
         if (cursor.stamp, cursor.seq) < (cut_stamp, cut_seq):
             raise trimmed_error(queue, min(cursor.seq + 1, trimmed), trimmed)
-        found = _look(queue, rows)
-        if found.events and found.events[0].cursor == str(cursor):
-            return Look(found.events[1:], found.awaits)
+        kept = _kept(rows)
+        if kept and cursor_of(queue, kept[0]) == str(cursor):
+            return _look(queue, rows, kept[1:])
         if (cursor.stamp, cursor.seq) == (cut_stamp, cut_seq):
-            return Look(found.events[:many], found.awaits)
+            return _look(queue, rows, kept[:many])
         _, last = await self.event_range(queue)
         raise _stranger(queue, cursor, last)
 
@@ -181,9 +181,9 @@ class PostgresLog(PostgresClaims):
         first, last = await self.event_range(queue)
         # The number where the log begins is asked for often, and no index has it.
         rows = await self._ask(_NUMBERED, number, cursor.seq) if cursor.seq >= first else []
-        there = event_of(queue, rows[0]) if rows else None
+        there = read_cursor("cursor", cursor_of(queue, rows[0])) if rows else None
         check_cursor(queue, cursor, first, last, there)
-        return Cursor(cursor.seq) if there is None else read_cursor("cursor", there.cursor)
+        return there or Cursor(cursor.seq)
 
     async def _await_running(self, first: int | None = None) -> None:
         """Give transactions that run now, or those before a number, a tenth of a second.
@@ -199,14 +199,23 @@ class PostgresLog(PostgresClaims):
             await asyncio.sleep(_LOOK_SECONDS)
 
 
-def _look(queue: QueueRef, rows: list[Row]) -> Look:
-    """A page; it has one row without an event where there is none."""
+def _kept(rows: list[Row]) -> list[Row]:
+    """The events of a page; it has one row without an event where there is none."""
+    return [row[_HEAD:] for row in rows if row[_HEAD] is not None]
+
+
+def _look(queue: QueueRef, rows: list[Row], kept: list[Row]) -> Look:
+    """Events of a page."""
     xmin, xmax = rows[0][3:_HEAD]
-    events = [event_of(queue, row[_HEAD:]) for row in rows if row[_HEAD] is not None]
-    return Look(events, None if xmin == xmax else xmax)
+    return Look([_event_of(queue, row) for row in kept], None if xmin == xmax else xmax)
 
 
-def event_of(queue: QueueRef, row: Row) -> Event:
+def cursor_of(queue: QueueRef, row: Row) -> str:
+    """The cursor of an event, also of one that cannot be read, from its stamp and EVENT_COLUMNS."""
+    return columns_of(("stamp", *EVENT_COLUMNS.split(", ")), [row]).cursors(queue)[0]
+
+
+def _event_of(queue: QueueRef, row: Row) -> Event:
     """An event from its stamp and EVENT_COLUMNS, with its cursor."""
     event = event_from(queue, row[1:])
     return msgspec.structs.replace(event, cursor=str(Cursor(event.seq, event.mark, row[0])))

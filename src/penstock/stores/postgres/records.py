@@ -10,6 +10,7 @@ from penstock.core.job import Claimed, Job, NewJob, QueueRef
 from penstock.core.moves import Move
 from penstock.core.states import State
 from penstock.stores.columns import columns, unknown
+from penstock.stores.damaged import DAMAGED, damaged
 from penstock.stores.protocol import EventColumns, Spawn
 from penstock.stores.rows import (
     EVENT_COLUMNS,
@@ -109,10 +110,13 @@ def job_of(queue: QueueRef, row: tuple[Any, ...]) -> Job:
 def event_from(queue: QueueRef, row: tuple[Any, ...]) -> Event:
     """An event from EVENT_COLUMNS."""
     fields = dict(zip(EVENT_COLUMNS.split(", "), row, strict=True))
-    fields["move"] = Move(fields["move"])
-    for name in ("source", "target"):
-        if fields[name] is not None:
-            fields[name] = State(fields[name])
+    try:
+        fields["move"] = Move(fields["move"])
+        for name in ("source", "target"):
+            if fields[name] is not None:
+                fields[name] = State(fields[name])
+    except DAMAGED as error:
+        raise damaged(queue, row[0], error) from None
     fields["idempotency_key"] = restored(fields["idempotency_key"])
     fields["key"] = restored(fields["key"])
     return Event(v=EVENT_VERSION, tenant=queue.tenant, queue=queue.name, **fields)

@@ -6,7 +6,7 @@ from typing import Final
 
 from penstock.core.cursors import Cursor, check_cursor, read_cursor, trimmed_error
 from penstock.core.job import QueueRef
-from penstock.stores.postgres.log import PostgresLog, event_of
+from penstock.stores.postgres.log import PostgresLog, cursor_of
 from penstock.stores.postgres.records import columns_of
 from penstock.stores.protocol import EventColumns
 from penstock.stores.rows import EVENT_COLUMNS
@@ -121,7 +121,7 @@ class PostgresStretches(PostgresLog):
         start = _start(cursor)
         rows = [] if limit is None else await self._ask(_FORWARD, number, *start, limit - 1)
         rows = rows or await self._ask(_BACKWARD, number, *start, 0)
-        return event_of(queue, rows[0]).cursor if rows else str(cursor)
+        return cursor_of(queue, rows[0]) if rows else str(cursor)
 
     async def cursor_at(self, queue: QueueRef, at: int) -> str:
         """The cursor before the first event of a time, in the order of the log."""
@@ -135,7 +135,7 @@ class PostgresStretches(PostgresLog):
         if not is_found:
             return await self.cursor_after(queue, first - 1)
         before = await self._ask(_BEFORE, number, stamp, seq)
-        return event_of(queue, before[0]).cursor if before else str(first - 1)
+        return cursor_of(queue, before[0]) if before else str(first - 1)
 
 
 def _start(cursor: Cursor) -> tuple[int, int, int]:

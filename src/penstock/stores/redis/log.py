@@ -76,6 +76,10 @@ class StreamLog:
             at_once=True,
         )
         _check(queue, cursor, here, kept, newest)
+        last, reached = int(newest or 0), _seq(found[0][0]) if found else cursor.seq
+        if reached < last and (limit is None or (limit and not after_it)):
+            # Someone has deleted the newest entries: who reads up to their numbers finds them missing.
+            return str(last)
         if found == here and limit:
             # Someone has deleted entries in the middle: those that are missing must not stop a reader.
             found = after_it or here

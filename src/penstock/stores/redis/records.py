@@ -15,6 +15,7 @@ from penstock.core.outcomes import Applied, Claims, Enqueued, Refusal, Refused
 from penstock.core.states import State
 from penstock.core.unique import Unique, UniqueRule
 from penstock.stores.columns import columns
+from penstock.stores.damaged import DAMAGED, damaged
 from penstock.stores.protocol import EventColumns
 
 Outcome = Applied | Refused
@@ -327,7 +328,10 @@ def job_of(
 
 def event_of(queue: QueueRef, seq: int, packed: bytes) -> Event:
     """An event out of the stream."""
-    logged = _read_logged(packed)
+    try:
+        logged = _read_logged(packed)
+    except DAMAGED as error:
+        raise damaged(queue, seq, error) from None
     fields = {name: value for name in _LOGGED_FIELDS if (value := getattr(logged, name)) is not False}
     return Event(tenant=queue.tenant, queue=queue.name, seq=seq, **fields)
 

@@ -5,8 +5,10 @@ from typing import Any, Final
 
 import msgspec
 
+from penstock.core.errors import StoreFormatError
 from penstock.core.job import QueueRef
 from penstock.core.states import State
+from penstock.stores.damaged import DAMAGED
 from penstock.stores.redis.keys import keys_of
 from penstock.stores.redis.reads import scored
 from penstock.stores.redis.records import Record
@@ -90,7 +92,9 @@ class Scanner:
         packed, *beside = await self._server.commands(
             [("HMGET", getattr(keys, name), *ids) for name in ("records", *asked)], at_once=bool(asked)
         )
-        rows = [None if each is None else _whole(_read(each)) for each in packed]
+        rows = [
+            None if each is None else _row(queue, job, each) for job, each in zip(ids, packed, strict=True)
+        ]
         place = _FIELDS.index("enqueued_at" if ended is None else "ended_at")
         # Others are gone since the index was read, and perhaps back under the same id.
         kept = [
@@ -108,8 +112,12 @@ class Scanner:
         )
 
 
-def _whole(row: list[Any]) -> list[Any]:
-    """With a value for every field that this version knows, and no others."""
+def _row(queue: QueueRef, job: str, packed: bytes) -> list[Any]:
+    """A record with a value for every field that this version knows, and no others."""
+    try:
+        row = _read(packed)
+    except DAMAGED as error:
+        raise StoreFormatError(f"job {job} of queue {queue}: its record cannot be read: {error}") from None
     if len(row) == len(_FIELDS):
         return row
     return row[: len(_FIELDS)] + [False] * (len(_FIELDS) - len(row))

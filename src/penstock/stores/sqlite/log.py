@@ -16,7 +16,7 @@ from penstock.stores.sqlite.turns import Turns
 _RANGE: Final = "SELECT n, trimmed + 1, seq FROM queue WHERE tenant = ? AND name = ?"
 
 _COLUMNS: Final = "SELECT * FROM event WHERE queue = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
-_AT: Final = "SELECT at FROM event WHERE queue = ? AND seq = ?"
+_AT: Final = "SELECT at FROM event WHERE queue = ? AND seq >= ? ORDER BY seq LIMIT 1"
 
 
 class SqliteLog(Turns):
@@ -42,8 +42,7 @@ class SqliteLog(Turns):
         def work(connection: sqlite3.Connection) -> EventColumns:
             number, first, last = _range(connection, queue)
             _find(connection, queue, cursor, number, first, last)
-            found = connection.execute(_COLUMNS, (number, cursor.seq, end.seq, limit))
-            return columns_of([name for name, *_ in found.description], found.fetchall())
+            return _between(connection, number, cursor.seq, end.seq, limit)
 
         return await self._read(work)
 
@@ -55,7 +54,9 @@ class SqliteLog(Turns):
             number, first, last = _range(connection, queue)
             _find(connection, queue, cursor, number, first, last)
             seq = last if limit is None else min(last, cursor.seq + limit)
-            return _cursor(connection, queue, number, seq) if seq >= max(first, cursor.seq) else str(cursor)
+            if seq < max(first, cursor.seq):
+                return str(cursor)
+            return str(_cursor(connection, queue, number, seq) or seq)
 
         return await self._read(work)
 
@@ -67,9 +68,12 @@ class SqliteLog(Turns):
             low, high = first, last + 1
             while low < high:
                 middle = (low + high) // 2
-                (found,) = connection.execute(_AT, (number, middle)).fetchone()
-                low, high = (middle + 1, high) if found < at else (low, middle)
-            return str(low - 1) if low == first else _cursor(connection, queue, number, low - 1)
+                row = connection.execute(_AT, (number, middle)).fetchone()
+                # One that cannot be read counts as late: rather some events too many than too few.
+                is_before = row is not None and isinstance(row[0], int) and row[0] < at
+                low, high = (middle + 1, high) if is_before else (low, middle)
+            found = None if low == first else _cursor(connection, queue, number, low - 1)
+            return str(found or low - 1)
 
         return await self._read(work)
 
@@ -139,11 +143,9 @@ def _range(connection: sqlite3.Connection, queue: QueueRef) -> tuple[int, int, i
 
 def _find(
     connection: sqlite3.Connection, queue: QueueRef, cursor: Cursor, number: int, first: int, last: int
-) -> Event | None:
-    """The event with the cursor's number, if it is kept; CursorLostError as for `events`."""
-    there = None
-    if first <= cursor.seq <= last:
-        (there,) = _after(connection, queue, number, cursor.seq - 1, 1)
+) -> Cursor | None:
+    """The cursor of the event with the cursor's number, if it is kept; CursorLostError as for `events`."""
+    there = _cursor(connection, queue, number, cursor.seq) if first <= cursor.seq <= last else None
     check_cursor(queue, cursor, first, last, there)
     return there
 
@@ -158,7 +160,14 @@ def _after(
     return [event_from(queue, row) for row in rows]
 
 
-def _cursor(connection: sqlite3.Connection, queue: QueueRef, number: int, seq: int) -> str:
-    """The cursor of the event with a number that is kept."""
-    (event,) = _after(connection, queue, number, seq - 1, 1)
-    return placed(event).cursor
+def _between(
+    connection: sqlite3.Connection, number: int, after: int, through: int, limit: int
+) -> EventColumns:
+    found = connection.execute(_COLUMNS, (number, after, through, limit))
+    return columns_of([name for name, *_ in found.description], found.fetchall())
+
+
+def _cursor(connection: sqlite3.Connection, queue: QueueRef, number: int, seq: int) -> Cursor | None:
+    """The cursor of the event with a number; None where somebody has taken it out of the file."""
+    found = _between(connection, number, seq - 1, seq, 1)
+    return read_cursor("cursor", found.cursors(queue)[0]) if found.count else None

@@ -7,11 +7,9 @@ import msgspec
 
 from penstock.core.events import EVENT_VERSION, Event
 from penstock.core.job import Claimed, Job, NewJob, QueueRef
-from penstock.core.moves import (
-    Move,
-)
 from penstock.core.states import State
 from penstock.stores.columns import columns, unknown
+from penstock.stores.damaged import DAMAGED, damaged
 from penstock.stores.protocol import EventColumns
 from penstock.stores.rows import (
     EVENT_COLUMNS,
@@ -117,28 +115,46 @@ def job_of(queue: QueueRef, row: tuple[Any, ...]) -> Job:
 
 
 def event_from(queue: QueueRef, row: tuple[Any, ...]) -> Event:
-    """An event from EVENT_COLUMNS."""
+    """An event from EVENT_COLUMNS; StoreFormatError where a value is of another type, as files allow."""
     fields = dict(zip(EVENT_COLUMNS.split(", "), row, strict=True))
-    fields["move"] = Move(fields["move"])
-    for name in ("source", "target"):
-        if fields[name] is not None:
-            fields[name] = State(fields[name])
-    if fields["jobs"] is not None:
-        fields["jobs"] = msgspec.json.decode(fields["jobs"])
-    fields["idempotency_key"] = restored(fields["idempotency_key"])
-    fields["key"] = restored(fields["key"])
-    return Event(v=EVENT_VERSION, tenant=queue.tenant, queue=queue.name, **fields)
+    try:
+        if fields["jobs"] is not None:
+            fields["jobs"] = _JOBS.decode(fields["jobs"])
+        fields["idempotency_key"] = _restored(fields["idempotency_key"])
+        fields["key"] = _restored(fields["key"])
+        # The names under which an event goes out into the world.
+        fields["from"], fields["to"] = fields.pop("source"), fields.pop("target")
+        return msgspec.convert(
+            {"v": EVENT_VERSION, "tenant": queue.tenant, "queue": queue.name, **fields}, Event
+        )
+    except DAMAGED as error:
+        raise damaged(queue, row[0], error) from None
 
 
-_KNOWN: Final = frozenset({"queue", *EVENT_COLUMNS.split(", ")})
+_FIELDS: Final = frozenset(EVENT_COLUMNS.split(", "))
+_JOBS: Final = msgspec.json.Decoder(list[str])
 
 
 def columns_of(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> EventColumns:
-    """Events field by field, from all columns of their table."""
+    """Events field by field, from all columns of their table; values of other types as they stand there."""
     found = columns(names, rows)
-    fields = {name: values for name, values in found.items() if name in _KNOWN}
-    fields["key"] = [restored(text) for text in found.get("key", ())]
-    fields["idempotency_key"] = [restored(text) for text in found.get("idempotency_key", ())]
-    fields["jobs"] = [None if text is None else msgspec.json.decode(text) for text in found.get("jobs", ())]
+    said = unknown(found, {"queue", *_FIELDS}, len(rows))
+    broken: dict[int, str] = {}
+    fields = {name: values for name, values in found.items() if name in _FIELDS}
+    for name in ("key", "idempotency_key"):
+        fields[name] = [_restored(each) for each in found.get(name, ())]
+    fields["jobs"] = jobs = list(found.get("jobs", ()))
+    for at, text in enumerate(jobs):
+        try:
+            jobs[at] = None if text is None else _JOBS.decode(text)
+        except DAMAGED:
+            jobs[at] = None
+            said.setdefault(at, {})["jobs"] = text
+            broken[at] = "jobs is no list of ids: see extra"
     fields["v"] = [EVENT_VERSION] * len(rows)
-    return EventColumns(len(rows), fields, unknown=unknown(found, _KNOWN, len(rows)))
+    return EventColumns(len(rows), fields, unknown=said, broken=broken)
+
+
+def _restored(value: Any) -> Any:
+    """Free text back; a file may hold other values in its place."""
+    return restored(value) if isinstance(value, str) else value
