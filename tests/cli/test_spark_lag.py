@@ -1,5 +1,8 @@
 """`penstock spark lag`: how far behind readers are."""
 
+import sqlite3
+from contextlib import closing
+
 import psycopg
 
 from penstock.stores.protocol import READER_LEASE_MS, Store
@@ -74,3 +77,15 @@ def test_who_holds_all_readers_back_is_named(shell: Shell) -> None:
 
     assert "(report)" in held["who"]
     assert "newer events are held back" in shell.out
+
+
+def test_an_older_file_is_refused_and_not_migrated(shell: Shell) -> None:
+    """Looking changes nothing."""
+    shell.enqueue("a")
+    with closing(sqlite3.connect(shell.file)) as connection:
+        connection.execute("PRAGMA user_version = 3")
+
+    assert shell("spark", "lag") == 1
+    assert "has schema version 3" in shell.err
+    with closing(sqlite3.connect(shell.file)) as connection:
+        assert connection.execute("PRAGMA user_version").fetchone() == (3,)

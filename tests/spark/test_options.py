@@ -66,6 +66,14 @@ def test_a_name_like_no_other_gets_all_of_them() -> None:
         read_options(given(zzzzzzz="1"))
 
 
+def test_a_path_is_told_from_a_slip() -> None:
+    """Spark makes an option of what `save` and `load` are given."""
+    with pytest.raises(
+        OptionError, match="a store is at its url; `save` and `load` are called without a path"
+    ):
+        read_options(given(path="/data"))
+
+
 @pytest.mark.parametrize(
     ("raw", "field"),
     [

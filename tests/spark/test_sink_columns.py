@@ -1,5 +1,6 @@
 """What the columns of a DataFrame mean is settled, or refused, before anything is written."""
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -81,6 +82,9 @@ def test_a_column_payload_is_all_arguments() -> None:
         ("n INT, m MAP<DATE, INT>", {}, r"m \(its keys\): found date, wanted string"),
         ("n INT, payload INT", {}, "payload: found int, wanted string with JSON, struct or map"),
         ("n INT, n STRING", {}, "n: found it twice, wanted each column once"),
+        ('n INT, `a"b` INT', {}, "column: found 'a\"b', wanted a name without quotes, backslashes and"),
+        ("n INT, `a\\b` INT", {}, "column: found 'a.+b', wanted a name without quotes"),
+        ("n INT, `a\nb` INT", {}, "column: found 'a.nb', wanted a name without quotes"),
     ],
 )
 def test_what_cannot_be_written_is_refused_by_its_name(
@@ -120,6 +124,26 @@ def test_a_quarantine_that_cannot_be_is_refused() -> None:
         plan_of(read_options(GIVEN | {"onBadRow": "quarantine"}, role="write"), schema)
     with pytest.raises(OptionError, match="quarantine: found 'gopher://x/y', wanted a path, or an address"):
         plan_of(read_options(GIVEN | {"quarantine": "gopher://x/y"}, role="write"), schema)
+
+
+@pytest.mark.parametrize("option", ["quarantine", "report"])
+def test_a_folder_that_cannot_be_is_refused_before_any_row_is_in(option: str, tmp_path: Path) -> None:
+    """A file, or a folder below one; a folder that can be is made."""
+    file = tmp_path / "file"
+    file.touch()
+    for found in (str(file), f"{file}/below", file.as_uri()):
+        with pytest.raises(OptionError, match=f"{option}: found '.*file.*', wanted a folder that files can"):
+            plan_of(read_options(GIVEN | {option: found}, role="write"), schema_of("n INT"))
+    plan_of(read_options(GIVEN | {option: str(tmp_path / "a" / "b")}, role="write"), schema_of("n INT"))
+
+    assert list((tmp_path / "a" / "b").iterdir()) == []
+
+
+def test_a_long_id_of_a_write_is_refused() -> None:
+    """With how long it may be."""
+    assert read_options(GIVEN | {"writeId": "é" * 200}).write_id == "é" * 200
+    with pytest.raises(OptionError, match=r"writeId: found .* wanted at most 200 characters"):
+        read_options(GIVEN | {"writeId": "W" * 201})
 
 
 def test_writers_are_refused_where_their_columns_are() -> None:

@@ -1,6 +1,7 @@
 """Not faster than asked for, and not more at once than there is room for."""
 
 import asyncio
+import os
 
 import pytest
 
@@ -8,6 +9,8 @@ from penstock.spark.sink.flight import Flight
 from penstock.spark.sink.pace import Pace
 from penstock.spark.sink.place import Place, slots_in
 from penstock.spark.sink.tally import Tally
+
+CORES = len(os.sched_getaffinity(0))
 
 
 async def test_a_pace_lets_through_so_many_per_second() -> None:
@@ -83,6 +86,9 @@ async def test_the_first_failure_of_a_flight_ends_it() -> None:
         ({"spark.master": "local[4]"}, 4),
         ({"spark.master": "local[2,4]"}, 2),
         ({"spark.master": "local"}, 1),
+        ({"spark.master": "local[*]"}, CORES),
+        ({"spark.master": "local[*,4]"}, CORES),
+        ({"spark.master": "local[*, 4]", "spark.task.cpus": str(CORES)}, 1),
         ({"spark.master": "local-cluster[3,2,1024]"}, 6),
         ({"spark.master": "yarn", "spark.executor.instances": "5", "spark.executor.cores": "4"}, 20),
         ({"spark.master": "spark://x", "spark.cores.max": "12", "spark.task.cpus": "2"}, 6),
@@ -104,6 +110,14 @@ def test_names_of_files_differ_for_every_write_and_batch() -> None:
 
     assert not any(one != other and one.startswith(other) for one in prefixes for other in prefixes)
     assert len(set(prefixes)) == len(places)
+
+
+def test_names_of_files_are_never_too_long() -> None:
+    """Also not while the file is written, under a longer name; and long ids stay apart."""
+    names = [Place(text, 2**63).prefix("12345678") for text in ("é" * 200, "é" * 199, "W" * 200)]
+
+    assert all(len(f".{name}99999.parquet.{'0' * 32}".encode()) <= 255 for name in names)
+    assert len(set(names)) == 3
 
 
 def test_a_tally_adds_up() -> None:

@@ -155,6 +155,26 @@ def test_bad_rows_are_set_aside_exactly_once(place: SparkPlace, tmp_path: Path) 
     assert [path.name for path in tmp_path.iterdir() if path.name.startswith(".")] == []
 
 
+def test_mended_rows_replace_bad_ones_however_they_are_written(place: SparkPlace, tmp_path: Path) -> None:
+    """In another order of columns, with fewer of them, or with the task in an option."""
+    given = {"writeId": "w", "quarantine": str(tmp_path)}
+    Sink(place, **given, task=None).write(rows(n=[1], _task=["send"], _priority=[99]))
+    assert len(quarantined(tmp_path)) == 1
+    Sink(place, **given).write(rows(_priority=[98], n=[1]))
+    assert [msgspec.json.decode(row["row"])["_priority"] for row in quarantined(tmp_path)] == [98]
+    Sink(place, **given).write(rows(n=[1]))
+
+    assert quarantined(tmp_path) == []
+    assert numbers_in(place) == [1]
+
+
+def test_writes_to_other_queues_under_one_id_keep_their_bad_rows(place: SparkPlace, tmp_path: Path) -> None:
+    for queue in ("mail", "post"):
+        Sink(place, writeId="w", quarantine=str(tmp_path), queue=queue).write(rows(n=[1], _priority=[99]))
+
+    assert len(quarantined(tmp_path)) == 2
+
+
 def test_batches_of_a_stream_have_quarantines_of_their_own(place: SparkPlace, tmp_path: Path) -> None:
     """A batch that is run again replaces its own rows and no other's."""
     sink = Sink(place, writeId="w", quarantine=str(tmp_path))

@@ -336,7 +336,6 @@ def test_tables_that_are_not_there_are_named(spark: SparkSession, tmp_path: Path
     ("spans", "chosen"),
     [
         ([], []),
-        ([(3, 3), (4, 4)], [(3, 3), (4, 4)]),
         ([(0, 0), (1, 1), (2, 2), (0, 1), (0, 2)], [(0, 2)]),
         # Two compactions at once: the way that leads to the end.
         ([(0, 4), (3, 6), *((at, at) for at in range(3)), (7, 7)], [(0, 0), (1, 1), (2, 2), (3, 6), (7, 7)]),
@@ -345,6 +344,13 @@ def test_tables_that_are_not_there_are_named(spark: SparkSession, tmp_path: Path
 )
 def test_each_batch_is_covered_once(spans: list[tuple[int, int]], chosen: list[tuple[int, int]]) -> None:
     assert manifests.cover("t", spans) == chosen
+
+
+@pytest.mark.parametrize("spans", [[(3, 3), (4, 4)], [(1, 1)], [(1, 4), (2, 2)], [(0, 0), (2, 2)]])
+def test_a_batch_without_a_manifest_is_missed(spans: list[tuple[int, int]]) -> None:
+    """The first one as well: every table begins with batch 0."""
+    with pytest.raises(TableError, match=r"a batch between 0 and \d has no manifest: some were removed"):
+        manifests.cover("t", spans)
 
 
 def test_columns_of_older_and_newer_batches_become_one_table(spark: SparkSession, files: Files) -> None:

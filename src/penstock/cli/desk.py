@@ -24,6 +24,7 @@ from penstock.core.job import DEFAULT_TENANT, QueueRef
 from penstock.core.names import check_name
 from penstock.settings import Settings, flag_of, variable_of
 from penstock.stores.protocol import QueueInfo, Store
+from penstock.stores.ready import refuse_unready
 
 P = ParamSpec("P")
 
@@ -69,13 +70,18 @@ class Desk:
         return check_name("--tenant", self.settings.tenant or DEFAULT_TENANT)
 
     @asynccontextmanager
-    async def store(self, *, may_be_new: bool = False) -> AsyncIterator[Store]:
-        """The store, open for the time of the block; what is missing is made only if it may be new."""
+    async def store(self, *, may_be_new: bool = False, may_migrate: bool = True) -> AsyncIterator[Store]:
+        """The store, open for the time of the block; what is missing is made only if it may be new.
+
+        Tables of an older version are brought to this one if they may be, and refused otherwise.
+        """
         store = self.make_lasting_store() if may_be_new else self.make_store()
         if not may_be_new:
             url = self.settings.url or (None if self.app is None else self.app.url)
             refuse_missing_file(url)
             await refuse_missing_schema(url)
+            if url is not None and not may_migrate:
+                await refuse_unready(url)
         await store.open()
         try:
             yield store

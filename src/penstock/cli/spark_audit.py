@@ -2,6 +2,7 @@
 
 import asyncio
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
@@ -70,8 +71,10 @@ async def audit(
     if tables is None and trimmed:
         raise OptionError("--trimmed", trimmed, "it with --tables: a store says where its log begins")
     since = None if limits_since is None else _moment(limits_since)
+    _refuse_taken(out)
     url = _url(desk) if tables is None else ""
     with started("penstock audit", master) as spark:
+        _refuse_taken(out, spark)
         if tables is None:
             verdict = await _of_store(desk, spark, url, queue, since)
         else:
@@ -82,6 +85,20 @@ async def audit(
         is_clean = verdict.is_clean
     if not is_clean:
         raise typer.Exit(1)
+
+
+def _refuse_taken(out: str | None, spark: "SparkSession | None" = None) -> None:
+    """OptionError where something is at the path; an address is looked at once there is a session."""
+    from penstock.spark.tables.files import files_at, is_address
+
+    if out is None:
+        return
+    if is_address(out):
+        is_taken = spark is not None and bool(files_at(out, spark).list(""))
+    else:
+        is_taken = Path(out).exists()
+    if is_taken:
+        raise OptionError("--out", out, "a folder that is not there yet")
 
 
 def _url(desk: Desk) -> str:

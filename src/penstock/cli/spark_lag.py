@@ -34,7 +34,7 @@ async def lag(
     the lease of a reader is over, what it has not read is not trimmed. On PostgreSQL a transaction that stays
     open holds all readers back, and is named.
     """
-    async with desk.store() as store:
+    async with desk.store(may_migrate=False) as store:
         found = [
             await _lag(store, info, each)
             for info in await desk.queues(store, queue)

@@ -98,12 +98,18 @@ async def compact(
     It may run beside `penstock spark run`, and be stopped at any time.
     """
     grace_ms = round(seconds("--grace", grace) * 1000)
-    with started("penstock", master) as spark:
-        from penstock.spark import tables
+    from penstock.spark import tables
+    from penstock.spark.tables.files import is_address
 
+    names = tables.NAMES if table is None else (table,)
+    # Before a Java is started; behind an address it takes one.
+    if not is_address(out):
+        tables.refuse_none(out, names)
+    with started("penstock", master) as spark:
+        if is_address(out):
+            tables.refuse_none(out, names, spark)
         done = [
-            tables.compact(spark, out, name, target_bytes=target << 20, grace_ms=grace_ms)
-            for name in (tables.NAMES if table is None else (table,))
+            tables.compact(spark, out, name, target_bytes=target << 20, grace_ms=grace_ms) for name in names
         ]
     for each in done:
         desk.out.document(

@@ -21,6 +21,7 @@ READS: Final = frozenset[Role]({"read", "readStream"})
 WRITES: Final = frozenset[Role]({"write", "writeStream"})
 ALL_TENANTS: Final = "*"
 _DIGITS: Final = 10
+LONGEST_WRITE_ID: Final = 200
 
 
 class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
@@ -122,6 +123,11 @@ def names() -> list[str]:
 def _known(name: str) -> _Option:
     if name in _BY_NAME:
         return _BY_NAME[name]
+    if name == "path":
+        # What Spark makes of an argument of save or load.
+        raise OptionError(
+            "option", name, "none: a store is at its url; `save` and `load` are called without a path"
+        )
     near = difflib.get_close_matches(name, _BY_NAME, 1, 0.5)
     hint = f"; did you mean {_BY_NAME[near[0]].name}?" if near else f": {', '.join(names())}"
     raise OptionError("option", name, f"one that the format penstock has{hint}")
@@ -154,6 +160,13 @@ def _text(name: str, text: str) -> str:
     if not text.strip():
         raise OptionError(name, text, "text that is not empty")
     return text.strip()
+
+
+def _write_id(name: str, text: str) -> str:
+    found = _text(name, text)
+    if len(found) > LONGEST_WRITE_ID:
+        raise OptionError(name, found, f"at most {LONGEST_WRITE_ID} characters")
+    return found
 
 
 def _listed(name: str, text: str) -> tuple[str, ...]:
@@ -255,7 +268,7 @@ _OPTIONS: Final = (
     _Option("readerName", "reader_name", _text, READS, _EVENTS),
     # Of writers
     _Option("operation", "operation", _one_of("enqueue", "redrive", "cancel", "delete"), WRITES),
-    _Option("writeId", "write_id", _text, WRITES),
+    _Option("writeId", "write_id", _write_id, WRITES),
     _Option("keyColumns", "key_columns", _listed, WRITES),
     _Option("duplicates", "duplicates", _one_of("refuse", "allow"), WRITES),
     _Option("quarantine", "quarantine", _text, WRITES),

@@ -19,7 +19,7 @@ import msgspec
 from py4j.protocol import Py4JError  # type: ignore[import-untyped]
 from pyspark.errors import PySparkException
 
-from penstock.core.errors import OptionError, PenstockError
+from penstock.core.errors import ConfigError, InvalidError, PenstockError
 from penstock.spark.options import read_options
 from penstock.spark.pipeline import Done, Pipeline
 from penstock.spark.sessions import session
@@ -114,7 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise plain(error) from error
     except PenstockError as error:
         sys.stderr.write(f"penstock: error: {' '.join(str(error).split())}\n")
-        return 2 if isinstance(error, OptionError) else 1
+        return 2 if isinstance(error, InvalidError | ConfigError) else 1
 
 
 def _main(given: argparse.Namespace) -> int:

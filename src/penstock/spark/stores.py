@@ -11,16 +11,24 @@ from penstock.core.job import QueueRef
 from penstock.spark.options import ALL_TENANTS, SourceOptions
 from penstock.stores.open import open_store, sqlite_path
 from penstock.stores.protocol import QueueInfo, Store
+from penstock.stores.ready import refuse_unready
 
 T = TypeVar("T")
 
 
 @asynccontextmanager
-async def opened(options: SourceOptions, *, may_be_new: bool = False) -> AsyncIterator[Store]:
-    """The store, open for the time of the block; a missing file is made only if it may be new."""
+async def opened(
+    options: SourceOptions, *, may_be_new: bool = False, may_migrate: bool = False
+) -> AsyncIterator[Store]:
+    """The store, open for the time of the block.
+
+    A missing file is made only if it may be new; where it may not be migrated either, nothing is changed.
+    """
     url = options.store_url
     if not may_be_new:
         refuse_missing_file(url)
+        if not may_migrate:
+            await refuse_unready(url)
     store = open_store(url)
     await store.open()
     try:

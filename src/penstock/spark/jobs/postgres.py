@@ -14,9 +14,7 @@ from penstock.core.errors import (
     ConfigError,
     PenstockError,
     StoreError,
-    StoreFormatError,
     StoreUnavailableError,
-    StoreVersionError,
 )
 from penstock.core.states import State
 from penstock.spark.errors import without_secrets
@@ -26,7 +24,7 @@ from penstock.spark.jobs.wanted import Value, Wanted
 from penstock.spark.options import SourceOptions
 from penstock.spark.stores import chosen, run
 from penstock.stores.postgres.address import Address, address_of
-from penstock.stores.postgres.owner import SchemaOwner
+from penstock.stores.ready import refuse_unready
 
 PIECE_BYTES: Final = 32 << 20
 BATCH_BYTES: Final = 4 << 20
@@ -42,15 +40,8 @@ def plan(options: SourceOptions, wanted: Wanted) -> list[PostgresPiece]:
     """Ranges of ids of about equal size, and the time up to which jobs count."""
     url = options.store_url
     # The store's own connection says best why a server cannot be used.
-    schema = run(SchemaOwner(url).look())
+    run(refuse_unready(url))
     address = address_of(url)
-    if schema.version == 0:
-        raise StoreFormatError(f"{address.shown}: the schema {address.schema} has no Penstock tables")
-    if schema.version < schema.newest:
-        raise StoreVersionError(
-            f"{address.shown}: has schema version {schema.version}, and this Penstock reads {schema.newest}: "
-            "`penstock migrate up`"
-        )
     with _cursor(url, address) as cursor:
         return _pieces(cursor, address, options, wanted)
 

@@ -11,16 +11,16 @@ import adbc_driver_sqlite
 import adbc_driver_sqlite.dbapi
 import pyarrow as pa
 
-from penstock.core.errors import StoreError, StoreFormatError, StoreVersionError
+from penstock.core.errors import StoreError
 from penstock.core.states import State
 from penstock.spark.jobs import sql
 from penstock.spark.jobs.pieces import SqlitePiece, pieces_for
 from penstock.spark.jobs.wanted import Value, Wanted
 from penstock.spark.options import SourceOptions
-from penstock.spark.stores import chosen, refuse_missing_file
+from penstock.spark.stores import chosen, refuse_missing_file, run
 from penstock.stores.open import sqlite_path
+from penstock.stores.ready import refuse_unready
 from penstock.stores.sqlite.faults import translated
-from penstock.stores.sqlite.migrate import look
 
 PIECE_ROWS: Final = 250_000
 BATCH_ROWS: Final = 16_384
@@ -33,15 +33,8 @@ _NO_TEXT: Final = "''"
 def plan(options: SourceOptions, wanted: Wanted) -> list[SqlitePiece]:
     """Equal ranges of rows, up to the newest one there is now."""
     path = _path(options)
+    run(refuse_unready(options.store_url))
     try:
-        version, newest = look(str(path))
-        if version == 0:
-            raise StoreFormatError(f"{path}: has no Penstock tables")
-        if version < newest:
-            raise StoreVersionError(
-                f"{path}: has schema version {version}, and this Penstock reads {newest}: "
-                "`penstock migrate up`"
-            )
         with closing(sqlite3.connect(_uri(path), uri=True, timeout=_PATIENCE_MS / 1000)) as connection:
             return _pieces(connection, options, wanted)
     except sqlite3.Error as error:

@@ -1,6 +1,7 @@
 """What each column is to the sink: an option of its job, an argument, or the job. Decided at planning."""
 
 import difflib
+import re
 from collections.abc import Collection, Mapping
 from typing import Final
 
@@ -53,6 +54,7 @@ _OPTIONS: Final[Mapping[str, tuple[Types, str]]] = {
     "result_retention": (_SECONDS, _WANTED_SECONDS),
 }
 _PAYLOAD: Final = "payload"
+_UNFIT: Final = re.compile(r'["\\\x00-\x1f]')
 
 
 class Columns(msgspec.Struct, frozen=True, kw_only=True):
@@ -101,6 +103,9 @@ def _of_jobs(schema: StructType, options: SourceOptions) -> Columns:
     if payload is not None:
         _check_alone(schema, members, options.key_columns)
         members = {}
+    for name in members:
+        if _UNFIT.search(name):
+            raise OptionError("column", name, "a name without quotes, backslashes and control characters")
     for at in {*members.values(), *keys, *(() if payload is None else (payload,))}:
         _check_json_type(schema.names[at], schema[at].dataType, MAX_DEPTH - 1)
     return Columns(names=tuple(schema.names), options=said, members=members, payload=payload, keys=keys)

@@ -1,6 +1,7 @@
 """A folder for whole files of tasks and the driver: on a disk, or where Arrow's file systems reach."""
 
 import re
+import tempfile
 from pathlib import Path
 from typing import IO, Final
 from uuid import uuid4
@@ -25,6 +26,20 @@ def absolute(option: str, folder: str) -> str:
     except (pa.ArrowException, OSError, ValueError) as error:
         raise OptionError(option, folder, f"a path, or an address that Arrow reaches ({error})") from None
     return address
+
+
+def refuse_unusable(option: str, where: str) -> None:
+    """OptionError for a folder on a disk that cannot be made or takes no files: sooner than rows are in."""
+    files, path = fs.FileSystem.from_uri(where) if _URI.match(where) else (fs.LocalFileSystem(), where)
+    if not isinstance(files, fs.LocalFileSystem):
+        return
+    try:
+        Path(path).mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path):
+            pass
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or error
+        raise OptionError(option, where, f"a folder that files can be put into ({why})") from None
 
 
 class Folder:

@@ -37,10 +37,13 @@ async def write_partition(
     options, tally = plan.options, Tally()
     quarantine = Quarantine(options, place, plan.scope)
     pace = Pace(_share(options.max_per_second, slots))
+    may_be_new = options.declare and options.operation == "enqueue" and not options.dry_run
     async with AsyncExitStack() as stack:
         # A store that is away when the task begins is waited for as well.
         store = await Persistence(patience=options.patience).call(
-            lambda: stack.enter_async_context(opened(options, may_be_new=options.declare))
+            lambda: stack.enter_async_context(
+                opened(options, may_be_new=may_be_new, may_migrate=not options.dry_run)
+            )
         )
         desk: Enqueueing | Moving
         if options.operation == "enqueue":

@@ -15,7 +15,7 @@ from penstock.core.errors import OptionError
 from penstock.spark.errors import shielded
 from penstock.spark.options import SourceOptions
 from penstock.spark.sink.columns import columns_of
-from penstock.spark.sink.folders import Folder, absolute
+from penstock.spark.sink.folders import Folder, absolute, refuse_unusable
 from penstock.spark.sink.partition import Plan, write_partition
 from penstock.spark.sink.place import place_here, scope_of, slots_here
 from penstock.spark.sink.tally import Tally, Written
@@ -70,6 +70,10 @@ def plan_of(options: SourceOptions, schema: StructType) -> Plan:
         for name in ("quarantine", "report")
         if (folder := getattr(options, name)) is not None
     }
+    for name, folder in folders.items():
+        # A dry run leaves no bad rows, but a report.
+        if name == "report" or not options.dry_run:
+            refuse_unusable(name, folder)
     options = msgspec.structs.replace(options, **folders)
     return Plan(options, columns, scope_of(options, columns), secrets.token_hex(8))
 

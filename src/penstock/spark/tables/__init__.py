@@ -1,5 +1,6 @@
 """The pipeline's tables on files: `events` as they came, `attempts` and `jobs` made from them."""
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
 from penstock.core.errors import OptionError, TableError
@@ -42,13 +43,28 @@ def compact(
     )
 
 
+def refuse_none(folder: str, names: Sequence[str], spark: "SparkSession | None" = None) -> None:
+    """OptionError for a folder with none of these tables; an address takes a session to look there."""
+    from penstock.spark.tables.files import files_at
+    from penstock.spark.tables.manifests import FOLDER
+
+    for name in names:
+        _refuse_unknown(name)
+    if not any(files_at(f"{folder.rstrip('/')}/{name}", spark).list(FOLDER) for name in names):
+        raise OptionError("--out", folder, "a folder with tables of `penstock spark run`")
+
+
 def open_table(spark: "SparkSession", folder: str, name: str) -> "Table":
     """The table of that name, there or not."""
     from penstock.spark.tables.bronze import Bronze
     from penstock.spark.tables.files import files_at
     from penstock.spark.tables.silver import Silver
 
-    if name not in NAMES:
-        raise OptionError("table", name, f"one of {', '.join(NAMES)}")
+    _refuse_unknown(name)
     files = files_at(f"{folder.rstrip('/')}/{name}", spark)
     return Bronze(spark, files) if name == "events" else Silver(spark, files, name)
+
+
+def _refuse_unknown(name: str) -> None:
+    if name not in NAMES:
+        raise OptionError("table", name, f"one of {', '.join(NAMES)}")

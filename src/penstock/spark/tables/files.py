@@ -62,6 +62,11 @@ class Files(Protocol):
         ...
 
 
+def is_address(folder: str) -> bool:
+    """Whether it takes a Spark session to reach it."""
+    return _URI.match(folder) is not None
+
+
 def files_at(folder: str, spark: "SparkSession | None" = None) -> Files:
     """The files under a folder: plain ones for a path, Hadoop's for an address such as s3a://bucket/jobs."""
     if not folder.strip():
@@ -70,7 +75,7 @@ def files_at(folder: str, spark: "SparkSession | None" = None) -> Files:
         raise OptionError(
             "folder", folder, f"none of {' '.join(_PATTERN)} in it: Spark takes them for a pattern"
         )
-    if not _URI.match(folder):
+    if not is_address(folder):
         return LocalFiles(folder)
     if spark is None:
         raise OptionError("folder", folder, "a path: an address needs a Spark session")

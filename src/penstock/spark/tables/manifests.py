@@ -111,7 +111,7 @@ def span_of(name: str) -> tuple[int, int] | None:
 
 
 def cover(where: str, spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The spans that make up the table: each batch once, from the lowest to the highest, in few steps.
+    """The spans that make up the table: each batch once, from 0 to the highest, in few steps.
 
     A wider span stands for those within it. Should two overlap, as after two compactions at once, every
     reader chooses the same ones. TableError where a batch is missing.
@@ -132,7 +132,8 @@ def cover(where: str, spans: Iterable[tuple[int, int]]) -> list[tuple[int, int]]
         if ways:
             steps, last = min(ways)
             best[first] = steps, -last
-    at = min(by_first)
+    # Every table begins with batch 0, and so does what it was compacted into.
+    at = 0
     if at not in best:
         raise TableError(f"{where}: a batch between {at} and {end} has no manifest: some were removed")
     chosen = []
