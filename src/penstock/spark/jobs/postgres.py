@@ -14,6 +14,7 @@ from penstock.core.errors import (
     ConfigError,
     PenstockError,
     StoreError,
+    StoreFormatError,
     StoreUnavailableError,
 )
 from penstock.core.states import State

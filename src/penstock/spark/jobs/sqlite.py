@@ -11,7 +11,7 @@ import adbc_driver_sqlite
 import adbc_driver_sqlite.dbapi
 import pyarrow as pa
 
-from penstock.core.errors import StoreError
+from penstock.core.errors import StoreError, StoreFormatError
 from penstock.core.states import State
 from penstock.spark.jobs import sql
 from penstock.spark.jobs.pieces import SqlitePiece, pieces_for
