@@ -17,6 +17,7 @@ from typing import Final
 
 import pyarrow as pa
 from pyspark import TaskContext
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
@@ -27,6 +28,9 @@ from tests.spark.conftest import SETTINGS, preloading
 
 PATIENCE: Final = 300.0
 MASTER: Final = "local[2,4]"
+OUT_OF_BREATH: Final = 75
+"""How a driver ends whose processes did not start in time: Spark gives them ten seconds."""
+_LATE: Final = "Python worker failed to connect back"
 QUICK: Final = {
     **SETTINGS,
     "spark.executor.extraJavaOptions": "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC",
@@ -101,10 +105,12 @@ class Driver:
         self._urls, self._folder = urls, folder
         self._log = folder / "driver.log"
         command = [sys.executable, "-m", "tests.reliability.spark_driver", master, str(folder)]
+        self._command = [*command, json.dumps(dict(urls))]
+        self._process = self._started()
+
+    def _started(self) -> subprocess.Popen[bytes]:
         with self._log.open("ab") as log, preloading():
-            self._process = subprocess.Popen(
-                [*command, json.dumps(dict(urls))], stdout=log, stderr=log, start_new_session=True
-            )
+            return subprocess.Popen(self._command, stdout=log, stderr=log, start_new_session=True)
 
     def wait_for_tries(self) -> None:
         """Until it has begun to write a batch of the events of every store."""
@@ -119,6 +125,10 @@ class Driver:
         before = {each: set(self._folder.glob(each)) for each in asked}
         give_up = time.monotonic() + PATIENCE
         while asked:
+            if self._process.poll() == OUT_OF_BREATH:
+                # One more death: what it left is taken up by the next, as after a kill.
+                self.kill()
+                self._process = self._started()
             assert self._process.poll() is None, f"the driver ended: {self._said()}"
             assert time.monotonic() < give_up, f"nothing new in {asked}: {self._said()}"
             time.sleep(0.02)
@@ -164,6 +174,16 @@ def driving(urls: Mapping[str, str], folder: Path, master: str = MASTER) -> Iter
 
 
 def _main(master: str, folder: Path, urls: Mapping[str, str]) -> None:
+    try:
+        _drive(master, folder, urls)
+    except PySparkException as error:
+        if _LATE not in str(error):
+            raise
+        print(f"ends by itself: {error}".partition("\n")[0], flush=True)
+        os._exit(OUT_OF_BREATH)
+
+
+def _drive(master: str, folder: Path, urls: Mapping[str, str]) -> None:
     spark = session("penstock-torture", master, **QUICK)
     for name, url in urls.items():
         read(spark, name, url, folder, once=False)
