@@ -5,6 +5,7 @@ import platform
 import re
 import subprocess
 from collections.abc import Sequence
+from contextlib import suppress
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -36,9 +37,11 @@ def spent(pids: Sequence[int], *, with_ended: bool = False) -> float:
     """Seconds of user and system time of these processes, all their threads; with their ended children's."""
     total = 0
     for pid in pids:
-        # The name may have spaces; the fields after it do not.
-        fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-        total += sum(int(field) for field in fields[11 : 15 if with_ended else 13])
+        # Those that have ended meanwhile are counted with their parents, if that is asked for.
+        with suppress(FileNotFoundError, ProcessLookupError):
+            # The name may have spaces; the fields after it do not.
+            fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+            total += sum(int(field) for field in fields[11 : 15 if with_ended else 13])
     return total / os.sysconf("SC_CLK_TCK")
 
 

@@ -21,12 +21,12 @@ class Plan:
 
 FULL: Final = Plan(
     rounds=3,
-    enqueues=200_000,
-    jobs=250_000,
-    events=250_000,
-    audited=2_000_000,
-    backlogs=(1_000, 1_000_000),
-    looks=200,
+    enqueues=100_000,
+    jobs=150_000,
+    events=120_000,
+    audited=1_000_000,
+    backlogs=(1_000, 300_000),
+    looks=100,
 )
 QUICK: Final = Plan(
     rounds=1,
