@@ -15,7 +15,7 @@ from tests.kit import valkey
 CANARY: Final = "hunter2-canary"
 WRONG: Final = "wrong4-canary"
 # All of them in one process: the run that they look at is made once.
-pytestmark = [pytest.mark.timeout(300), pytest.mark.xdist_group("spark-canary")]
+pytestmark = pytest.mark.timeout(300)
 
 
 @pytest.fixture(scope="module")

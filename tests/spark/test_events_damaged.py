@@ -31,17 +31,22 @@ def _spoil(place: SparkPlace, statement: str) -> None:
         file.execute(statement)
 
 
+def _streamed(place: SparkPlace) -> list[Any]:
+    """All rows, an event at a time."""
+    reader = stream(place, maxEventsPerTrigger=1, readerName="r")
+    try:
+        return [row for rows in micro_batches(reader) for row in rows]
+    finally:
+        reader.stop()
+
+
 @only_postgres
 def test_a_move_that_is_not_known_stops_no_reader_of_a_database(place: SparkPlace) -> None:
     """Wherever it stands. Its record is refused by its number."""
     fill(place, "a", "b", "c")
     with psycopg.connect(place.url) as connection:
         connection.execute("UPDATE penstock.event SET move = 'ponder' WHERE seq IN (1, 3)")
-    reader = stream(place, maxEventsPerTrigger=1, readerName="r")
-    try:
-        found = [row for rows in micro_batches(reader) for row in rows]
-    finally:
-        reader.stop()
+    found = _streamed(place)
 
     assert found == batch_rows(place)
     assert [(row["seq"], row["move"]) for row in found] == [(1, "ponder"), (2, "enqueue"), (3, "ponder")]
@@ -78,11 +83,7 @@ def test_only_the_damaged_event_has_a_problem(
     """Wherever it stands; a stream goes on behind it."""
     fill(place, "a", "b", "c")
     _spoil(place, f"UPDATE event SET {change} WHERE seq IN (1, 3)")
-    reader = stream(place, maxEventsPerTrigger=1, readerName="r")
-    try:
-        found = [row for rows in micro_batches(reader) for row in rows]
-    finally:
-        reader.stop()
+    found = _streamed(place)
 
     assert found == batch_rows(place)
     assert [(row["seq"], row["queue"], row["problem"]) for row in found] == [

@@ -37,10 +37,10 @@ local function noted(notes, token, move, state, note_limit)
 end
 
 -- Lead a running job to `state`.
-local function end_lease(move, id, job, state, front, result)
+local function end_lease(move, id, job, state, front)
   if state ~= 'pending' and state ~= 'delayed' then
     job[ENDED_AT] = now
-    tell_parents(id, job[EXTRA], state, result)
+    tell_parents(id, job[EXTRA], state)
   end
   lead(move, id, job, state, front)
   ring_for(state)
@@ -48,7 +48,7 @@ local function end_lease(move, id, job, state, front, result)
 end
 
 -- The same by the word of the worker.
-local function settle(move, id, job, state, note_limit, front, result)
+local function settle(move, id, job, state, note_limit, front)
   job[SETTLED] = noted(job[SETTLED], job[TOKEN], move, state, note_limit)
-  return end_lease(move, id, job, state, front, result)
+  return end_lease(move, id, job, state, front)
 end
