@@ -22,6 +22,10 @@ BENCH_ARGS ?=
 
 LOCK_ARGS ?=
 
+# Tests and benchmarks start processes by the thousand. Where the environment forbids it to keep bytecode, each
+# of them would compile all that it imports; for Spark that is longer than the work.
+export PYTHONDONTWRITEBYTECODE :=
+
 # TORTURE_SEED and TORTURE_SCALE are not set here: make hands them to the torture suite through the
 # environment when you name them, and leaves the choice to the suite when you do not.
 

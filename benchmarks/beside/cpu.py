@@ -15,7 +15,7 @@ from benchmarks.cases import OURS, Case
 from benchmarks.machine import spent
 from benchmarks.spawn import Failed, Figures, run
 from penstock.stores.open import open_store
-from penstock.stores.protocol import Pause
+from penstock.stores.values import Pause
 
 UNITS: Final = {"client": "µs of the workers per job", "server": "µs of the server per job", "rate": "jobs/s"}
 _MODULE: Final = "benchmarks.beside.cpu"

@@ -11,8 +11,8 @@ from penstock import Penstock
 from penstock.core.job import DEFAULT_TENANT, NewJob, QueueRef
 from penstock.core.limits import MAX_COUNT, Declaration, Mode, Rate
 from penstock.core.moves import Release
-from penstock.stores.protocol import Durability
 from penstock.stores.sqlite.store import SqliteStore
+from penstock.stores.values import Durability
 
 QUEUE: Final = QueueRef(DEFAULT_TENANT, "default")
 BATCH: Final = 100

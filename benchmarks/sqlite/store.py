@@ -6,8 +6,8 @@ import time
 
 from penstock.core.job import DEFAULT_TENANT, QueueRef
 from penstock.core.moves import Release
-from penstock.stores.protocol import Durability
 from penstock.stores.sqlite.store import SqliteStore
+from penstock.stores.values import Durability
 
 _QUEUE = QueueRef(DEFAULT_TENANT, "default")
 BATCH = 100

@@ -59,7 +59,8 @@ if TYPE_CHECKING:
     from penstock.core.states import State
     from penstock.sandbox.permissions import Permissions
     from penstock.stores.open import open_store
-    from penstock.stores.protocol import Durability, Store
+    from penstock.stores.protocol import Store
+    from penstock.stores.values import Durability
     from penstock.tasks.batch import BatchHandle
     from penstock.tasks.call import Call
     from penstock.tasks.context import JobContext, current_job
@@ -85,7 +86,8 @@ _HOMES: Final = {
     "penstock.core.states": ("State",),
     "penstock.sandbox.permissions": ("Permissions",),
     "penstock.stores.open": ("open_store",),
-    "penstock.stores.protocol": ("Durability", "Store"),
+    "penstock.stores.protocol": ("Store",),
+    "penstock.stores.values": ("Durability",),
     "penstock.tasks.batch": ("BatchHandle",),
     "penstock.tasks.call": ("Call",),
     "penstock.tasks.context": ("JobContext", "current_job"),

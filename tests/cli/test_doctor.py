@@ -10,7 +10,8 @@ import pytest
 from penstock.core.flows import ChildEnding, JobRef
 from penstock.core.job import NewJob
 from penstock.core.limits import Declaration, KeyRule, Mode
-from penstock.stores.protocol import Store, StoredSchedule
+from penstock.stores.protocol import Store
+from penstock.stores.values import StoredSchedule
 from tests.cli.conftest import MAIL, Shell
 
 

@@ -10,8 +10,8 @@ import threading
 import pytest
 
 from penstock.core.job import QueueRef
-from penstock.stores.protocol import Reader
 from penstock.stores.sqlite import SqliteStore
+from penstock.stores.values import Reader
 from tests.cli.conftest import MAIL, Shell
 
 

@@ -9,7 +9,7 @@ from penstock.core.job import Job, Options
 from penstock.core.moves import Move
 from penstock.core.states import State
 from penstock.explain.sentences import Facts, explain
-from penstock.stores.protocol import Pause
+from penstock.stores.values import Pause
 from tests.cli.conftest import MAIL, Shell
 
 

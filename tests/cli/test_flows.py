@@ -3,7 +3,8 @@
 from penstock.core.flows import ChildPolicy, JobRef
 from penstock.core.job import NewJob, QueueRef
 from penstock.core.unique import Unique, UniqueRule
-from penstock.stores.protocol import Spawn, Store
+from penstock.stores.protocol import Store
+from penstock.stores.values import Spawn
 from tests.cli.conftest import MAIL, Shell
 from tests.conformance.having import shared
 from tests.conformance.stores import Part

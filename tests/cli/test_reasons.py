@@ -8,7 +8,8 @@ from penstock.core.job import NewJob, Options
 from penstock.core.limits import Declaration, Mode, Rate
 from penstock.core.states import State
 from penstock.explain.sentences import Facts, explain
-from penstock.stores.protocol import Pause, Store
+from penstock.stores.protocol import Store
+from penstock.stores.values import Pause
 from tests.cli.conftest import MAIL, Shell
 from tests.cli.test_explain import job, said
 from tests.conformance.having import shared

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock.core.states import State
-from penstock.stores.protocol import Query, StoredSchedule
+from penstock.stores.values import Query, StoredSchedule
 from tests.cli.conftest import MAIL, Shell
 from tests.conformance.having import shared
 from tests.conformance.stores import Part

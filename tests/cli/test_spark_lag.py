@@ -5,7 +5,8 @@ from contextlib import closing
 
 import psycopg
 
-from penstock.stores.protocol import READER_LEASE_MS, Store
+from penstock.stores.bounds import READER_LEASE_MS
+from penstock.stores.protocol import Store
 from tests.cli.conftest import MAIL, Shell
 from tests.conformance.having import on, shared
 from tests.conformance.stores import STORES

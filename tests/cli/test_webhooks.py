@@ -4,7 +4,7 @@ import pytest
 
 from penstock.core.job import QueueRef
 from penstock.service.webhooks.messages import QUEUE
-from penstock.stores.protocol import Query
+from penstock.stores.values import Query
 from tests.cli.conftest import Shell
 from tests.conformance.having import served
 from tests.conformance.stores import Part

@@ -9,7 +9,8 @@ from penstock.core.errors import StoreUnavailableError
 from penstock.core.job import NewJob, QueueRef
 from penstock.core.outcomes import Enqueued, Refusal, Refused
 from penstock.stores.memory import MemoryStore
-from penstock.stores.protocol import Bell, Spawn, Topic
+from penstock.stores.protocol import Bell
+from penstock.stores.values import Spawn, Topic
 
 
 class Recording(MemoryStore):

@@ -36,7 +36,7 @@ from penstock import (
 )
 from penstock.core.ids import queue_number
 from penstock.stores.memory import MemoryStore
-from penstock.stores.protocol import Query
+from penstock.stores.values import Query
 from tests.client.stores import Full, LostReplies, Recording, Unreachable
 
 MAIL = QueueRef("default", "mail")

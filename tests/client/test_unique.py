@@ -6,7 +6,7 @@ from penstock import OptionError, Penstock, QueueRef, State, StoreError
 from penstock.core.limits import Declaration
 from penstock.core.payload import decode_json
 from penstock.stores.memory import MemoryStore
-from penstock.stores.protocol import QueueInfo
+from penstock.stores.values import QueueInfo
 from penstock.tasks.task import Task
 
 Q = QueueRef("default", "default")

@@ -15,7 +15,8 @@ from penstock.core.moves import Bury, Complete, Fail, Fault, Move, Release, Retr
 from penstock.core.outcomes import Applied
 from penstock.core.states import State
 from penstock.core.unique import Unique, UniqueRule
-from penstock.stores.protocol import Pause, Store
+from penstock.stores.protocol import Store
+from penstock.stores.values import Pause
 from tests.conformance.cases import Setting
 
 LEASE_MS: Final = 30_000

@@ -28,7 +28,8 @@ from penstock.core.moves import (
 from penstock.core.outcomes import Applied, Claims, Enqueued, Refusal, Refused, repeated
 from penstock.core.states import WAITING, State
 from penstock.core.transitions import TABLE, refusal
-from penstock.stores.protocol import MAX_LEASE_MS, Store
+from penstock.stores.bounds import MAX_LEASE_MS
+from penstock.stores.protocol import Store
 from tests.conformance.arrange import (
     ENDED_CHILD,
     KIND,

@@ -10,7 +10,8 @@ from penstock.core.limits import Declaration, KeyRule, Mode
 from penstock.core.moves import Bury, Expire, Move
 from penstock.core.states import State
 from penstock.core.unique import Unique, UniqueRule
-from penstock.stores.protocol import Pause, Query, Store
+from penstock.stores.protocol import Store
+from penstock.stores.values import Pause, Query
 from tests.conformance.arrange import FAULT, LEASE_MS, claim, claim_one, enqueue, new_job, settle
 from tests.conformance.judge import settlement
 

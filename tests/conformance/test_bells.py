@@ -10,7 +10,8 @@ from penstock.core.job import QueueRef
 from penstock.core.limits import Declaration, KeyRule, Mode
 from penstock.core.moves import Bury, Complete, Expire, Fail, Release, Retry
 from penstock.core.states import State
-from penstock.stores.protocol import Firing, Pause, Store, StoredSchedule, Topic
+from penstock.stores.protocol import Store
+from penstock.stores.values import Firing, Pause, StoredSchedule, Topic
 from tests.conformance.arrange import FAULT, KIND, LEASE_MS, claim_one, enqueue, new_job, schedule_body
 from tests.conformance.having import having
 from tests.conformance.readiness import CHILD

@@ -10,7 +10,9 @@ from penstock.core.events import Event
 from penstock.core.job import Options, QueueRef
 from penstock.core.moves import Beat, Bury, Complete, Move, Release, Report, Retry
 from penstock.core.states import State
-from penstock.stores.protocol import READER_LEASE_MS, Reader, Store
+from penstock.stores.bounds import READER_LEASE_MS
+from penstock.stores.protocol import Store
+from penstock.stores.values import Reader
 from tests.conformance.arrange import (
     FAULT,
     LEASE_MS,

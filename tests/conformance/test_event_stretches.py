@@ -7,7 +7,8 @@ from penstock.core.errors import CursorLostError, OptionError
 from penstock.core.events import Event
 from penstock.core.job import QueueRef
 from penstock.core.moves import Bury, Complete
-from penstock.stores.protocol import EventColumns, Store
+from penstock.stores.protocol import Store
+from penstock.stores.values import EventColumns
 from tests.conformance.arrange import FAULT, claim_one, enqueue, new_job, settle
 
 FIELDS = [

@@ -10,7 +10,8 @@ from penstock.core.job import NewJob, QueueRef
 from penstock.core.moves import Beat, Bury, Complete, Expire, Fail, Move, Release, Retry
 from penstock.core.outcomes import Applied, Enqueued, Refusal, Refused
 from penstock.core.states import State
-from penstock.stores.protocol import Adoption, Spawn, Store
+from penstock.stores.protocol import Store
+from penstock.stores.values import Adoption, Spawn
 from tests.conformance.arrange import (
     FAULT,
     LEASE_MS,

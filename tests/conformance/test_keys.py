@@ -12,7 +12,8 @@ from penstock.core.moves import Complete, Expire, Move, Release, Retry
 from penstock.core.outcomes import Enqueued, Refusal, Refused
 from penstock.core.states import State
 from penstock.core.transitions import TABLE
-from penstock.stores.protocol import KeyInfo, Store
+from penstock.stores.protocol import Store
+from penstock.stores.values import KeyInfo
 from tests.conformance import readiness
 from tests.conformance.arrange import FAULT, LEASE_MS, claim, claim_one, enqueue, new_job, settle
 from tests.conformance.having import having

@@ -4,7 +4,9 @@ from penstock.core.job import QueueRef
 from penstock.core.moves import Beat, Complete, Expire, Move, Release, Report, Retry
 from penstock.core.outcomes import Applied, Refusal, Refused
 from penstock.core.states import State
-from penstock.stores.protocol import MAX_LEASE_MS, Pause, Store
+from penstock.stores.bounds import MAX_LEASE_MS
+from penstock.stores.protocol import Store
+from penstock.stores.values import Pause
 from tests.conformance.arrange import (
     FAULT,
     LEASE_MS,

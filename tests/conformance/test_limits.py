@@ -11,7 +11,8 @@ from penstock.core.limits import Declaration, Mode, Rate
 from penstock.core.moves import Complete, Expire, Release, Retry
 from penstock.core.outcomes import Enqueued, Refusal, Refused
 from penstock.core.states import State
-from penstock.stores.protocol import QueueInfo, Spawn, Store
+from penstock.stores.protocol import Store
+from penstock.stores.values import QueueInfo, Spawn
 from tests.conformance.arrange import FAULT, LEASE_MS, claim, enqueue, new_job, settle, states_of
 from tests.conformance.having import having
 from tests.conformance.readiness import CHILD

@@ -5,7 +5,8 @@ from msgspec.structs import replace
 from penstock.core.job import QueueRef
 from penstock.core.moves import Complete, Fail, Retry
 from penstock.core.states import State
-from penstock.stores.protocol import Durability, Pause, Query, Store
+from penstock.stores.protocol import Store
+from penstock.stores.values import Durability, Pause, Query
 from tests.conformance.arrange import (
     FAULT,
     LEASE_MS,

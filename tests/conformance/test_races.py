@@ -16,7 +16,8 @@ from penstock.core.moves import Complete, Expire, Move, Release, Retry, Settleme
 from penstock.core.outcomes import Applied, Enqueued
 from penstock.core.states import State
 from penstock.core.unique import Unique, UniqueRule
-from penstock.stores.protocol import KeyInfo, Store
+from penstock.stores.protocol import Store
+from penstock.stores.values import KeyInfo
 from tests.conformance import process
 from tests.conformance.arrange import FAULT, LEASE_MS, claim, enqueue, new_job
 from tests.conformance.having import having, shared

@@ -6,7 +6,8 @@ import threading
 from penstock.core.job import NewJob, QueueRef
 from penstock.core.limits import Declaration, Mode
 from penstock.core.states import State
-from penstock.stores.protocol import Firing, Store, StoredSchedule
+from penstock.stores.protocol import Store
+from penstock.stores.values import Firing, StoredSchedule
 from tests.conformance.arrange import claim, enqueue, new_job, schedule_body
 from tests.conformance.having import having
 from tests.conformance.stores import Part

@@ -6,7 +6,9 @@ import pytest
 
 from penstock.core.errors import InvalidError, InvalidNameError
 from penstock.core.job import QueueRef
-from penstock.stores.protocol import EVERYONE, KEPT_BYTES, Kept, Store
+from penstock.stores.bounds import KEPT_BYTES
+from penstock.stores.protocol import Store
+from penstock.stores.values import EVERYONE, Kept
 from tests.conformance.having import having, served
 from tests.conformance.stores import Part
 

@@ -19,7 +19,8 @@ from penstock.core.moves import Beat, Expire, Fault, Move, Report, Settlement
 from penstock.core.outcomes import Claims
 from penstock.core.states import State
 from penstock.stores.memory import MemoryStore
-from penstock.stores.protocol import Pause, Store
+from penstock.stores.protocol import Store
+from penstock.stores.values import Pause
 from tests.conformance.judge import differences, settlement
 
 UNIT_MS: Final = 10_000

@@ -12,7 +12,8 @@ from penstock.core.limits import Declaration, KeyRule, Mode, Rate
 from penstock.core.moves import Beat
 from penstock.core.states import State
 from penstock.core.unique import Unique, UniqueRule
-from penstock.stores.protocol import Adoption, Firing, Query, Spawn, Store, StoredSchedule
+from penstock.stores.protocol import Store
+from penstock.stores.values import Adoption, Firing, Query, Spawn, StoredSchedule
 from tests.conformance.arrange import schedule_body
 from tests.conformance.walking import SLACK_MS, UNIT_MS, Act, Walk, World
 

@@ -19,7 +19,7 @@ from penstock.core.outcomes import Enqueued
 from penstock.core.states import State
 from penstock.core.unique import Unique, UniqueRule
 from penstock.stores.memory import MemoryStore
-from penstock.stores.protocol import Adoption, Firing, Pause, Query, Spawn, StoredSchedule
+from penstock.stores.values import Adoption, Firing, Pause, Query, Spawn, StoredSchedule
 
 START_MS: Final = 1_700_000_000_000
 

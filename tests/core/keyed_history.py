@@ -11,7 +11,7 @@ from penstock.core.flows import JobRef
 from penstock.core.job import Claimed, NewJob, QueueRef
 from penstock.core.limits import Declaration, KeyRule, Mode, Rate
 from penstock.core.unique import Unique, UniqueRule
-from penstock.stores.protocol import Firing, StoredSchedule
+from penstock.stores.values import Firing, StoredSchedule
 from tests.core.histories import Bench, History
 
 KEYED: Final = QueueRef("default", "keyed")

@@ -12,7 +12,7 @@ from penstock.core.cron import catch_up, spec
 from penstock.core.states import State
 from penstock.core.transitions import TABLE, Row
 from penstock.scheduler import keeper, pruner
-from penstock.stores import protocol
+from penstock.stores import bounds
 from penstock.tasks import execution, flow
 from penstock.worker import options
 from penstock.worker.executors import output, stopping
@@ -100,10 +100,10 @@ def numbers_table() -> str:
     worker = _defaults(Worker.__init__)
     policy = job.Options()
     (limit,) = {
-        protocol.PROMOTE_LIMIT,
-        protocol.RECOVER_LIMIT,
-        protocol.PRUNE_LIMIT,
-        protocol.RELAY_LIMIT,
+        bounds.PROMOTE_LIMIT,
+        bounds.RECOVER_LIMIT,
+        bounds.PRUNE_LIMIT,
+        bounds.RELAY_LIMIT,
     }
     rows = [
         ("executions per drive", policy.max_attempts),
@@ -137,7 +137,7 @@ def numbers_table() -> str:
         ("interval of a schedule", f"1 s to {spec.MAX_EVERY_MS // job.DAY_MS} days"),
         ("an instant is missed after", f"{catch_up.GRACE_MS // 1000} s, where nothing is caught up"),
         ("instants caught up by `all`", f"{catch_up.DEFAULT_LIMIT}; {catch_up.MAX_LIMIT} at most"),
-        ("one call to a store", f"{protocol.CHUNK_JOBS} jobs or {protocol.CHUNK_BYTES >> 20} MiB"),
+        ("one call to a store", f"{bounds.CHUNK_JOBS} jobs or {bounds.CHUNK_BYTES >> 20} MiB"),
         ("payload", f"{payload.PAYLOAD_LIMIT >> 20} MiB, {payload.MAX_DEPTH} levels"),
         ("progress value", f"{payload.PROGRESS_LIMIT >> 10} KiB"),
         ("progress event", f"one per {effects.PROGRESS_EVERY_MS // 1000} s"),
@@ -150,7 +150,7 @@ def numbers_table() -> str:
             f"{pruner.EVENTS_KEPT} per queue, {pruner.EVENTS_AGE / 86_400:g} days",
         ),
         ("events kept for readers that are behind", f"{pruner.EVENTS_HELD} per queue"),
-        ("lease of a reader of events", f"{protocol.READER_LEASE_MS // job.DAY_MS} days"),
+        ("lease of a reader of events", f"{bounds.READER_LEASE_MS // job.DAY_MS} days"),
     ]
     return "\n".join(
         ["| what | value |", "| --- | --- |", *(f"| {what} | {value} |" for what, value in rows)]

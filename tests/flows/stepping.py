@@ -8,8 +8,9 @@ from typing import Any
 from penstock.core.flows import ChildEnding
 from penstock.core.job import NewJob, QueueRef
 from penstock.core.outcomes import Applied, Enqueued, Refused
+from penstock.stores.bounds import RELAY_LIMIT
 from penstock.stores.memory import MemoryStore
-from penstock.stores.protocol import RELAY_LIMIT, Adoption, Relay, Spawn
+from penstock.stores.values import Adoption, Relay, Spawn
 
 
 @coroutine

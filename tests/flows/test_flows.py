@@ -38,7 +38,8 @@ from penstock.client.relay import relay
 from penstock.core import decide
 from penstock.core.limits import Declaration, Mode
 from penstock.stores.memory import MemoryStore
-from penstock.stores.protocol import Spawn, Store
+from penstock.stores.protocol import Store
+from penstock.stores.values import Spawn
 from penstock.testing import job_context
 
 Add = Task[..., [int], int]

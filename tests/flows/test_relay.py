@@ -8,7 +8,7 @@ from penstock.core.limits import Declaration
 from penstock.core.moves import Complete
 from penstock.scheduler import relayer
 from penstock.stores.memory import MemoryStore
-from penstock.stores.protocol import Spawn
+from penstock.stores.values import Spawn
 
 HOME, TIGHT, SUMS = (QueueRef("default", name) for name in ("home", "tight", "sums"))
 

@@ -11,7 +11,8 @@ from penstock.core.job import Job, QueueRef
 from penstock.core.states import State
 from penstock.outbox import OutboxRelay, open_outbox
 from penstock.stores.outgoing import OutboxSource
-from penstock.stores.protocol import Query, Store
+from penstock.stores.protocol import Store
+from penstock.stores.values import Query
 from penstock.tasks.task import Task
 from tests.conformance.stores import STORES, Kind, Place, opened
 

@@ -22,7 +22,7 @@ from penstock.core.outcomes import Enqueued, Refused
 from penstock.core.states import State
 from penstock.outbox import Carried, OutboxRelay
 from penstock.stores.memory import MemoryStore
-from penstock.stores.protocol import Topic
+from penstock.stores.values import Topic
 from tests.conformance.stores import Kind, opened
 from tests.outbox.conftest import DEFAULT, Shop, jobs_in, outbox_in, relaying
 

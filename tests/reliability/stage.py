@@ -13,7 +13,8 @@ from penstock.core.history import Checker, Declared, Produced, Verdict
 from penstock.core.job import QueueRef
 from penstock.core.moves import Move
 from penstock.core.states import LIVE, State
-from penstock.stores.protocol import Query, Store, Topic
+from penstock.stores.protocol import Store
+from penstock.stores.values import Query, Topic
 from tests.reliability.grounds import Ground
 from tests.reliability.hands import QUEUE, Hands, executions
 

@@ -17,7 +17,8 @@ from penstock.core.history import Checker
 from penstock.core.states import LIVE, State
 from penstock.spark import session, tables
 from penstock.spark.tables.silver import SHAPES
-from penstock.stores.protocol import Query, Store
+from penstock.stores.protocol import Store
+from penstock.stores.values import Query
 from tests.reliability.grounds import GROUNDS, Ground
 from tests.reliability.spark_driver import MASTER, QUICK, driving, finish
 from tests.reliability.spark_traffic import FILE_ROWS, QUEUES, WRITTEN, Traffic

@@ -10,8 +10,9 @@ import pytest
 from penstock.core.job import NewJob
 from penstock.core.moves import Beat, Complete
 from penstock.core.states import State
-from penstock.stores.protocol import Durability, Store
+from penstock.stores.protocol import Store
 from penstock.stores.sqlite import SqliteStore
+from penstock.stores.values import Durability
 from tests.conformance.stores import opened
 from tests.reliability.hands import QUEUE
 

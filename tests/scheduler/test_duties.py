@@ -15,8 +15,8 @@ from penstock.scheduler.promoter import Promoter
 from penstock.scheduler.pruner import EVENTS_AGE, Pruner, Trimmer
 from penstock.scheduler.reclaimer import Reclaimer
 from penstock.scheduler.scheduler import Scheduler
+from penstock.stores.bounds import READER_LEASE_MS
 from penstock.stores.memory import MemoryStore
-from penstock.stores.protocol import READER_LEASE_MS
 from tests.worker.kit import eventually
 
 DAY = 24 * 3600 * 1000

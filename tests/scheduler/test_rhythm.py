@@ -18,8 +18,10 @@ from penstock.core.moves import Complete, Move
 from penstock.core.states import State
 from penstock.scheduler.keeper import TimeKeeper
 from penstock.scheduler.scheduler import Scheduler
+from penstock.stores.bounds import PROMOTE_LIMIT
 from penstock.stores.memory import MemoryStore
-from penstock.stores.protocol import PROMOTE_LIMIT, Relay, Spawn, Store
+from penstock.stores.protocol import Store
+from penstock.stores.values import Relay, Spawn
 from tests.schedules.kit import made, put
 from tests.worker.kit import Desk, eventually, running
 

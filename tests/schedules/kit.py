@@ -6,7 +6,8 @@ from penstock.core.cron.schedule import Schedule, encode_schedule
 from penstock.core.cron.spec import Every
 from penstock.core.job import QueueRef
 from penstock.stores.memory import MemoryStore
-from penstock.stores.protocol import Store, StoredSchedule
+from penstock.stores.protocol import Store
+from penstock.stores.values import StoredSchedule
 
 BERLIN_SUMMER = 1_792_803_600_000
 """24 October 2026, 03:00 in Berlin: the last night of summer time begins that evening."""

@@ -16,7 +16,8 @@ from penstock.core.limits import Declaration, Mode
 from penstock.core.states import State
 from penstock.scheduler.book import ScheduleBook
 from penstock.scheduler.ticker import AGAIN, Ticker
-from penstock.stores.protocol import Query, Store, StoredSchedule
+from penstock.stores.protocol import Store
+from penstock.stores.values import Query, StoredSchedule
 from tests.conformance.having import kind_having, served
 from tests.conformance.stores import Kind, Part, Place, opened
 from tests.kit import aio

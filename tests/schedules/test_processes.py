@@ -12,7 +12,8 @@ from penstock.core.job import QueueRef
 from penstock.core.moves import Move
 from penstock.scheduler.ticker import Ticker
 from penstock.stores.memory import MemoryStore
-from penstock.stores.protocol import Query, Store
+from penstock.stores.protocol import Store
+from penstock.stores.values import Query
 from tests.conformance.having import shared
 from tests.conformance.stores import Kind, Part, Place, opened
 from tests.schedules.kit import made, put

@@ -2,7 +2,7 @@
 
 from penstock.core.job import QueueRef
 from penstock.stores.memory import MemoryStore
-from penstock.stores.protocol import StoredSchedule, Topic
+from penstock.stores.values import StoredSchedule, Topic
 
 
 async def test_a_new_schedule_rings_the_bell_of_its_queue(queue: QueueRef) -> None:

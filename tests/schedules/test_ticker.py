@@ -16,7 +16,8 @@ from penstock.core.names import check_name
 from penstock.core.states import State
 from penstock.scheduler.ticker import AGAIN, Ticker, job_id
 from penstock.stores.memory import MemoryStore
-from penstock.stores.protocol import Query, Store, StoredSchedule
+from penstock.stores.protocol import Store
+from penstock.stores.values import Query, StoredSchedule
 from tests.schedules.kit import BERLIN_SUMMER, frozen, made, put
 
 MINUTE = 60_000

@@ -10,7 +10,7 @@ import sys
 
 from penstock.core.job import QueueRef
 from penstock.scheduler.ticker import Ticker
-from penstock.stores.protocol import Firing
+from penstock.stores.values import Firing
 from tests.conformance.stores import STORES, Kind, opened
 
 

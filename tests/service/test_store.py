@@ -16,18 +16,9 @@ from penstock.core.states import State
 from penstock.service.absent import ANSWERS
 from penstock.service.app import Service
 from penstock.stores.memory import MemoryStore
-from penstock.stores.protocol import (
-    Adoption,
-    Firing,
-    Pause,
-    Query,
-    Relay,
-    Spawn,
-    Store,
-    StoredSchedule,
-    Topic,
-)
+from penstock.stores.protocol import Store
 from penstock.stores.sqlite import SqliteStore
+from penstock.stores.values import Adoption, Firing, Pause, Query, Relay, Spawn, StoredSchedule, Topic
 from penstock.stores.wire import CALLS, MEDIA_TYPE
 from tests.conformance.arrange import schedule_body
 from tests.service.kit import Doorman, Somebody, asked, client_of

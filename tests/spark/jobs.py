@@ -8,7 +8,8 @@ import msgspec
 from penstock.core.flows import JobRef
 from penstock.core.job import Job, NewJob, Options, QueueRef
 from penstock.core.moves import Bury, Complete, Fault, Snooze
-from penstock.stores.protocol import Query, Store
+from penstock.stores.protocol import Store
+from penstock.stores.values import Query
 
 QUEUE: Final = QueueRef("default", "mail")
 OTHER: Final = QueueRef("default", "reports")

@@ -18,7 +18,8 @@ from penstock.spark.sink import writers
 from penstock.spark.sink.place import Place
 from penstock.spark.sink.tally import Tally, Written
 from penstock.spark.sink.writers import JobsWriter
-from penstock.stores.protocol import Query, Store
+from penstock.stores.protocol import Store
+from penstock.stores.values import Query
 from tests.spark.conftest import SparkPlace
 
 QUEUE = QueueRef("default", "mail")

@@ -18,7 +18,7 @@ from penstock.spark.options import read_options
 from penstock.spark.sink.columns import columns_of
 from penstock.spark.sink.rows import Rows
 from penstock.spark.sink.values import Flaws, shown
-from penstock.stores.protocol import QueueInfo
+from penstock.stores.values import QueueInfo
 
 QUEUE = QueueRef("default", "mail")
 KEYED = QueueRef("default", "keyed")

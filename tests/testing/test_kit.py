@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from penstock import JobContext, Penstock, Rate, Retry, Snooze, State
-from penstock.stores.protocol import Pause
+from penstock.stores.values import Pause
 from penstock.testing import Kit, in_memory, job_context
 
 app = Penstock("sqlite:///never-made.db")

@@ -13,7 +13,8 @@ from penstock.core.moves import Move
 from penstock.core.retry import Backoff
 from penstock.core.states import State
 from penstock.stores.memory import MemoryStore
-from penstock.stores.protocol import Store, Topic
+from penstock.stores.protocol import Store
+from penstock.stores.values import Topic
 from penstock.tasks.registry import Registry
 from penstock.tasks.task import Task
 from penstock.worker.worker import Worker

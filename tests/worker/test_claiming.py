@@ -10,7 +10,7 @@ from penstock.core.job import QueueRef
 from penstock.core.outcomes import Claims
 from penstock.core.states import State
 from penstock.stores.memory import MemoryStore
-from penstock.stores.protocol import Pause
+from penstock.stores.values import Pause
 from tests.worker.kit import Desk
 
 

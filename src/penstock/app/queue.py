@@ -10,7 +10,7 @@ from penstock.core.job import QueueRef
 from penstock.core.limits import Declaration, KeyRule, Mode, Rate, check_declaration
 from penstock.core.names import check_key
 from penstock.core.states import State
-from penstock.stores.protocol import KeyInfo
+from penstock.stores.values import KeyInfo
 from penstock.tasks.call import Call, Sender
 from penstock.tasks.execution import Execution, TaskOptions
 from penstock.tasks.handle import JobHandle

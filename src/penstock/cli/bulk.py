@@ -8,7 +8,8 @@ from typing import Final
 from msgspec.structs import replace
 
 from penstock.core.job import Job, QueueRef
-from penstock.stores.protocol import Query, Store
+from penstock.stores.protocol import Store
+from penstock.stores.values import Query
 
 QUIET_UNDER: Final = 1_000
 """Fewer jobs than this are done before a progress bar could be read."""

@@ -16,18 +16,8 @@ from penstock.core.states import WAITING, State
 from penstock.explain.events import WINDOW
 from penstock.explain.facts import MOST_KEYS
 from penstock.scheduler.pruner import EVENTS_AGE, EVENTS_KEPT
-from penstock.stores.protocol import (
-    Adoption,
-    HasHoldups,
-    HasWalls,
-    Holdup,
-    KeyInfo,
-    Query,
-    QueueInfo,
-    Reader,
-    Relay,
-    Store,
-)
+from penstock.stores.protocol import HasHoldups, HasWalls, Store
+from penstock.stores.values import Adoption, Holdup, KeyInfo, Query, QueueInfo, Reader, Relay
 
 RELAY_GRACE_MS: Final = 60_000
 """What a queue has for another is carried over within a tick of any worker; later than this there is none."""

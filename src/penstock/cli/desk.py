@@ -23,8 +23,9 @@ from penstock.core.errors import ConfigError, OptionError, UnknownQueueError
 from penstock.core.job import DEFAULT_TENANT, QueueRef
 from penstock.core.names import check_name
 from penstock.settings import Settings, flag_of, variable_of
-from penstock.stores.protocol import QueueInfo, Store
+from penstock.stores.protocol import Store
 from penstock.stores.ready import refuse_unready
+from penstock.stores.values import QueueInfo
 
 P = ParamSpec("P")
 

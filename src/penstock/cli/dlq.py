@@ -18,7 +18,8 @@ from penstock.core.job import Job, QueueRef
 from penstock.core.outcomes import Applied
 from penstock.core.states import State
 from penstock.explain.events import events_of
-from penstock.stores.protocol import Query, Store
+from penstock.stores.protocol import Store
+from penstock.stores.values import Query
 
 group = typer.Typer(help="The dead jobs: list, run again, delete.", no_args_is_help=True)
 

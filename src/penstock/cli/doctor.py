@@ -25,7 +25,8 @@ from penstock.core.history import Breach, Checker, Rule
 from penstock.core.job import QueueRef
 from penstock.core.states import LIVE, State
 from penstock.sandbox.available import means
-from penstock.stores.protocol import HasHoldups, Query, QueueInfo, Store, StoreInfo
+from penstock.stores.protocol import HasHoldups, Store
+from penstock.stores.values import Query, QueueInfo, StoreInfo
 
 CLOCK_TOLERANCE_MS: Final = 1_000
 RECOVERY_GRACE_MS: Final = 5_000

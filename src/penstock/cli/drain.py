@@ -5,7 +5,8 @@ from collections.abc import Callable
 from typing import Final
 
 from penstock.core.states import LIVE, State
-from penstock.stores.protocol import QueueInfo, Store, Topic
+from penstock.stores.protocol import Store
+from penstock.stores.values import QueueInfo, Topic
 
 LOOK: Final = 1.0
 """Seconds after which the queue is looked at again, whether or not a bell rang."""

@@ -23,7 +23,7 @@ from penstock.core.outcomes import Applied, Refusal, Refused
 from penstock.explain.events import events_of
 from penstock.explain.facts import gather
 from penstock.explain.sentences import explain
-from penstock.stores.protocol import Query
+from penstock.stores.values import Query
 
 group = typer.Typer(help="Look at jobs, cancel them, run them again.", no_args_is_help=True)
 

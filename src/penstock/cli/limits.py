@@ -16,7 +16,8 @@ from penstock.core.states import WAITING, State
 from penstock.explain.facts import MOST_KEYS
 from penstock.explain.words import held_text
 from penstock.settings import seconds
-from penstock.stores.protocol import KeyInfo, QueueInfo, Store
+from penstock.stores.protocol import Store
+from penstock.stores.values import KeyInfo, QueueInfo
 
 __all__ = ["declaration_document", "group"]
 

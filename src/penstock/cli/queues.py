@@ -12,7 +12,8 @@ from penstock.core.errors import OptionError
 from penstock.core.outcomes import Applied
 from penstock.core.states import State
 from penstock.settings import seconds
-from penstock.stores.protocol import Pause, Query, QueueInfo, Store
+from penstock.stores.protocol import Store
+from penstock.stores.values import Pause, Query, QueueInfo
 
 group = typer.Typer(help="See what waits where; pause, resume, purge.", no_args_is_help=True)
 

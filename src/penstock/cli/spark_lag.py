@@ -9,7 +9,8 @@ from penstock.cli.checks import holdup_line
 from penstock.cli.desk import Desk
 from penstock.cli.output import span, without_none
 from penstock.core.errors import CursorLostError
-from penstock.stores.protocol import HasHoldups, QueueInfo, Reader, Store
+from penstock.stores.protocol import HasHoldups, Store
+from penstock.stores.values import QueueInfo, Reader
 
 
 class Lag(msgspec.Struct, frozen=True):

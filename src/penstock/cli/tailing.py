@@ -12,7 +12,8 @@ from penstock.cli.desk import Desk
 from penstock.cli.records import event_line
 from penstock.core.events import Event
 from penstock.core.job import QueueRef
-from penstock.stores.protocol import Bell, HasHoldups, Store, Topic
+from penstock.stores.protocol import Bell, HasHoldups, Store
+from penstock.stores.values import Topic
 
 POLL_SECONDS: Final = 1.0
 """Moves that make nothing claimable and end nothing ring no bell."""

@@ -14,7 +14,7 @@ from penstock.core.states import WAITING
 from penstock.service.tenants.audit import Audit
 from penstock.service.tenants.book import FIELDS, Quota, QuotaBook, quota_of
 from penstock.service.tenants.usage import Usage
-from penstock.stores.protocol import EVERYONE
+from penstock.stores.values import EVERYONE
 
 group = typer.Typer(help="See tenants, their quotas and what they used.", no_args_is_help=True)
 

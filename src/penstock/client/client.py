@@ -37,7 +37,9 @@ from penstock.core.limits import Declaration
 from penstock.core.names import check_name
 from penstock.core.outcomes import Applied, Enqueued, Refusal, Refused
 from penstock.core.states import State
-from penstock.stores.protocol import CHUNK_JOBS, RELAY_LIMIT, QueueInfo, Store
+from penstock.stores.bounds import CHUNK_JOBS, RELAY_LIMIT
+from penstock.stores.protocol import Store
+from penstock.stores.values import QueueInfo
 from penstock.tasks.call import Call
 from penstock.tasks.flow import Flow, Node
 from penstock.tasks.flow_handle import FlowHandle

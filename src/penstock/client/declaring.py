@@ -6,7 +6,8 @@ from penstock.client.persist import Persistence
 from penstock.core.errors import DeclarationError
 from penstock.core.job import QueueRef
 from penstock.core.limits import Declaration
-from penstock.stores.protocol import QueueInfo, Store
+from penstock.stores.protocol import Store
+from penstock.stores.values import QueueInfo
 
 Declared = Mapping[str, Declaration | None]
 """The queues an app has by name; None where it says nothing of mode and limits."""

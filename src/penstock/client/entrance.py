@@ -13,7 +13,9 @@ from penstock.core.errors import FlowError, PenstockError, StoreError
 from penstock.core.job import NewJob, QueueRef
 from penstock.core.outcomes import Enqueued, Refused
 from penstock.core.states import State
-from penstock.stores.protocol import CHUNK_BYTES, CHUNK_JOBS, QueueInfo, Store
+from penstock.stores.bounds import CHUNK_BYTES, CHUNK_JOBS
+from penstock.stores.protocol import Store
+from penstock.stores.values import QueueInfo
 from penstock.tasks.middleware import EnqueueMiddleware, SendNext
 
 JOB_OVERHEAD: Final = 300

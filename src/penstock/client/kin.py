@@ -18,7 +18,8 @@ from penstock.core.ids import IdMaker
 from penstock.core.job import Claimed, QueueRef
 from penstock.core.moves import Beat
 from penstock.core.outcomes import Refused
-from penstock.stores.protocol import QueueInfo, Spawn, Store
+from penstock.stores.protocol import Store
+from penstock.stores.values import QueueInfo, Spawn
 from penstock.tasks.call import Call
 from penstock.tasks.family import ChildJob
 from penstock.tasks.handle import Desk, JobHandle

@@ -25,7 +25,7 @@ from penstock.client.jobs import new_job
 from penstock.core.errors import FlowError
 from penstock.core.flows import JobRef, in_order
 from penstock.core.job import NewJob
-from penstock.stores.protocol import Spawn
+from penstock.stores.values import Spawn
 from penstock.tasks.flow import Flow, Node
 
 MOST_BYTES: Final = 16 << 20

@@ -17,7 +17,9 @@ from typing import Final
 from penstock.core.flows import ChildEnding, JobRef
 from penstock.core.job import NewJob, QueueRef
 from penstock.core.outcomes import Enqueued, Refusal, Refused
-from penstock.stores.protocol import CHUNK_BYTES, RELAY_LIMIT, Adoption, Relay, Store
+from penstock.stores.bounds import CHUNK_BYTES, RELAY_LIMIT
+from penstock.stores.protocol import Store
+from penstock.stores.values import Adoption, Relay
 
 _LOGGER: Final = logging.getLogger("penstock.relay")
 MOST_HELD: Final = 10_000

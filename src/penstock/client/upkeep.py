@@ -12,7 +12,8 @@ from penstock.core.job import QueueRef
 from penstock.core.limits import KeyRule
 from penstock.core.outcomes import Applied
 from penstock.core.states import LIVE, WAITING, State
-from penstock.stores.protocol import KeyInfo, Pause, Query, Store, Topic
+from penstock.stores.protocol import Store
+from penstock.stores.values import KeyInfo, Pause, Query, Topic
 
 PAGE: Final = 500
 LONGEST_POLL: Final = 2.0

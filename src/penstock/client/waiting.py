@@ -6,7 +6,8 @@ from typing import Final
 from penstock.client.persist import Persistence
 from penstock.core.errors import JobNotFoundError, PenstockError, ResultTimeoutError
 from penstock.core.job import Job, QueueRef
-from penstock.stores.protocol import Store, Topic
+from penstock.stores.protocol import Store
+from penstock.stores.values import Topic
 
 FIRST_POLL: Final = 0.1
 LONGEST_POLL: Final = 5.0

@@ -8,7 +8,8 @@ import msgspec
 from penstock.core.history import Checker, Verdict
 from penstock.core.states import LIVE, State
 from penstock.demo import diary
-from penstock.stores.protocol import Query, Store
+from penstock.stores.protocol import Store
+from penstock.stores.values import Query
 
 CHUNK: Final = 1_000
 

@@ -10,7 +10,8 @@ from penstock.core.job import Job, QueueRef
 from penstock.core.limits import Declaration
 from penstock.core.states import State
 from penstock.explain.events import events_of
-from penstock.stores.protocol import KeyInfo, Pause, Store
+from penstock.stores.protocol import Store
+from penstock.stores.values import KeyInfo, Pause
 
 MOST_KEYS: Final = 100_000
 """More keys than this are not looked through."""

@@ -9,7 +9,7 @@ from penstock.core.transitions import is_expired
 from penstock.explain.facts import Facts
 from penstock.explain.reasons import blocked, held_back
 from penstock.explain.words import local, span
-from penstock.stores.protocol import MAX_LEASE_MS
+from penstock.stores.bounds import MAX_LEASE_MS
 
 __all__ = ["Facts", "explain"]
 

@@ -4,7 +4,7 @@ from datetime import UTC, datetime
 from typing import Final
 
 from penstock.core.limits import Rate
-from penstock.stores.protocol import KeyInfo
+from penstock.stores.values import KeyInfo
 
 UNITS: Final = {"s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
 """Milliseconds of each unit of time that a rate can have."""

@@ -17,7 +17,8 @@ from penstock.core.errors import InvalidError, OptionError, QueueFullError, Stor
 from penstock.core.ids import IdMaker
 from penstock.core.job import DEFAULT_PRIORITY, NewJob, QueueRef
 from penstock.core.outcomes import Refused
-from penstock.stores.protocol import Store, StoredSchedule
+from penstock.stores.protocol import Store
+from penstock.stores.values import StoredSchedule
 
 MOST_RUNS: Final = 1_000
 _UNKNOWN: Final = Every(MAX_EVERY_MS)

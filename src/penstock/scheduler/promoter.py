@@ -1,7 +1,8 @@
 """Makes delayed jobs claimable when their time has come, also while every worker is busy."""
 
 from penstock.core.job import QueueRef
-from penstock.stores.protocol import PROMOTE_LIMIT, Store
+from penstock.stores.bounds import PROMOTE_LIMIT
+from penstock.stores.protocol import Store
 
 
 class Promoter:

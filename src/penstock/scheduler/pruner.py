@@ -4,7 +4,8 @@ from typing import Final
 
 from penstock.core.errors import CursorLostError
 from penstock.core.job import QueueRef
-from penstock.stores.protocol import PRUNE_LIMIT, Store
+from penstock.stores.bounds import PRUNE_LIMIT
+from penstock.stores.protocol import Store
 
 EVENTS_KEPT: Final = 1_000_000
 EVENTS_AGE: Final = 7 * 24 * 3600.0

@@ -10,7 +10,8 @@ from penstock.core import decide
 from penstock.core.job import ExpiredLease, QueueRef
 from penstock.core.moves import Expire
 from penstock.core.outcomes import Applied
-from penstock.stores.protocol import RECOVER_LIMIT, Store
+from penstock.stores.bounds import RECOVER_LIMIT
+from penstock.stores.protocol import Store
 
 _LOGGER: Final = logging.getLogger("penstock.scheduler")
 

@@ -16,7 +16,8 @@ from penstock.scheduler.pruner import EVENTS_AGE, EVENTS_KEPT, Pruner, Trimmer
 from penstock.scheduler.reclaimer import Reclaimer
 from penstock.scheduler.relayer import relay
 from penstock.scheduler.ticker import Ticker
-from penstock.stores.protocol import Store, Topic
+from penstock.stores.protocol import Store
+from penstock.stores.values import Topic
 
 _LOGGER: Final = logging.getLogger("penstock.scheduler")
 ROUNDS: Final = 20

@@ -11,7 +11,9 @@ from penstock.core.cron.schedule import Schedule, decode_schedule
 from penstock.core.job import NewJob, QueueRef
 from penstock.core.limits import MAX_COUNT
 from penstock.core.states import WAITING
-from penstock.stores.protocol import CHUNK_BYTES, SCHEDULE_LIMIT, Firing, Store, StoredSchedule
+from penstock.stores.bounds import CHUNK_BYTES, SCHEDULE_LIMIT
+from penstock.stores.protocol import Store
+from penstock.stores.values import Firing, StoredSchedule
 
 _LOGGER: Final = logging.getLogger("penstock.scheduler")
 FIRE_LIMIT: Final = 100

@@ -29,7 +29,8 @@ from penstock.service.routes import ROUTES
 from penstock.service.routing import Route, Router
 from penstock.service.tenants.turns import Turns
 from penstock.service.webhooks.post_office import PostOffice
-from penstock.stores.protocol import EVERYONE, Store
+from penstock.stores.protocol import Store
+from penstock.stores.values import EVERYONE
 
 _LOGGER: Final = logging.getLogger("penstock.service")
 MOST_CLIENTS: Final = 512

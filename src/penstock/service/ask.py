@@ -14,7 +14,8 @@ from penstock.service.limits import Receive
 from penstock.service.principal import Principal
 from penstock.service.reserved import check_queue
 from penstock.service.routing import Route
-from penstock.stores.protocol import EVERYONE, QueueInfo, Store
+from penstock.stores.protocol import Store
+from penstock.stores.values import EVERYONE, QueueInfo
 
 if TYPE_CHECKING:
     from penstock.service.app import Service

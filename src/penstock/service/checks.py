@@ -15,7 +15,7 @@ from penstock.core.retry import MAX_DELAY_MS, Shape
 from penstock.service.paging import CURSOR
 from penstock.service.principal import Verb
 from penstock.service.reserved import check_queue
-from penstock.stores.protocol import StoredSchedule
+from penstock.stores.values import StoredSchedule
 from penstock.tasks.options import LONGEST, MOST_ATTEMPTS
 
 if TYPE_CHECKING:

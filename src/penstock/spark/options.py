@@ -13,8 +13,8 @@ from penstock.core.job import DEFAULT_TENANT
 from penstock.core.names import check_name
 from penstock.core.states import State
 from penstock.spark.schemas import TABLES
+from penstock.stores.bounds import CHUNK_JOBS
 from penstock.stores.open import check_url
-from penstock.stores.protocol import CHUNK_JOBS
 
 Role = Literal["read", "readStream", "write", "writeStream"]
 READS: Final = frozenset[Role]({"read", "readStream"})

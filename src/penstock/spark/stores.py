@@ -10,8 +10,9 @@ from penstock.core.errors import ConfigError, UnknownQueueError
 from penstock.core.job import QueueRef
 from penstock.spark.options import ALL_TENANTS, SourceOptions
 from penstock.stores.open import open_store, sqlite_path
-from penstock.stores.protocol import QueueInfo, Store
+from penstock.stores.protocol import Store
 from penstock.stores.ready import refuse_unready
+from penstock.stores.values import QueueInfo
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 
 from penstock.core.job import QueueRef
-from penstock.stores.protocol import Topic
+from penstock.stores.values import Topic
 
 
 class LocalBell:

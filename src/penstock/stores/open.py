@@ -6,7 +6,8 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, unquote
 
 from penstock.core.errors import ConfigError
-from penstock.stores.protocol import Durability, Store
+from penstock.stores.protocol import Store
+from penstock.stores.values import Durability
 
 SCHEMES: Final = {
     "memory": "memory://",

@@ -1,270 +1,44 @@
 """What a store can do, in small parts by who needs them. Calls carry lists, answered item by item."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import AbstractAsyncContextManager
-from enum import StrEnum
-from typing import Any, ClassVar, Final, Protocol, runtime_checkable
+from typing import ClassVar, Protocol, runtime_checkable
 
-import msgspec
-
-from penstock.core.errors import InvalidError
-from penstock.core.events import Event, mark_of
-from penstock.core.flows import Child, ChildEnding, JobRef
+from penstock.core.events import Event
+from penstock.core.flows import Child, ChildEnding
 from penstock.core.job import ExpiredLease, Job, NewJob, QueueRef
-from penstock.core.limits import Declaration, KeyRule, Mode
+from penstock.core.limits import Declaration, KeyRule
 from penstock.core.moves import Beat, Expire, Report, Settlement
-from penstock.core.names import check_name
 from penstock.core.outcomes import Applied, Claims, Enqueued, Refused
 from penstock.core.states import State
-
-PROMOTE_LIMIT: Final = 200
-RECOVER_LIMIT: Final = 200
-PRUNE_LIMIT: Final = 200
-RELAY_LIMIT: Final = 200
-SCHEDULE_LIMIT: Final = 50
-CHUNK_JOBS: Final = 1_000
-CHUNK_BYTES: Final = 1 << 20
-MAX_LEASE_MS: Final = 3_600_000
-"""The longest lease. One that ends later than this from now is a clock fault and counts as expired."""
-READER_LEASE_MS: Final = 7 * 24 * 3_600_000
-"""How long the place of a reader is kept since it was last told."""
-KEPT_BYTES: Final = 64 * 1024
-"""The largest body of an entry on a shelf."""
-SHELF_LIMIT: Final = 100
-EVERYONE: Final = "*"
-"""Stands in the place of a tenant on the shelves of the service itself. No tenant can be called so."""
-
-
-class Pause(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Why nothing is claimed from a queue. `until` is None when someone has to resume it."""
-
-    at: int
-    reason: str | None = None
-    by: str | None = None
-    until: int | None = None
-
-
-class QueueInfo(msgspec.Struct, frozen=True):
-    """A queue as the store knows it. `number` stands in the ids of its jobs and is unique per tenant."""
-
-    queue: QueueRef
-    number: int
-    pause: Pause | None = None
-    declaration: Declaration | None = None
-    made: str = ""
-    """Another one after the store lost the queue and it was made anew; empty where that cannot be."""
-    arrival_us: int = 0
-    """When the next start would be on time by the queue's rate."""
-
-    def held_until(self, now: int) -> int | None:
-        """Until when the queue's rate holds jobs back; None when it does not."""
-        rate = None if self.declaration is None else self.declaration.rate
-        # What goes within this millisecond is not held back.
-        if rate is None or rate.tokens(self.arrival_us, now * 1000 + 999):
-            return None
-        return -(-rate.opens_us(self.arrival_us) // 1000)
-
-    @property
-    def mode(self) -> Mode:
-        """How its jobs share its workers; global until declared otherwise."""
-        return Mode.GLOBAL if self.declaration is None else self.declaration.mode
-
-
-class KeyInfo(msgspec.Struct, frozen=True):
-    """A key that has waiting or running jobs, or a rule of its own."""
-
-    key: str
-    waiting: int
-    active: int
-    limit: int
-    weight: int
-    held_until: int | None = None
-
-
-class Spawn(msgspec.Struct, frozen=True):
-    """A job for another queue of the same tenant, taken in together with this queue's."""
-
-    queue: str
-    job: NewJob
-
-
-class Adoption(msgspec.Struct, frozen=True):
-    """More children for a parent that still waits."""
-
-    parent: str
-    children: tuple[JobRef, ...]
-
-
-class Relay(msgspec.Struct, frozen=True):
-    """Something for another queue to take in: a job, more children, or the ending of a child.
-
-    Entries of a queue are carried over in the order of their numbers; once more changes nothing.
-    """
-
-    number: int
-    queue: str
-    what: NewJob | Adoption | ChildEnding
-
-
-class StoredSchedule(msgspec.Struct, frozen=True):
-    """A schedule as its queue keeps it. `body` is the schedule itself, opaque to the store.
-
-    `next_at` is the instant it fires next, None when never again; `last_at` the one it fired last.
-    """
-
-    queue: QueueRef
-    name: str
-    body: bytes
-    next_at: int | None
-    last_at: int | None = None
-    paused: bool = False
-
-
-class Firing(msgspec.Struct, frozen=True):
-    """A schedule's instant has come: its jobs, and its next. Holds while `at` is the next one."""
-
-    name: str
-    at: int
-    jobs: tuple[NewJob, ...]
-    next_at: int | None
-    last_at: int
-
-
-class Query(msgspec.Struct, frozen=True, kw_only=True):
-    """Which jobs to list. Newest first: by ending if all states asked for are endings, else by enqueue.
-
-    `after` is the `next` of the page before. Payloads and results that are not asked for are left out, empty
-    and None: they may be large.
-    """
-
-    states: frozenset[State] = frozenset()
-    task: str | None = None
-    limit: int = 100
-    after: str | None = None
-    payloads: bool = True
-    results: bool = True
-
-
-class Page(msgspec.Struct, frozen=True):
-    """Some jobs, and where the next ones begin; None at the end."""
-
-    jobs: list[Job]
-    next: str | None = None
-
-
-class HeldLease(msgspec.Struct, frozen=True):
-    """A lease as the store has it."""
-
-    id: str
-    token: str
-    worker: str
-    deadline: int
-
-
-class Reader(msgspec.Struct, frozen=True):
-    """A registered reader of a queue's events. It has read up to `seq`, and `cursor` is where it goes on."""
-
-    name: str
-    cursor: str
-    seq: int
-    kept_until: int
-
-
-class EventColumns(msgspec.Struct, frozen=True):
-    """Events as they stand in the store, field by field, in the order of the log.
-
-    `fields` has one value for each of them, None where it says nothing, under the names of `Event`; a field
-    that none of them has may be left out. `stamps` are there where the log is ordered by them. What this
-    version does not know is in `unknown`, and why an event cannot be read in `broken`, both by index.
-    """
-
-    count: int
-    fields: Mapping[str, Sequence[Any]]
-    stamps: Sequence[int] = ()
-    unknown: Mapping[int, Mapping[str, Any]] = msgspec.field(default_factory=dict)
-    broken: Mapping[int, str] = msgspec.field(default_factory=dict)
-
-    def cursors(self, queue: QueueRef) -> list[str]:
-        """The cursor of each; of one that cannot be read its number alone."""
-        log, nothing = f"{queue.tenant}/{queue.name}", [None] * self.count
-        named = ("seq", "at", "move", "job", "version", "jobs")
-        rows = zip(*(self.fields.get(name, nothing) for name in named), strict=True)
-        found = [f"{row[0]}-{mark_of(log, *row)}" for row in rows]
-        if self.stamps:
-            return [f"{stamp}-{cursor}" for stamp, cursor in zip(self.stamps, found, strict=True)]
-        for index in self.broken:
-            found[index] = str(self.fields["seq"][index])
-        return found
-
-
-class Kept(msgspec.Struct, frozen=True):
-    """An entry on a shelf. `body` is opaque to the store.
-
-    `version` is another one after each change, higher than those before, and never used again.
-    """
-
-    name: str
-    body: bytes
-    version: int
-
-
-def check_place(tenant: str, shelf: str, name: str | None = None) -> None:
-    """InvalidNameError where an entry cannot be at such a place."""
-    if tenant != EVERYONE:
-        check_name("tenant", tenant)
-    check_name("shelf", shelf)
-    if name is not None:
-        check_name("name", name)
-
-
-def check_body(body: bytes) -> None:
-    """InvalidError where a body is too large to be kept."""
-    if len(body) > KEPT_BYTES:
-        raise InvalidError("body", f"{len(body)} bytes", f"at most {KEPT_BYTES} bytes")
-
-
-class Holdup(msgspec.Struct, frozen=True):
-    """Why newer events cannot be read yet: who holds them back, and for how long, where that is known."""
-
-    who: str | None
-    age_ms: int | None
-
-
-class Durability(StrEnum):
-    """What an accepted job survives."""
-
-    MEMORY = "memory"
-    PROCESS = "process"
-    SERVER = "server"
-    POWER = "power"
-    REPLICATED = "replicated"
-
-
-class StoreInfo(msgspec.Struct, frozen=True):
-    """What a store says of itself. `url` carries no secrets."""
-
-    kind: str
-    url: str
-    durability: Durability
-    server_version: str
-    schema_version: int
-    clock_offset_ms: int
-
-
-class Finding(msgspec.Struct, frozen=True):
-    """Something in the store that should not be."""
-
-    what: str
-    job: str | None = None
-
-
-class Topic(StrEnum):
-    """What a bell rings for."""
-
-    READY = "ready"
-    """A job became claimable, or will be sooner than before."""
-    ENDED = "ended"
-    """A job ended."""
+from penstock.stores.bounds import (
+    PROMOTE_LIMIT,
+    PRUNE_LIMIT,
+    RECOVER_LIMIT,
+    RELAY_LIMIT,
+    SCHEDULE_LIMIT,
+    SHELF_LIMIT,
+)
+from penstock.stores.values import (
+    Adoption,
+    EventColumns,
+    Finding,
+    Firing,
+    HeldLease,
+    Holdup,
+    Kept,
+    KeyInfo,
+    Page,
+    Pause,
+    Query,
+    QueueInfo,
+    Reader,
+    Relay,
+    Spawn,
+    StoredSchedule,
+    StoreInfo,
+    Topic,
+)
 
 
 class Bell(Protocol):

@@ -16,7 +16,6 @@ from penstock.core.job import NewJob, QueueRef
 from penstock.core.moves import Settlement
 from penstock.core.outcomes import Applied, Enqueued, Refused
 from penstock.stores.protocol import (
-    Adoption,
     Clock,
     EventLog,
     Flows,
@@ -25,11 +24,10 @@ from penstock.stores.protocol import (
     Moves,
     Queues,
     Reads,
-    Relay,
     Schedules,
     Shelves,
-    Topic,
 )
+from penstock.stores.values import Adoption, Relay, Topic
 
 PARTS: Final = (Moves, Flows, Schedules, Reads, Queues, Shelves, EventLog, HasHoldups, Clock, Health)
 MEDIA_TYPE: Final = "application/msgpack"

@@ -12,7 +12,7 @@ from penstock.core.states import LIVE, State
 from penstock.scheduler.relayer import relay
 from penstock.scheduler.ticker import Ticker
 from penstock.stores.memory import MemoryStore
-from penstock.stores.protocol import Query
+from penstock.stores.values import Query
 from penstock.tasks.context import JobContext
 from penstock.tasks.task import Task
 

@@ -12,7 +12,9 @@ from penstock.core.moves import Release
 from penstock.core.outcomes import Claims
 from penstock.scheduler.reclaimer import Reclaimer, is_kept
 from penstock.scheduler.scheduler import Scheduler
-from penstock.stores.protocol import CHUNK_JOBS, Bell, Store, Topic
+from penstock.stores.bounds import CHUNK_JOBS
+from penstock.stores.protocol import Bell, Store
+from penstock.stores.values import Topic
 from penstock.worker.appetite import Appetite
 from penstock.worker.clock import boottime
 from penstock.worker.execute import Executions

@@ -12,7 +12,8 @@ from penstock.core.errors import StoreError
 from penstock.core.job import QueueRef
 from penstock.core.moves import Beat
 from penstock.core.outcomes import Applied
-from penstock.stores.protocol import CHUNK_JOBS, Store
+from penstock.stores.bounds import CHUNK_JOBS
+from penstock.stores.protocol import Store
 from penstock.telemetry.logs import about_job
 from penstock.worker.clock import boottime
 from penstock.worker.delivery import Delivery

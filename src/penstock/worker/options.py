@@ -7,7 +7,7 @@ from typing import Final
 
 from penstock.core.errors import OptionError
 from penstock.core.names import check_name
-from penstock.stores.protocol import MAX_LEASE_MS
+from penstock.stores.bounds import MAX_LEASE_MS
 
 MIN_LEASE: Final = 0.1
 MAX_LEASE: Final = MAX_LEASE_MS / 1000

@@ -11,7 +11,8 @@ from penstock.core.job import QueueRef
 from penstock.core.moves import Report
 from penstock.core.outcomes import Applied
 from penstock.core.payload import PROGRESS_LIMIT, check_json, encode_json
-from penstock.stores.protocol import CHUNK_JOBS, Store
+from penstock.stores.bounds import CHUNK_JOBS
+from penstock.stores.protocol import Store
 from penstock.worker.delivery import Delivery
 
 _LOGGER: Final = logging.getLogger("penstock.worker")

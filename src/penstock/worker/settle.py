@@ -16,7 +16,8 @@ from penstock.core.job import QueueRef
 from penstock.core.moves import Bury, Complete, Fail, Release, Retry, Settlement, Snooze
 from penstock.core.outcomes import Applied, Refused
 from penstock.core.states import State
-from penstock.stores.protocol import CHUNK_BYTES, CHUNK_JOBS, Store
+from penstock.stores.bounds import CHUNK_BYTES, CHUNK_JOBS
+from penstock.stores.protocol import Store
 from penstock.telemetry.logs import about_job
 from penstock.worker.clock import boottime
 from penstock.worker.delivery import Delivery

@@ -15,7 +15,8 @@ from penstock.service.auth.issuers import Family, read_auth_file
 from penstock.service.auth.scopes import Scopes, check_scopes, read_scopes
 from penstock.service.errors import ForbiddenError, UnauthenticatedError
 from penstock.stores.memory import MemoryStore
-from penstock.stores.protocol import EVERYONE, Store
+from penstock.stores.protocol import Store
+from penstock.stores.values import EVERYONE
 from tests.conformance.having import served
 from tests.conformance.stores import Part
 from tests.service.auth.kit import NOW

@@ -7,7 +7,8 @@ import pytest
 from penstock.core.job import QueueRef
 from penstock.service.tenants.audit import KEPT_MS, Audit
 from penstock.stores.memory import MemoryStore
-from penstock.stores.protocol import EVERYONE, Store
+from penstock.stores.protocol import Store
+from penstock.stores.values import EVERYONE
 from tests.conformance.having import served
 from tests.conformance.stores import Part
 

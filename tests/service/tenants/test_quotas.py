@@ -11,7 +11,8 @@ from penstock.service.tenants.pace import BURST_SECONDS
 from penstock.service.tenants.quotas import COUNTED_SECONDS, KNOWN_SECONDS, StoredQuotas
 from penstock.service.tenants.usage import Usage
 from penstock.stores.memory import MemoryStore
-from penstock.stores.protocol import EVERYONE, Store, StoredSchedule
+from penstock.stores.protocol import Store
+from penstock.stores.values import EVERYONE, StoredSchedule
 from tests.conformance.arrange import claim, enqueue, new_job
 from tests.conformance.having import served
 from tests.conformance.stores import Part

@@ -22,7 +22,8 @@ from penstock.service.tenants.book import Quota, QuotaBook
 from penstock.service.tenants.quotas import StoredQuotas
 from penstock.service.tenants.usage import Usage
 from penstock.stores.memory import MemoryStore
-from penstock.stores.protocol import Store, StoredSchedule
+from penstock.stores.protocol import Store
+from penstock.stores.values import StoredSchedule
 from penstock.stores.wire import CALLS, MEDIA_TYPE
 from tests.conformance.having import served
 from tests.conformance.stores import Part

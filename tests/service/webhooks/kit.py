@@ -12,7 +12,8 @@ from penstock.core.states import State
 from penstock.service.egress.egress import Egress
 from penstock.service.egress.policy import EgressPolicy
 from penstock.service.webhooks.messages import QUEUE
-from penstock.stores.protocol import Query, Store
+from penstock.stores.protocol import Store
+from penstock.stores.values import Query
 from tests.service.egress.receiver import Receiver, receiving
 
 LOCAL = EgressPolicy.of(allow="127.0.0.1", plain=True, ports="1-65535")

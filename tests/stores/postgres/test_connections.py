@@ -13,7 +13,7 @@ from penstock.core.job import QueueRef
 from penstock.stores.postgres import PostgresStore
 from penstock.stores.postgres.address import Numbers, address_of
 from penstock.stores.postgres.pool import connect
-from penstock.stores.protocol import Topic
+from penstock.stores.values import Topic
 from tests.conformance.arrange import claim, enqueue, new_job
 from tests.conformance.stores import Kind, opened
 from tests.kit import postgres

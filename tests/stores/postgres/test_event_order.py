@@ -11,7 +11,7 @@ from penstock.core.job import QueueRef
 from penstock.core.moves import Complete, Move
 from penstock.scheduler.pruner import Trimmer
 from penstock.stores.postgres import PostgresStore
-from penstock.stores.protocol import Holdup
+from penstock.stores.values import Holdup
 from tests.conformance.arrange import claim_one, enqueue, new_job
 from tests.conformance.stores import opened
 

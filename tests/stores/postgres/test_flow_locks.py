@@ -9,7 +9,7 @@ from penstock.core.outcomes import Applied, Refused
 from penstock.core.states import State
 from penstock.stores.postgres import PostgresStore
 from penstock.stores.postgres.sources import load_sources
-from penstock.stores.protocol import Adoption, Firing, Spawn, StoredSchedule
+from penstock.stores.values import Adoption, Firing, Spawn, StoredSchedule
 from tests.conformance.arrange import claim_one, enqueue, new_job, states_of
 from tests.conformance.stores import opened
 from tests.stores.postgres.waiting import until_it_waits

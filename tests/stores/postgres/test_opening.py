@@ -16,7 +16,7 @@ from penstock.core.job import QueueRef
 from penstock.stores.open import open_store
 from penstock.stores.postgres import PostgresStore
 from penstock.stores.postgres.sources import load_migrations
-from penstock.stores.protocol import Topic
+from penstock.stores.values import Topic
 from tests.conformance.arrange import claim, enqueue, new_job
 from tests.conformance.stores import opened
 

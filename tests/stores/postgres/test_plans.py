@@ -13,7 +13,7 @@ from penstock.core.moves import Bury
 from penstock.core.states import State
 from penstock.stores.postgres import PostgresStore, log
 from penstock.stores.postgres.reads import page_of
-from penstock.stores.protocol import Query
+from penstock.stores.values import Query
 from tests.conformance.arrange import FAULT, claim, enqueue, new_job
 from tests.conformance.stores import opened
 

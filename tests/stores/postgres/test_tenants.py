@@ -18,7 +18,7 @@ from penstock.service.serving import full_service
 from penstock.stores.postgres import PostgresStore
 from penstock.stores.postgres.owner import SchemaOwner
 from penstock.stores.postgres.sources import load_migrations
-from penstock.stores.protocol import EVERYONE, Pause, Query, Topic
+from penstock.stores.values import EVERYONE, Pause, Query, Topic
 from tests.conformance.arrange import claim, enqueue, new_job
 from tests.conformance.stores import opened
 from tests.service.kit import client_of

@@ -28,7 +28,7 @@ from penstock.core.outcomes import Enqueued, Refused
 from penstock.stores.postgres.address import address_of
 from penstock.stores.postgres.wakeups import channel_of
 from penstock.stores.postgres.within import GuestEngine
-from penstock.stores.protocol import Topic
+from penstock.stores.values import Topic
 from penstock.tasks.middleware import SendNext
 from penstock.tasks.task import Task
 

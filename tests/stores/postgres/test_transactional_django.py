@@ -16,7 +16,7 @@ from penstock.core.job import QueueRef
 from penstock.outbox import OutboxRelay, open_outbox
 from penstock.outbox.sources import tables_of
 from penstock.stores.memory import MemoryStore
-from penstock.stores.protocol import Query
+from penstock.stores.values import Query
 from penstock.tasks.task import Task
 
 

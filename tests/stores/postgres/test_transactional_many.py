@@ -8,7 +8,7 @@ import pytest
 from penstock import BatchRefusedError, DuplicateJobError, JobHandle, State, TransactionError
 from penstock.core.job import NewJob, QueueRef
 from penstock.core.outcomes import Enqueued, Refused
-from penstock.stores.protocol import CHUNK_JOBS
+from penstock.stores.bounds import CHUNK_JOBS
 from penstock.tasks.middleware import SendNext
 from tests.stores.postgres.test_transactional import Shop, psycopg_connection, seen, state_of
 

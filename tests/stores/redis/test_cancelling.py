@@ -6,10 +6,10 @@ import pytest
 from redis.asyncio import Redis
 
 from penstock.core.job import QueueRef
-from penstock.stores.protocol import Topic
 from penstock.stores.redis import RedisStore
 from penstock.stores.redis.scripts import Scripts
 from penstock.stores.redis.server import Server
+from penstock.stores.values import Topic
 from tests.conformance.arrange import enqueue, new_job
 from tests.stores.redis.operating import tell
 

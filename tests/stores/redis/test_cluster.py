@@ -14,12 +14,12 @@ from penstock.core.errors import StoreUnavailableError
 from penstock.core.job import QueueRef
 from penstock.core.moves import Complete
 from penstock.core.states import State
-from penstock.stores.protocol import Topic
 from penstock.stores.redis import RedisStore
 from penstock.stores.redis.cluster import slot_of
 from penstock.stores.redis.keys import keys_of
 from penstock.stores.redis.scripts import Scripts
 from penstock.stores.redis.server import Server
+from penstock.stores.values import Topic
 from tests.conformance.arrange import claim_one, enqueue, new_job
 from tests.conformance.stores import opened
 from tests.kit import valkey

@@ -7,12 +7,12 @@ from redis.asyncio import Redis
 
 from penstock.core.job import Options, QueueRef
 from penstock.core.states import State
-from penstock.stores.protocol import Query
 from penstock.stores.redis import RedisStore
 from penstock.stores.redis.keys import keys_of
 from penstock.stores.redis.reads import CHUNK
 from penstock.stores.redis.records import Record
 from penstock.stores.redis.store import PASS_LIMIT
+from penstock.stores.values import Query
 from tests.conformance.arrange import claim, claim_one, enqueue, new_job
 from tests.stores.redis.operating import tell
 

@@ -13,9 +13,9 @@ from redis.asyncio import Redis
 
 from penstock.core.errors import ConfigError, PenstockError, StoreUnavailableError, StoreVersionError
 from penstock.core.job import QueueRef
-from penstock.stores.protocol import Durability
 from penstock.stores.redis import RedisStore
 from penstock.stores.redis.opening import _version
+from penstock.stores.values import Durability
 from tests.conformance.arrange import claim_one, enqueue, new_job
 from tests.conformance.stores import opened
 from tests.kit import valkey

@@ -13,8 +13,9 @@ from redis.asyncio import Redis
 from penstock.core.errors import ConfigError, NotReplicatedError, StoreReadOnlyError, StoreUnavailableError
 from penstock.core.job import QueueRef
 from penstock.core.outcomes import Enqueued
-from penstock.stores.protocol import Durability, Store
+from penstock.stores.protocol import Store
 from penstock.stores.redis import RedisStore
+from penstock.stores.values import Durability
 from tests.conformance.arrange import claim_one, enqueue, new_job
 from tests.conformance.stores import opened
 from tests.kit import valkey

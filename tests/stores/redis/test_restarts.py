@@ -10,8 +10,8 @@ from penstock.core.job import QueueRef
 from penstock.core.moves import Beat, Complete
 from penstock.core.outcomes import Applied
 from penstock.core.states import State
-from penstock.stores.protocol import Topic
 from penstock.stores.redis import RedisStore
+from penstock.stores.values import Topic
 from tests.conformance.arrange import LEASE_MS, claim, enqueue, new_job
 from tests.conformance.stores import opened
 from tests.kit import valkey

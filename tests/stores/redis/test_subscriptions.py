@@ -7,8 +7,8 @@ from redis.asyncio import Redis
 
 from penstock.core.job import QueueRef
 from penstock.core.states import State
-from penstock.stores.protocol import Topic
 from penstock.stores.redis import RedisStore, wakeups
+from penstock.stores.values import Topic
 from tests.conformance.arrange import claim, enqueue, new_job
 from tests.conformance.stores import opened
 from tests.kit import valkey

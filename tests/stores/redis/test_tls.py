@@ -8,8 +8,8 @@ import trustme
 
 from penstock.core.errors import ConfigError, StoreUnavailableError
 from penstock.core.job import QueueRef
-from penstock.stores.protocol import Topic
 from penstock.stores.redis import RedisStore
+from penstock.stores.values import Topic
 from tests.conformance.arrange import claim_one, enqueue, new_job
 from tests.conformance.stores import opened
 from tests.kit import valkey

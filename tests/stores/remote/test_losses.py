@@ -14,7 +14,7 @@ from penstock.service.ask import Ask
 from penstock.service.auth.door import door_of
 from penstock.service.server import Server, listen
 from penstock.stores.memory import MemoryStore
-from penstock.stores.protocol import Topic
+from penstock.stores.values import Topic
 from tests.conformance.arrange import new_job
 from tests.kit.service import KEY, token
 from tests.stores.remote.kit import opened

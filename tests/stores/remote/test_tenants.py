@@ -14,7 +14,8 @@ from penstock.core.outcomes import Applied
 from penstock.core.states import State
 from penstock.service.limits import Limits
 from penstock.stores.memory import MemoryStore
-from penstock.stores.protocol import EVERYONE, Store, Topic
+from penstock.stores.protocol import Store
+from penstock.stores.values import EVERYONE, Topic
 from tests.conformance.arrange import new_job
 from tests.conformance.having import served
 from tests.conformance.stores import Kind, Place

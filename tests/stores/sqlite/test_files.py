@@ -19,9 +19,9 @@ from penstock.core.errors import (
     StoreVersionError,
 )
 from penstock.core.job import NewJob, QueueRef
-from penstock.stores.protocol import Durability
 from penstock.stores.sqlite import SqliteStore
 from penstock.stores.sqlite.sources import load_migrations
+from penstock.stores.values import Durability
 
 QUEUE = QueueRef("default", "mail")
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from penstock.core.job import NewJob, QueueRef
 from penstock.core.moves import Complete
 from penstock.core.states import State
-from penstock.stores.protocol import Topic
 from penstock.stores.sqlite import SqliteStore
+from penstock.stores.values import Topic
 
 QUEUE = QueueRef("default", "mail")
 

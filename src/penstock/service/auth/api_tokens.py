@@ -15,7 +15,8 @@ from penstock.core.names import check_name
 from penstock.service.auth.bearer import Bearer
 from penstock.service.auth.scopes import ALL, check_scopes, read_scopes
 from penstock.service.auth.strict import refuse
-from penstock.stores.protocol import EVERYONE, Clock, Shelves
+from penstock.stores.protocol import Clock, Shelves
+from penstock.stores.values import EVERYONE
 
 SHELF: Final = "api-tokens"
 PREFIX: Final = "pst_"

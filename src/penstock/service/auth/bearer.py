@@ -5,7 +5,7 @@ import msgspec
 from penstock.core.names import check_name
 from penstock.service.auth.scopes import ALL, Scopes
 from penstock.service.errors import ForbiddenError
-from penstock.stores.protocol import EVERYONE
+from penstock.stores.values import EVERYONE
 
 
 class Bearer(msgspec.Struct, frozen=True):

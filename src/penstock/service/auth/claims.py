@@ -8,7 +8,7 @@ from penstock.service.auth.bearer import Bearer
 from penstock.service.auth.issuers import Issuer
 from penstock.service.auth.scopes import ALL, Scopes, matches, read_scopes
 from penstock.service.auth.strict import refuse, seconds
-from penstock.stores.protocol import EVERYONE
+from penstock.stores.values import EVERYONE
 
 TENANT_CLAIMS: Final = ("tid", "tenantId", "tenant_id", "organizationId", "organization_id")
 OPERATOR_CLAIM: Final = "tenants"

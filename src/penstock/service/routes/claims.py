@@ -28,7 +28,8 @@ from penstock.service.wire.claims import (
     outcome,
 )
 from penstock.service.wire.jobs import checked_json
-from penstock.stores.protocol import Bell, Topic
+from penstock.stores.protocol import Bell
+from penstock.stores.values import Topic
 
 routes: Final = Routes()
 _LOGGER: Final = logging.getLogger("penstock.service")

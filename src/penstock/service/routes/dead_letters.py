@@ -15,7 +15,7 @@ from penstock.service.principal import Verb
 from penstock.service.routing import Routes
 from penstock.service.wire.jobs import JobPage, Limit, Name, job_view
 from penstock.service.wire.queues import Many
-from penstock.stores.protocol import Query
+from penstock.stores.values import Query
 
 routes: Final = Routes()
 PAGE: Final = 500

@@ -19,7 +19,8 @@ from penstock.service.problems import BadRequestError, Fault
 from penstock.service.routing import Routes
 from penstock.service.wire.events import EventPage, event_view
 from penstock.service.wire.jobs import Limit
-from penstock.stores.protocol import Bell, Topic
+from penstock.stores.protocol import Bell
+from penstock.stores.values import Topic
 
 routes: Final = Routes()
 POLL: Final = 1.0

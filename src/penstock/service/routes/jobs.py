@@ -43,7 +43,7 @@ from penstock.service.wire.jobs import (
     job_view,
     raw,
 )
-from penstock.stores.protocol import Query
+from penstock.stores.values import Query
 from penstock.tasks.call import Call
 from penstock.tasks.handle import JobHandle
 

@@ -19,7 +19,8 @@ from penstock.service.principal import Verb
 from penstock.service.problems import BadRequestError, validation_fault
 from penstock.service.reserved import check_reader, is_reserved
 from penstock.service.routing import Routes
-from penstock.stores.protocol import Bell, HasHoldups, QueueInfo, Spawn, StoredSchedule, StoreInfo
+from penstock.stores.protocol import Bell, HasHoldups
+from penstock.stores.values import QueueInfo, Spawn, StoredSchedule, StoreInfo
 from penstock.stores.wire import CALLS, MEDIA_TYPE, MOST_BELLS, Bells, Call, Hello, Ring
 
 routes: Final = Routes()

@@ -6,7 +6,8 @@ from typing import Final, Protocol
 
 import msgspec
 
-from penstock.stores.protocol import EVERYONE, Clock, Shelves
+from penstock.stores.protocol import Clock, Shelves
+from penstock.stores.values import EVERYONE
 
 SHELF: Final = "audit"
 KEPT_MS: Final = 400 * 86_400_000

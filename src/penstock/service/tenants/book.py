@@ -6,7 +6,8 @@ import msgspec
 
 from penstock.core.errors import OptionError
 from penstock.core.names import check_name
-from penstock.stores.protocol import EVERYONE, Shelves
+from penstock.stores.protocol import Shelves
+from penstock.stores.values import EVERYONE
 
 SHELF: Final = "quotas"
 DEFAULTS: Final = "default-quotas"

@@ -6,7 +6,8 @@ from collections.abc import Callable
 from typing import Final, Protocol
 
 from penstock.service.errors import QuotaError
-from penstock.stores.protocol import EVERYONE, Clock, Shelves
+from penstock.stores.protocol import Clock, Shelves
+from penstock.stores.values import EVERYONE
 
 SHELF: Final = "paces"
 BURST_SECONDS: Final = 1.0

@@ -12,7 +12,8 @@ from penstock.service.errors import QuotaError
 from penstock.service.tenants.book import Quota, QuotaBook
 from penstock.service.tenants.pace import Pace
 from penstock.service.tenants.usage import Usage
-from penstock.stores.protocol import EVERYONE, Clock, Reads, Schedules, Shelves
+from penstock.stores.protocol import Clock, Reads, Schedules, Shelves
+from penstock.stores.values import EVERYONE
 
 KNOWN_SECONDS: Final = 2.0
 """How long a quota that was read is used: a change is felt by then."""

@@ -13,7 +13,9 @@ from penstock.core.names import check_name
 from penstock.service.egress.egress import Egress
 from penstock.service.webhooks.endpoint import Endpoint, Secret, check_note, check_queues, check_types
 from penstock.service.webhooks.signing import check_secret, new_secret
-from penstock.stores.protocol import EVERYONE, SHELF_LIMIT, Kept, Store
+from penstock.stores.bounds import SHELF_LIMIT
+from penstock.stores.protocol import Store
+from penstock.stores.values import EVERYONE, Kept
 
 SHELF: Final = "webhooks"
 MOST: Final = 50

@@ -24,7 +24,8 @@ from penstock.service.webhooks.messages import (
     about_nothing,
     call_for,
 )
-from penstock.stores.protocol import Query, Store
+from penstock.stores.protocol import Store
+from penstock.stores.values import Query
 
 PAGES: Final = 20
 """Pages that are looked through for deliveries of one webhook, before the caller is asked to go on."""

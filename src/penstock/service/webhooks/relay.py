@@ -24,7 +24,9 @@ from penstock.service.webhooks.messages import (
     call_for,
     is_ending,
 )
-from penstock.stores.protocol import READER_LEASE_MS, Reader, Store
+from penstock.stores.bounds import READER_LEASE_MS
+from penstock.stores.protocol import Store
+from penstock.stores.values import Reader
 
 _LOGGER: Final = logging.getLogger("penstock.webhooks")
 READER: Final = PREFIX + "webhooks"

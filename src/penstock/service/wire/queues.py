@@ -10,7 +10,7 @@ from penstock.core.limits import MAX_COUNT, Declaration, KeyRule, Mode, Rate
 from penstock.core.states import State
 from penstock.service.wire.jobs import Key, Limit, Seconds
 from penstock.service.wire.times import at, moment
-from penstock.stores.protocol import KeyInfo, Pause, QueueInfo
+from penstock.stores.values import KeyInfo, Pause, QueueInfo
 
 Count = Annotated[int, Meta(ge=1, le=MAX_COUNT)]
 

@@ -22,7 +22,8 @@ from penstock.spark.audit.keep import kept
 from penstock.spark.audit.verdict import Verdict
 from penstock.spark.options import SourceOptions, read_options
 from penstock.spark.stores import opened, queues_of, run
-from penstock.stores.protocol import HasHoldups, QueueInfo, Store
+from penstock.stores.protocol import HasHoldups, Store
+from penstock.stores.values import QueueInfo
 
 _PATIENCE_S: Final = 10.0
 """How long transactions are waited for that began before the jobs were read."""

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from penstock.core.events import EVENT_VERSION
 from penstock.core.job import QueueRef
-from penstock.stores.protocol import EventColumns
+from penstock.stores.values import EventColumns
 
 GAP: Final = "gap"
 """The move of a row that stands for events which are not there any longer."""

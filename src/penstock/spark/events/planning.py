@@ -13,7 +13,8 @@ from penstock.spark.events.offsets import EARLIEST, LATEST, Offset, Place, full_
 from penstock.spark.events.sharing import shares
 from penstock.spark.options import ALL_TENANTS, SourceOptions
 from penstock.spark.stores import queues_of
-from penstock.stores.protocol import QueueInfo, Store
+from penstock.stores.protocol import Store
+from penstock.stores.values import QueueInfo
 
 T = TypeVar("T")
 Queues = Mapping[QueueRef, QueueInfo]

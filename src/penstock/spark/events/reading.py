@@ -15,7 +15,8 @@ from penstock.spark.events.stretches import Stretch
 from penstock.spark.options import SourceOptions
 from penstock.spark.schemas import schema_of
 from penstock.spark.stores import opened
-from penstock.stores.protocol import EventColumns, Store
+from penstock.stores.protocol import Store
+from penstock.stores.values import EventColumns
 
 PAGE: Final = 10_000
 """Events asked for in one go, and rows of a batch."""

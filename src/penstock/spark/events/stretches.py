@@ -14,7 +14,7 @@ from penstock.spark.events.offsets import Offset
 from penstock.spark.events.planning import Backlog, each_of, lost
 from penstock.stores.protocol import Store
 
-LONGEST: Final = 100_000
+LONGEST: Final = 25_000
 """Events of a partition, unless fewer were asked for."""
 
 

@@ -10,7 +10,8 @@ from penstock.core.job import QueueRef
 from penstock.spark.options import SourceOptions
 from penstock.spark.sink.refs import NOWHERE
 from penstock.spark.sink.values import Flaw, Flaws
-from penstock.stores.protocol import QueueInfo, Store
+from penstock.stores.protocol import Store
+from penstock.stores.values import QueueInfo
 
 
 class Desk:

@@ -22,7 +22,8 @@ from penstock.spark.sink.quarantine import Quarantine
 from penstock.spark.sink.rows import RowBatch, Rows
 from penstock.spark.sink.tally import Tally
 from penstock.spark.sink.values import Flaw
-from penstock.stores.protocol import CHUNK_JOBS, Store
+from penstock.stores.bounds import CHUNK_JOBS
+from penstock.stores.protocol import Store
 
 
 class Enqueueing:

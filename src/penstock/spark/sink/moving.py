@@ -24,7 +24,8 @@ from penstock.spark.sink.quarantine import Quarantine
 from penstock.spark.sink.refs import Refs
 from penstock.spark.sink.tally import Tally
 from penstock.spark.sink.values import Flaw, Flaws, values_of
-from penstock.stores.protocol import CHUNK_JOBS, Store
+from penstock.stores.bounds import CHUNK_JOBS
+from penstock.stores.protocol import Store
 
 Item = tuple[str, int | None]
 """The id of a job, and the drive that it was in, where the row says so."""

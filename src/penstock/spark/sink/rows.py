@@ -19,7 +19,7 @@ from penstock.spark.sink.payloads import Payloads
 from penstock.spark.sink.refs import Refs
 from penstock.spark.sink.values import Flaw, Flaws, values_of
 from penstock.spark.sink.wishes import Policies, delays_of, flaw_of, instants_of
-from penstock.stores.protocol import QueueInfo
+from penstock.stores.values import QueueInfo
 
 
 class Rows:

@@ -8,9 +8,10 @@ from penstock.core.job import Job, QueueRef
 from penstock.core.moves import Beat, Move
 from penstock.core.outcomes import Applied, Refusal, Refused
 from penstock.core.states import State
+from penstock.stores.bounds import RELAY_LIMIT
 from penstock.stores.memory.ledger import Ledger
 from penstock.stores.memory.room import Room
-from penstock.stores.protocol import RELAY_LIMIT, Adoption, Relay, Spawn
+from penstock.stores.values import Adoption, Relay, Spawn
 
 
 class MemoryFlows(Room):

@@ -1,7 +1,8 @@
 """The shelves of the memory store: entries of a tenant that are no jobs."""
 
+from penstock.stores.bounds import SHELF_LIMIT
 from penstock.stores.memory.room import Room
-from penstock.stores.protocol import SHELF_LIMIT, Kept, check_body, check_place
+from penstock.stores.values import Kept, check_body, check_place
 
 
 class MemoryKept(Room):

@@ -11,7 +11,7 @@ from penstock.core.limits import MAX_COUNT, Declaration
 from penstock.core.moves import Move
 from penstock.core.states import WAITING, State
 from penstock.stores.memory.lanes import Lanes
-from penstock.stores.protocol import Adoption, QueueInfo, Reader, Relay, StoredSchedule
+from penstock.stores.values import Adoption, QueueInfo, Reader, Relay, StoredSchedule
 
 
 class HeldKey(msgspec.Struct):

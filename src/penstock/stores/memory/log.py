@@ -8,9 +8,10 @@ from penstock.core.cursors import Cursor, check_cursor, placed, read_cursor
 from penstock.core.events import Event
 from penstock.core.job import QueueRef
 from penstock.core.names import check_name
+from penstock.stores.bounds import READER_LEASE_MS
 from penstock.stores.memory.ledger import Ledger
 from penstock.stores.memory.room import Room
-from penstock.stores.protocol import READER_LEASE_MS, EventColumns, QueueInfo, Reader
+from penstock.stores.values import EventColumns, QueueInfo, Reader
 
 
 class MemoryLog(Room):

@@ -7,20 +7,10 @@ from msgspec.structs import replace
 from penstock.core.job import ExpiredLease, Job, QueueRef
 from penstock.core.states import State
 from penstock.core.transitions import is_expired
+from penstock.stores.bounds import MAX_LEASE_MS, RECOVER_LIMIT
 from penstock.stores.memory.ledger import Ledger
 from penstock.stores.memory.room import Room
-from penstock.stores.protocol import (
-    MAX_LEASE_MS,
-    RECOVER_LIMIT,
-    Durability,
-    Finding,
-    HeldLease,
-    KeyInfo,
-    Page,
-    Query,
-    QueueInfo,
-    StoreInfo,
-)
+from penstock.stores.values import Durability, Finding, HeldLease, KeyInfo, Page, Query, QueueInfo, StoreInfo
 
 
 class MemoryReads(Room):

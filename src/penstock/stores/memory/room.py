@@ -10,8 +10,9 @@ from penstock.core.outcomes import Applied, Refusal, Refused
 from penstock.core.states import State
 from penstock.core.transitions import TABLE, Table, refusal
 from penstock.stores.bells import Belfry
+from penstock.stores.bounds import MAX_LEASE_MS
 from penstock.stores.memory.ledger import Ledger
-from penstock.stores.protocol import MAX_LEASE_MS, Kept, QueueInfo, Topic
+from penstock.stores.values import Kept, QueueInfo, Topic
 
 
 class Room:

@@ -3,8 +3,9 @@
 from msgspec.structs import replace
 
 from penstock.core.job import QueueRef
+from penstock.stores.bounds import SCHEDULE_LIMIT
 from penstock.stores.memory.enqueue import MemoryEnqueue
-from penstock.stores.protocol import SCHEDULE_LIMIT, Firing, StoredSchedule, Topic
+from penstock.stores.values import Firing, StoredSchedule, Topic
 
 
 class MemorySchedules(MemoryEnqueue):

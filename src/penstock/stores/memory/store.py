@@ -12,22 +12,15 @@ from penstock.core.moves import Beat, Expire, Move, Report, Settlement
 from penstock.core.outcomes import Applied, Claims, Enqueued, Refusal, Refused, repeated
 from penstock.core.states import LIVE, State
 from penstock.core.transitions import refusal
+from penstock.stores.bounds import PROMOTE_LIMIT, PRUNE_LIMIT, RECOVER_LIMIT
 from penstock.stores.memory.flows import MemoryFlows
 from penstock.stores.memory.kept import MemoryKept
 from penstock.stores.memory.ledger import Ledger
 from penstock.stores.memory.log import MemoryLog
 from penstock.stores.memory.reads import MemoryReads, expired_leases
 from penstock.stores.memory.schedules import MemorySchedules
-from penstock.stores.protocol import (
-    PROMOTE_LIMIT,
-    PRUNE_LIMIT,
-    RECOVER_LIMIT,
-    Bell,
-    Pause,
-    QueueInfo,
-    Spawn,
-    Topic,
-)
+from penstock.stores.protocol import Bell
+from penstock.stores.values import Pause, QueueInfo, Spawn, Topic
 
 
 class MemoryStore(MemoryReads, MemoryLog, MemoryFlows, MemorySchedules, MemoryKept):

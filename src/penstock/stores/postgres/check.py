@@ -5,8 +5,8 @@ from typing import Any, Final
 
 from penstock.core.limits import Declaration, Mode
 from penstock.stores.postgres.turn import is_plain
-from penstock.stores.protocol import Finding
 from penstock.stores.rows import declaration_of, restored
+from penstock.stores.values import Finding
 
 _LIVE: Final = {
     "an active job without a lease": "state = 'active' AND (token IS NULL OR deadline IS NULL)",

@@ -6,13 +6,13 @@ from penstock.core.job import QueueRef
 from penstock.core.limits import MAX_COUNT
 from penstock.core.moves import Move
 from penstock.core.outcomes import Claims
+from penstock.stores.bounds import PROMOTE_LIMIT, RECOVER_LIMIT
 from penstock.stores.postgres.engine import Row
 from penstock.stores.postgres.hints import TIERS, Hints
 from penstock.stores.postgres.lanes import Lane, Served, serve
 from penstock.stores.postgres.reads import PostgresReads
 from penstock.stores.postgres.records import claimed_of
 from penstock.stores.postgres.turn import Turn
-from penstock.stores.protocol import PROMOTE_LIMIT, RECOVER_LIMIT
 
 _HEAD = 4
 _PLACE = -1

@@ -16,8 +16,8 @@ from penstock.stores.postgres.engine import Value, bound
 from penstock.stores.postgres.records import new_columns, spawn_columns
 from penstock.stores.postgres.room import Room, rounds
 from penstock.stores.postgres.turn import Turn
-from penstock.stores.protocol import Spawn, Topic
 from penstock.stores.rows import stored
+from penstock.stores.values import Spawn, Topic
 
 _TRIES: Final = 20
 # One count per state, each by an index of its own, and no further than $2.

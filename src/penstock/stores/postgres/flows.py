@@ -13,12 +13,13 @@ from penstock.core.job import NewJob, QueueRef
 from penstock.core.moves import Beat, Move
 from penstock.core.outcomes import Applied, Refusal, Refused
 from penstock.core.states import State
+from penstock.stores.bounds import RELAY_LIMIT
 from penstock.stores.postgres.engine import Connection
 from penstock.stores.postgres.records import spawn_columns
 from penstock.stores.postgres.room import Room, rounds
 from penstock.stores.postgres.turn import Turn
-from penstock.stores.protocol import RELAY_LIMIT, Adoption, Relay, Spawn
 from penstock.stores.rows import More, encode
+from penstock.stores.values import Adoption, Relay, Spawn
 
 _CHILDREN: Final = """
 SELECT child_queue, child, is_done, state, result FROM penstock.child

@@ -2,8 +2,9 @@
 
 from typing import Any, Final
 
+from penstock.stores.bounds import SHELF_LIMIT
 from penstock.stores.postgres.room import Room
-from penstock.stores.protocol import SHELF_LIMIT, Kept, check_body, check_place
+from penstock.stores.values import Kept, check_body, check_place
 
 _PUT: Final = """
 INSERT INTO penstock.kept (tenant, shelf, name, body) VALUES ($1, $2, $3, decode($4, 'hex'))

@@ -13,8 +13,8 @@ from penstock.core.limits import (
 )
 from penstock.stores.postgres.queues import PostgresQueues
 from penstock.stores.postgres.turn import Turn, is_plain
-from penstock.stores.protocol import KeyInfo, QueueInfo
 from penstock.stores.rows import encode, restored, stored
+from penstock.stores.values import KeyInfo, QueueInfo
 
 _IS_LIVE: Final = "SELECT EXISTS (SELECT 1 FROM penstock.job WHERE queue = $1)"
 # Whoever makes or leases jobs without holding the queue's row is through after this, or sees the news.

@@ -17,7 +17,8 @@ from penstock.stores.postgres.migrate import lock_of
 from penstock.stores.postgres.sources import in_schema
 from penstock.stores.postgres.wakeups import Wakeups, channel_of
 from penstock.stores.postgres.within import GuestEngine, checked
-from penstock.stores.protocol import Bell, Topic
+from penstock.stores.protocol import Bell
+from penstock.stores.values import Topic
 
 _BELL: Final = QueueRef("outbox", "outbox")
 _PLACE: Final = "your connection"

@@ -7,8 +7,9 @@ from penstock.core.job import QueueRef
 from penstock.stores.postgres.check import findings
 from penstock.stores.postgres.migrate import version_of
 from penstock.stores.postgres.room import Room
-from penstock.stores.protocol import Bell, Durability, Finding, Pause, QueueInfo, StoreInfo, Topic
+from penstock.stores.protocol import Bell
 from penstock.stores.rows import declaration_of, restored, stored
+from penstock.stores.values import Durability, Finding, Pause, QueueInfo, StoreInfo, Topic
 
 _COLUMNS: Final = "name, number, declaration, arrival_us, paused_at, pause_reason, pause_by, paused_until"
 _QUEUE: Final = f"SELECT {_COLUMNS} FROM penstock.queue WHERE tenant = $1 AND name = $2"  # noqa: S608 (constants)

@@ -5,8 +5,9 @@ from typing import Final
 from penstock.core.cursors import read_cursor
 from penstock.core.job import QueueRef
 from penstock.core.names import check_name
+from penstock.stores.bounds import READER_LEASE_MS
 from penstock.stores.postgres.stretches import PostgresStretches
-from penstock.stores.protocol import READER_LEASE_MS, Holdup, Reader
+from penstock.stores.values import Holdup, Reader
 
 _KEEP: Final = """
 INSERT INTO penstock.reader (queue, name, cursor, seq, kept_until)

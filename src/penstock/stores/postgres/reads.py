@@ -5,11 +5,12 @@ from typing import Final
 
 from penstock.core.job import ExpiredLease, Job, QueueRef
 from penstock.core.states import State
+from penstock.stores.bounds import MAX_LEASE_MS, RECOVER_LIMIT
 from penstock.stores.postgres.engine import Value
 from penstock.stores.postgres.queues import PostgresQueues
 from penstock.stores.postgres.records import job_of
-from penstock.stores.protocol import MAX_LEASE_MS, RECOVER_LIMIT, HeldLease, Page, Query
 from penstock.stores.rows import EXPIRED_COLUMNS, JOB_COLUMNS, expired_of
+from penstock.stores.values import HeldLease, Page, Query
 
 _GET: Final = f"""
 SELECT {JOB_COLUMNS}

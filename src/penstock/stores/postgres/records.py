@@ -11,7 +11,6 @@ from penstock.core.moves import Move
 from penstock.core.states import State
 from penstock.stores.columns import columns, unknown
 from penstock.stores.damaged import DAMAGED, damaged
-from penstock.stores.protocol import EventColumns, Spawn
 from penstock.stores.rows import (
     EVENT_COLUMNS,
     JOB_COLUMNS,
@@ -24,6 +23,7 @@ from penstock.stores.rows import (
     stored,
 )
 from penstock.stores.rows import more_of as more_as_stored
+from penstock.stores.values import EventColumns, Spawn
 
 
 def more_of(text: str | None) -> More:

@@ -17,7 +17,7 @@ from penstock.stores.postgres.hints import LOWEST, Hints
 from penstock.stores.postgres.sources import in_schema, own_statements, statements
 from penstock.stores.postgres.turn import Turn
 from penstock.stores.postgres.wakeups import Wakeups
-from penstock.stores.protocol import Topic
+from penstock.stores.values import Topic
 
 _OPENINGS = 100
 _FIND_QUEUE = "SELECT n, is_plain, has_keys FROM penstock.queue WHERE tenant = $1 AND name = $2"

@@ -4,9 +4,10 @@ from contextlib import suppress
 from typing import Any, Final
 
 from penstock.core.job import QueueRef
+from penstock.stores.bounds import SCHEDULE_LIMIT
 from penstock.stores.postgres.enqueue import Overtaken, PostgresEnqueue
 from penstock.stores.postgres.turn import Turn
-from penstock.stores.protocol import SCHEDULE_LIMIT, Firing, StoredSchedule, Topic
+from penstock.stores.values import Firing, StoredSchedule, Topic
 
 _PUT: Final = """
 INSERT INTO penstock.schedule (queue, name, body, next_at, paused)

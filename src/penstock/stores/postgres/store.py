@@ -8,6 +8,7 @@ from penstock.core.effects import PROGRESS_EVERY_MS
 from penstock.core.job import QueueRef
 from penstock.core.moves import Beat, Expire, Move, Report, Settlement
 from penstock.core.outcomes import Applied, Refused
+from penstock.stores.bounds import PRUNE_LIMIT
 from penstock.stores.postgres.flows import PostgresFlows
 from penstock.stores.postgres.kept import PostgresKept
 from penstock.stores.postgres.limits import PostgresLimits
@@ -17,7 +18,6 @@ from penstock.stores.postgres.readers import PostgresReaders
 from penstock.stores.postgres.schedules import PostgresSchedules
 from penstock.stores.postgres.standing import prove
 from penstock.stores.postgres.within import PostgresWithin
-from penstock.stores.protocol import PRUNE_LIMIT
 from penstock.stores.rows import expire_item, settlement_item
 
 

@@ -8,8 +8,8 @@ from penstock.core.cursors import Cursor, check_cursor, read_cursor, trimmed_err
 from penstock.core.job import QueueRef
 from penstock.stores.postgres.log import PostgresLog, cursor_of
 from penstock.stores.postgres.records import columns_of
-from penstock.stores.protocol import EventColumns
 from penstock.stores.rows import EVENT_COLUMNS
+from penstock.stores.values import EventColumns
 
 _NOTHING: Final = -1
 _WALK: Final = 200_000

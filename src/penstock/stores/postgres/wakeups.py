@@ -15,7 +15,7 @@ from penstock.core.job import QueueRef
 from penstock.stores.bells import Belfry, LocalBell
 from penstock.stores.postgres.engine import Connection, Engine
 from penstock.stores.postgres.pool import cut
-from penstock.stores.protocol import Topic
+from penstock.stores.values import Topic
 
 JOIN_SECONDS: Final = 0.004
 """A commit with a NOTIFY locks out all others of its kind: so there is one for many calls, on its own."""

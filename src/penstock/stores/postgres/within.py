@@ -21,7 +21,7 @@ from penstock.stores.postgres.faults import Faults
 from penstock.stores.postgres.pool import settings
 from penstock.stores.postgres.sources import in_schema
 from penstock.stores.postgres.wakeups import Wakeups, channel_of
-from penstock.stores.protocol import Topic
+from penstock.stores.values import Topic
 
 Driver = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
 

@@ -11,13 +11,14 @@ from penstock.core.job import NewJob, QueueRef
 from penstock.core.moves import Beat, Move
 from penstock.core.outcomes import Applied, Refused
 from penstock.core.states import State
-from penstock.stores.protocol import RELAY_LIMIT, Adoption, Relay, Spawn
+from penstock.stores.bounds import RELAY_LIMIT
 from penstock.stores.redis import records
 from penstock.stores.redis.keys import keys_of
 from penstock.stores.redis.queues import Queues
 from penstock.stores.redis.records import pack
 from penstock.stores.redis.server import Server
 from penstock.stores.redis.shapes import pairs
+from penstock.stores.values import Adoption, Relay, Spawn
 
 _FIRST_RESULT: Final = 3
 """The number of the argument of unblock.lua from which on results stand."""

@@ -7,13 +7,13 @@ from typing import Final
 from penstock.core.job import QueueRef
 from penstock.core.limits import Mode
 from penstock.core.states import State
-from penstock.stores.protocol import Finding
 from penstock.stores.redis.keys import TIERS, QueueKeys, keys_of, lane_line
 from penstock.stores.redis.lanes import Lane, read_declaration, read_lane
 from penstock.stores.redis.reads import CHUNK, scored
 from penstock.stores.redis.records import Record, read_record
 from penstock.stores.redis.server import Server
 from penstock.stores.redis.shapes import pairs
+from penstock.stores.values import Finding
 
 _PRUNABLE: Final = frozenset({State.COMPLETED, State.FAILED, State.CANCELLED})
 Records = Mapping[str, Record]

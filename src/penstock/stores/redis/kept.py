@@ -1,9 +1,10 @@
 """The shelves on the server: entries of a tenant that are no jobs."""
 
-from penstock.stores.protocol import SHELF_LIMIT, Kept, check_body, check_place
+from penstock.stores.bounds import SHELF_LIMIT
 from penstock.stores.redis.keys import shelf_keys
 from penstock.stores.redis.server import Server
 from penstock.stores.redis.shapes import pairs
+from penstock.stores.values import Kept, check_body, check_place
 
 
 class RedisKept:

@@ -10,7 +10,7 @@ from typing import Final
 
 from penstock.core.job import QueueRef
 from penstock.core.states import State
-from penstock.stores.protocol import Topic
+from penstock.stores.values import Topic
 
 STORE: Final = "penstock:store"
 """A hash: the schema's version and the clock's offset."""

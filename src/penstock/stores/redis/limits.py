@@ -7,13 +7,14 @@ from msgspec.structs import replace
 from penstock.core.job import QueueRef
 from penstock.core.limits import Declaration, KeyRule, Mode, agreed, check_declaration, check_key_rule
 from penstock.core.states import LIVE
-from penstock.stores.protocol import PROMOTE_LIMIT, KeyInfo, QueueInfo
+from penstock.stores.bounds import PROMOTE_LIMIT
 from penstock.stores.redis.keys import keys_of
 from penstock.stores.redis.lanes import Lane, read_lane, write_declaration
 from penstock.stores.redis.queues import Queues
 from penstock.stores.redis.reads import Reader
 from penstock.stores.redis.server import Server
 from penstock.stores.redis.shapes import pairs
+from penstock.stores.values import KeyInfo, QueueInfo
 
 _SCANNED: Final = 1_000
 

@@ -7,11 +7,12 @@ from penstock.core.cursors import Cursor, check_cursor, placed, read_cursor
 from penstock.core.events import Event
 from penstock.core.job import QueueRef
 from penstock.core.names import check_name
-from penstock.stores.protocol import READER_LEASE_MS, EventColumns, Reader
+from penstock.stores.bounds import READER_LEASE_MS
 from penstock.stores.redis.keys import QueueKeys, keys_of
 from penstock.stores.redis.queues import Queues
 from penstock.stores.redis.records import Entry, columns_of, event_of
 from penstock.stores.redis.server import Server
+from penstock.stores.values import EventColumns, Reader
 
 _READERS: Final = "queues/readers"
 Entries = Sequence[Entry]

@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from typing import Final
 
 from penstock.core.errors import ConfigError, StoreError, StoreReadOnlyError, StoreVersionError
-from penstock.stores.protocol import Durability
 from penstock.stores.redis import keys
 from penstock.stores.redis.server import Server
+from penstock.stores.values import Durability
 
 SCHEMA_VERSION: Final = 1
 _OLDEST_REDIS: Final = (7, 0)

@@ -6,12 +6,12 @@ from typing import Any, Final
 
 from penstock.core.job import QueueRef
 from penstock.core.limits import Declaration
-from penstock.stores.protocol import Pause, QueueInfo
 from penstock.stores.redis import keys
 from penstock.stores.redis.clock import ServerClock
 from penstock.stores.redis.keys import keys_of
 from penstock.stores.redis.lanes import read_declaration, write_declaration
 from penstock.stores.redis.server import QueueNotOpenError, Server
+from penstock.stores.values import Pause, QueueInfo
 
 _FACTS: Final = (
     "number",

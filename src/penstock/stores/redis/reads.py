@@ -5,11 +5,11 @@ from typing import Final
 
 from penstock.core.job import Job, QueueRef
 from penstock.core.states import State
-from penstock.stores.protocol import HeldLease, Page, Query
 from penstock.stores.redis.keys import HIGHEST_TIER, QueueKeys, keys_of, lane_line
 from penstock.stores.redis.lanes import read_declaration, read_lane
 from penstock.stores.redis.records import Record, job_of, read_record
 from penstock.stores.redis.server import Server
+from penstock.stores.values import HeldLease, Page, Query
 
 CHUNK: Final = 500
 """Records asked for in one round trip."""

@@ -16,7 +16,7 @@ from penstock.core.states import State
 from penstock.core.unique import Unique, UniqueRule
 from penstock.stores.columns import columns
 from penstock.stores.damaged import DAMAGED, damaged
-from penstock.stores.protocol import EventColumns
+from penstock.stores.values import EventColumns
 
 Outcome = Applied | Refused
 

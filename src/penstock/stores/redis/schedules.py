@@ -6,11 +6,12 @@ from typing import Any, Final
 import msgspec
 
 from penstock.core.job import QueueRef
-from penstock.stores.protocol import SCHEDULE_LIMIT, Firing, StoredSchedule
+from penstock.stores.bounds import SCHEDULE_LIMIT
 from penstock.stores.redis.keys import keys_of
 from penstock.stores.redis.queues import Queues
 from penstock.stores.redis.records import enqueue_arguments, pack
 from penstock.stores.redis.server import Server
+from penstock.stores.values import Firing, StoredSchedule
 
 
 class _Facts(msgspec.Struct, frozen=True, array_like=True):

@@ -12,23 +12,8 @@ from penstock.core.job import ExpiredLease, Job, NewJob, QueueRef
 from penstock.core.moves import Beat, Expire, Move, Report, Settlement
 from penstock.core.outcomes import SETTLED_LIMIT, Applied, Claims, Enqueued, Refused
 from penstock.core.states import State
-from penstock.stores.protocol import (
-    MAX_LEASE_MS,
-    PROMOTE_LIMIT,
-    PRUNE_LIMIT,
-    RECOVER_LIMIT,
-    Bell,
-    EventColumns,
-    Finding,
-    HeldLease,
-    Page,
-    Pause,
-    Query,
-    QueueInfo,
-    Spawn,
-    StoreInfo,
-    Topic,
-)
+from penstock.stores.bounds import MAX_LEASE_MS, PROMOTE_LIMIT, PRUNE_LIMIT, RECOVER_LIMIT
+from penstock.stores.protocol import Bell
 from penstock.stores.redis import flows, opening, records
 from penstock.stores.redis.clock import ServerClock
 from penstock.stores.redis.flows import RedisFlows
@@ -45,6 +30,18 @@ from penstock.stores.redis.schedules import RedisSchedules
 from penstock.stores.redis.scripts import Scripts
 from penstock.stores.redis.server import Server
 from penstock.stores.redis.wakeups import Subscriber
+from penstock.stores.values import (
+    EventColumns,
+    Finding,
+    HeldLease,
+    Page,
+    Pause,
+    Query,
+    QueueInfo,
+    Spawn,
+    StoreInfo,
+    Topic,
+)
 
 PASS_LIMIT: Final = 200
 """Entries of jobs that are gone which one claim clears away."""

@@ -9,10 +9,10 @@ from typing import Any, Final
 from penstock.core.errors import StoreError
 from penstock.core.job import QueueRef
 from penstock.stores.bells import Belfry, LocalBell
-from penstock.stores.protocol import Topic
 from penstock.stores.redis.keys import keys_of, turned
 from penstock.stores.redis.line import Line, ReplyError, pack
 from penstock.stores.redis.server import Server
+from penstock.stores.values import Topic
 
 _CONFIRM_SECONDS: Final = 1.0
 _SILENCE_SECONDS: Final = 5.0

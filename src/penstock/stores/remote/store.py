@@ -11,12 +11,13 @@ import msgspec
 from penstock.core.errors import PayloadError, PenstockError, StoreFormatError, StoreVersionError
 from penstock.core.job import QueueRef
 from penstock.core.payload import Words
-from penstock.stores.protocol import Bell, Topic
+from penstock.stores.protocol import Bell
 from penstock.stores.remote.address import parse
 from penstock.stores.remote.faults import Faults
 from penstock.stores.remote.line import Answer, Line
 from penstock.stores.remote.pool import Pool
 from penstock.stores.remote.wakeups import Subscriber
+from penstock.stores.values import Topic
 from penstock.stores.wire import CALLS, METHODS, Call, Hello
 
 _BELLS: Final = "bells"

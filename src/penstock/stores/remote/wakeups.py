@@ -11,8 +11,8 @@ import msgspec
 from penstock.core.errors import PenstockError
 from penstock.core.job import QueueRef
 from penstock.stores.bells import Belfry, LocalBell
-from penstock.stores.protocol import Topic
 from penstock.stores.remote.line import Line
+from penstock.stores.values import Topic
 from penstock.stores.wire import MOST_BELLS, Bells, Ring
 
 CONFIRM_SECONDS: Final = 1.0

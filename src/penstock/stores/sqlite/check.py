@@ -4,7 +4,7 @@ import sqlite3
 from typing import Final
 
 from penstock.core.job import QueueRef
-from penstock.stores.protocol import Finding
+from penstock.stores.values import Finding
 
 _RULES: Final = {
     "an active job without a lease": "state = 'active' AND (token IS NULL OR deadline IS NULL)",

@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from penstock.core.errors import StoreError, StoreUnavailableError, StoreVersionError
-from penstock.stores.protocol import Durability
 from penstock.stores.sqlite.faults import is_busy, translated
 from penstock.stores.sqlite.migrate import begin, migrate
 from penstock.stores.sqlite.sources import load_sources
+from penstock.stores.values import Durability
 
 T = TypeVar("T")
 Work = Callable[[sqlite3.Connection], T]

@@ -7,10 +7,10 @@ from penstock.core.moves import Move
 from penstock.core.outcomes import Enqueued, Refusal, Refused
 from penstock.core.states import State
 from penstock.core.unique import Unique, UniqueRule
-from penstock.stores.protocol import Topic
 from penstock.stores.rows import encode, more_of, stored
 from penstock.stores.sqlite.records import key_item, new_row
 from penstock.stores.sqlite.turn import Turn, rounds
+from penstock.stores.values import Topic
 
 _ENQUEUED = msgspec.json.Decoder(
     list[tuple[bool | None, State | None, str | None, State | None, bool | None]], strict=False

@@ -13,10 +13,11 @@ from penstock.core.job import NewJob, QueueRef
 from penstock.core.moves import Beat, Move
 from penstock.core.outcomes import Applied, Refusal, Refused
 from penstock.core.states import State
-from penstock.stores.protocol import RELAY_LIMIT, Adoption, Relay, Spawn
+from penstock.stores.bounds import RELAY_LIMIT
 from penstock.stores.rows import encode, more_of
 from penstock.stores.sqlite.turn import Turn
 from penstock.stores.sqlite.turns import Turns
+from penstock.stores.values import Adoption, Relay, Spawn
 
 _QUEUE: Final = "(SELECT n FROM queue WHERE tenant = ? AND name = ?)"
 

@@ -3,8 +3,9 @@
 import sqlite3
 from typing import Final
 
-from penstock.stores.protocol import SHELF_LIMIT, Kept, check_body, check_place
+from penstock.stores.bounds import SHELF_LIMIT
 from penstock.stores.sqlite.turns import Turns
+from penstock.stores.values import Kept, check_body, check_place
 
 _VERSION: Final = "SELECT version FROM kept WHERE tenant = ? AND shelf = ? AND name = ?"
 _NEXT: Final = "UPDATE meta SET value = value + 1 WHERE name = 'kept_version' RETURNING value"

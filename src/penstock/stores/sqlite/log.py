@@ -7,11 +7,12 @@ from penstock.core.cursors import Cursor, check_cursor, placed, read_cursor
 from penstock.core.events import Event
 from penstock.core.job import QueueRef
 from penstock.core.names import check_name
-from penstock.stores.protocol import READER_LEASE_MS, EventColumns, Reader
+from penstock.stores.bounds import READER_LEASE_MS
 from penstock.stores.rows import EVENT_COLUMNS
 from penstock.stores.sqlite.records import columns_of, event_from
 from penstock.stores.sqlite.turn import Turn
 from penstock.stores.sqlite.turns import Turns
+from penstock.stores.values import EventColumns, Reader
 
 _RANGE: Final = "SELECT n, trimmed + 1, seq FROM queue WHERE tenant = ? AND name = ?"
 

@@ -7,23 +7,13 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 from penstock.core.job import ExpiredLease, Job, QueueRef
 from penstock.core.limits import Mode
 from penstock.core.states import State
-from penstock.stores.protocol import (
-    MAX_LEASE_MS,
-    RECOVER_LIMIT,
-    Finding,
-    HeldLease,
-    KeyInfo,
-    Page,
-    Pause,
-    Query,
-    QueueInfo,
-    StoreInfo,
-)
+from penstock.stores.bounds import MAX_LEASE_MS, RECOVER_LIMIT
 from penstock.stores.rows import EXPIRED_COLUMNS, JOB_COLUMNS, declaration_of, encode, expired_of, restored
 from penstock.stores.sqlite.check import findings
 from penstock.stores.sqlite.clock import host_us, offset_ms, read_now
 from penstock.stores.sqlite.records import job_of
 from penstock.stores.sqlite.turns import Turns
+from penstock.stores.values import Finding, HeldLease, KeyInfo, Page, Pause, Query, QueueInfo, StoreInfo
 
 if TYPE_CHECKING:
     pass

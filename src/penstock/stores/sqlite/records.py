@@ -10,7 +10,6 @@ from penstock.core.job import Claimed, Job, NewJob, QueueRef
 from penstock.core.states import State
 from penstock.stores.columns import columns, unknown
 from penstock.stores.damaged import DAMAGED, damaged
-from penstock.stores.protocol import EventColumns
 from penstock.stores.rows import (
     EVENT_COLUMNS,
     JOB_COLUMNS,
@@ -21,6 +20,7 @@ from penstock.stores.rows import (
     restored,
     stored,
 )
+from penstock.stores.values import EventColumns
 
 
 def new_row(index: int, new: NewJob, now: int) -> tuple[Any, ...]:

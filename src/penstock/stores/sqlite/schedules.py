@@ -4,11 +4,12 @@ import sqlite3
 from typing import Any, Final
 
 from penstock.core.job import QueueRef
-from penstock.stores.protocol import SCHEDULE_LIMIT, Firing, StoredSchedule, Topic
+from penstock.stores.bounds import SCHEDULE_LIMIT
 from penstock.stores.sqlite.clock import read_now
 from penstock.stores.sqlite.enqueue import enqueue
 from penstock.stores.sqlite.turn import Turn
 from penstock.stores.sqlite.turns import Turns
+from penstock.stores.values import Firing, StoredSchedule, Topic
 
 _SELECT: Final = """
 SELECT queue.name, schedule.name, schedule.body, next_at, last_at, paused

@@ -19,17 +19,8 @@ from penstock.core.outcomes import Applied, Claims, Enqueued, Refusal, Refused
 from penstock.core.states import State
 from penstock.core.transitions import TABLE, Table
 from penstock.stores.bells import Belfry
-from penstock.stores.protocol import (
-    PROMOTE_LIMIT,
-    PRUNE_LIMIT,
-    RECOVER_LIMIT,
-    Bell,
-    Durability,
-    Pause,
-    QueueInfo,
-    Spawn,
-    Topic,
-)
+from penstock.stores.bounds import PROMOTE_LIMIT, PRUNE_LIMIT, RECOVER_LIMIT
+from penstock.stores.protocol import Bell
 from penstock.stores.rows import encode, expire_item, settlement_item, stored
 from penstock.stores.sqlite.clock import read_now
 from penstock.stores.sqlite.engine import Engine
@@ -43,6 +34,7 @@ from penstock.stores.sqlite.schedules import SqliteSchedules
 from penstock.stores.sqlite.sources import cut, load_sources
 from penstock.stores.sqlite.turn import Turn, open_queue
 from penstock.stores.sqlite.watch import Watch
+from penstock.stores.values import Durability, Pause, QueueInfo, Spawn, Topic
 
 T = TypeVar("T")
 

@@ -15,11 +15,12 @@ from penstock.core.moves import Move
 from penstock.core.outcomes import SETTLED_LIMIT, Applied, Refusal, Refused, repeated
 from penstock.core.states import REDRIVABLE, State
 from penstock.core.transitions import Table
-from penstock.stores.protocol import MAX_LEASE_MS, Pause, Topic
+from penstock.stores.bounds import MAX_LEASE_MS
 from penstock.stores.rows import encode
 from penstock.stores.sqlite.clock import not_before
 from penstock.stores.sqlite.limits import Limits
 from penstock.stores.sqlite.sources import Steps
+from penstock.stores.values import Pause, Topic
 
 ROWS_POWER: Final = 8
 """Rows go in by powers of two up to 256: a few statements to prepare, and few values to bind at once."""

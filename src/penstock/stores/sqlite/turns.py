@@ -9,10 +9,10 @@ from typing import TypeVar
 from penstock.core.job import QueueRef
 from penstock.core.transitions import Table
 from penstock.stores.bells import Belfry
-from penstock.stores.protocol import Topic
 from penstock.stores.sqlite.engine import Engine
 from penstock.stores.sqlite.sources import Steps
 from penstock.stores.sqlite.turn import Turn
+from penstock.stores.values import Topic
 
 T = TypeVar("T")
 

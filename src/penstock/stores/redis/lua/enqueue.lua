@@ -10,7 +10,13 @@
 -- include: relays
 -- include: fresh
 
-local held_keys, held_kinds, payloads_here = {}, {}, {}
+local held_kinds, payloads_here = {}, {}
+local holders, worths, tills = {}, {}, {} -- of held keys: their jobs, what work that is, and how long an ended one holds
+
+local function hold(key, held)
+  local id, digest, till = string.match(held, '^(%S+) (%S+) ?(%S*)')
+  holders[key], worths[key], tills[key] = id, digest, tonumber(till)
+end
 
 -- Fetch in one go what the jobs may meet.
 local function prepare(items)
@@ -24,9 +30,9 @@ local function prepare(items)
     local last = math.min(first + CHUNK - 1, #keys)
     local held = redis.call('HMGET', HOLDERS, unpack(keys, first, last))
     for at = first, last do
-      local holder = held[at - first + 1]
-      held_keys[keys[at]] = holder
-      ids[#ids + 1] = holder and string.match(holder, '^(%S+) %S+$') or nil
+      local key, holder = keys[at], held[at - first + 1]
+      if holder then hold(key, holder) end
+      if holder and not tills[key] then ids[#ids + 1] = holders[key] end
     end
   end
   look_up(ids)
@@ -34,14 +40,10 @@ end
 
 -- Who holds the key now, and for which work; a key whose time is over is nobody's.
 local function holder_of(key)
-  local held = held_keys[key]
-  if not held then return nil end
-  local id, digest, till = string.match(held, '^(%S+) (%S+) ?(%S*)')
-  till = tonumber(till)
-  if till and till <= now then return nil end
+  local id, till = holders[key], tills[key]
+  if not id or till and till <= now then return nil end
   -- Once its record is gone the id may be another job's.
-  local job = not till and load(id)
-  return id, digest, job and job[STATE] or ''
+  return id, worths[key], not till and state_of(id) or ''
 end
 
 local WAITS = {pending = true, delayed = true, blocked = true}
@@ -125,8 +127,8 @@ local function enqueue(payload, at_door, id, nonce, sort, more)
   gather(set, PAYLOADS, id, payload)
   gather(added, JOBS, score(now), id)
   if idempotency_key then
-    held_keys[idempotency_key] = id .. ' ' .. digest
-    gather(set, HOLDERS, idempotency_key, held_keys[idempotency_key])
+    holders[idempotency_key], worths[idempotency_key], tills[idempotency_key] = id, digest, nil
+    gather(set, HOLDERS, idempotency_key, id .. ' ' .. digest)
     gather(removed, FREED, idempotency_key)
   end
   touch(key)

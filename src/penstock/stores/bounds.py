@@ -1,0 +1,18 @@
+"""How much one call to a store carries, and how long what it is told holds."""
+
+from typing import Final
+
+PROMOTE_LIMIT: Final = 200
+RECOVER_LIMIT: Final = 200
+PRUNE_LIMIT: Final = 200
+RELAY_LIMIT: Final = 200
+SCHEDULE_LIMIT: Final = 50
+CHUNK_JOBS: Final = 1_000
+CHUNK_BYTES: Final = 1 << 20
+MAX_LEASE_MS: Final = 3_600_000
+"""The longest lease. One that ends later than this from now is a clock fault and counts as expired."""
+READER_LEASE_MS: Final = 7 * 24 * 3_600_000
+"""How long the place of a reader is kept since it was last told."""
+KEPT_BYTES: Final = 64 * 1024
+"""The largest body of an entry on a shelf."""
+SHELF_LIMIT: Final = 100
