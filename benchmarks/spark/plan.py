@@ -21,9 +21,9 @@ class Plan:
 
 FULL: Final = Plan(
     rounds=3,
-    enqueues=100_000,
-    jobs=150_000,
-    events=120_000,
+    enqueues=400_000,
+    jobs=600_000,
+    events=480_000,
     audited=1_000_000,
     backlogs=(1_000, 300_000),
     looks=100,

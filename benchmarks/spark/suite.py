@@ -24,6 +24,8 @@ from benchmarks.spark.reading import filtering, reading
 from benchmarks.suite import Prepared, Suite
 from penstock.spark import java_home
 
+DEBIAN_DRIVER: Final = Path("/usr/share/java/postgresql.jar")
+
 
 @contextmanager
 def _prepared(asked: argparse.Namespace) -> Iterator[Prepared]:
@@ -32,7 +34,7 @@ def _prepared(asked: argparse.Namespace) -> Iterator[Prepared]:
         "Java": _java(),
         "Arrow": f"PyArrow {version('pyarrow')}",
         "Servers": f"{redis.version('valkey')}, {postgres.version()}",
-        "JDBC driver": "none" if asked.jdbc is None else asked.jdbc.name,
+        "JDBC driver": "none" if asked.jdbc is None else asked.jdbc.resolve().name,
     }
     yield Prepared(replace(QUICK if asked.quick else FULL, jdbc=asked.jdbc), facts)
 
@@ -46,7 +48,11 @@ def _java() -> str:
 
 def _options(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
-        "--jdbc", type=Path, metavar="JAR", help="PostgreSQL's JDBC driver, to read beside Spark's own reader"
+        "--jdbc",
+        type=Path,
+        metavar="JAR",
+        default=DEBIAN_DRIVER if DEBIAN_DRIVER.exists() else None,
+        help="PostgreSQL's JDBC driver, to read beside Spark's own reader; Debian's is found by itself",
     )
 
 

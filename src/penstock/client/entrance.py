@@ -20,6 +20,8 @@ from penstock.tasks.middleware import EnqueueMiddleware, SendNext
 
 JOB_OVERHEAD: Final = 300
 """Bytes that a job takes on its way beside its payload."""
+FIRST_JOBS: Final = CHUNK_JOBS // 8
+"""The first of several chunks for a server is a short one: the sooner it is there, the sooner both work."""
 SENT_AHEAD: Final = 2
 """Chunks of one call that are on their way at once: one is packed here while the store takes in another."""
 
@@ -74,14 +76,14 @@ class Entrance:
             call = partial(_through, each, self._queue, call)
         return call
 
-    async def send_many(self, jobs: Iterable[NewJob]) -> AsyncIterator[Sequence[Answer]]:
-        """The answers in the order of the jobs; both are dealt with while the store works."""
+    async def send_many(self, jobs: Iterable[NewJob], count: int) -> AsyncIterator[Sequence[Answer]]:
+        """The answers in the order of so many jobs; both are dealt with while the store works."""
         if self._middleware:
             yield await asyncio.gather(*(self._sent(new) for new in jobs))
             return
         sent: deque[tuple[int, asyncio.Task[list[Enqueued | Refused]]]] = deque()
         error: StoreError | None = None
-        rest = chunks(jobs)
+        rest = chunks(jobs, first=FIRST_JOBS if self._store.is_server and count > CHUNK_JOBS else CHUNK_JOBS)
         while True:
             while error is None and len(sent) < self._ahead and (chunk := next(rest, None)) is not None:
                 sent.append((len(chunk), asyncio.create_task(self._enqueue(chunk))))
@@ -126,15 +128,18 @@ def _size(new: NewJob) -> int:
     return len(new.payload) + JOB_OVERHEAD
 
 
-def chunks(jobs: Iterable[NewJob], most: int = CHUNK_JOBS) -> Iterator[list[NewJob]]:
+def chunks(
+    jobs: Iterable[NewJob], most: int = CHUNK_JOBS, *, first: int = CHUNK_JOBS
+) -> Iterator[list[NewJob]]:
     """The jobs in as many calls to a store as they take, of so many jobs at most."""
     chunk: list[NewJob] = []
-    size = 0
+    size, length = 0, min(first, most)
     for new in jobs:
-        if chunk and (len(chunk) == most or size + _size(new) > CHUNK_BYTES):
+        its_size = _size(new)
+        if chunk and (len(chunk) == length or size + its_size > CHUNK_BYTES):
             yield chunk
-            chunk, size = [], 0
+            chunk, size, length = [], 0, most
         chunk.append(new)
-        size += _size(new)
+        size += its_size
     if chunk:
         yield chunk

@@ -56,8 +56,10 @@ class Signature:
         if not args and not kwargs and self._is_simple and not self._required:
             return b"{}"
         if not kwargs and self._is_simple and len(args) == len(self._names):
-            named = zip(self._declared, args, strict=True)
-            return self._bytes({name: kind.raw(name, value, self._limit) for (name, kind), value in named})
+            raw, limit = {}, self._limit
+            for (name, kind), value in zip(self._declared, args, strict=True):
+                raw[name] = kind.raw(name, value, limit)
+            return self._bytes(raw)
         return self._encoded(self._by_name(args, kwargs))
 
     def partial(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:

@@ -3,7 +3,7 @@
 import functools
 import inspect
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import Any, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
+from typing import Any, Final, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
 
 from penstock.core.errors import ConfigError, PayloadError, PenstockError
 from penstock.core.names import check_name
@@ -20,6 +20,7 @@ from penstock.tasks.transactions import AsyncTransaction
 C = ParamSpec("C")
 P = ParamSpec("P")
 R = TypeVar("R")
+_NO_NAMES: Final[Mapping[str, Any]] = {}
 
 
 class Task(Generic[C, P, R]):
@@ -126,14 +127,20 @@ class Task(Generic[C, P, R]):
 
     def prepare(self, options: JobOptions, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call[R]:
         """A call with exactly these options."""
-        return Call(
-            task=self.name,
-            queue=self.queue,
-            payload=self._checked().encode(args, kwargs),
-            options=options.checked(),
-            decode=self.decode_result,
-            sender=self.sender,
-        )
+        return self.maker(options)(args, kwargs)
+
+    def maker(self, options: JobOptions) -> Callable[[tuple[Any, ...], Mapping[str, Any]], Call[R]]:
+        """Makes calls with exactly these options: what they share is looked up once."""
+        name, queue, sender, decode = self.name, self.queue, self.sender, self.decode_result
+        encode, options = self._checked().encode, options.checked()
+
+        def make(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call[R]:
+            payload = encode(args, kwargs)
+            return Call(
+                task=name, queue=queue, payload=payload, options=options, decode=decode, sender=sender
+            )
+
+        return make
 
     def encode_call(self, /, *args: P.args, **kwargs: P.kwargs) -> bytes:
         """The payload of a call; PayloadError names the argument that cannot be."""
@@ -265,19 +272,25 @@ class Prepared(Generic[P, R]):
 
     def calls(self, calls: Iterable[AnyCall[R]]) -> list[Call[R]]:
         """Calls out of tuples and dicts; PayloadError names the first that cannot be one."""
-        return [self._sendable(number, each) for number, each in enumerate(calls)]
+        make = self._task.maker(self._merged)
+        return [
+            each if isinstance(each, Call) else _made(make, number, each) for number, each in enumerate(calls)
+        ]
 
-    def _sendable(self, number: int, call: AnyCall[R]) -> Call[R]:
-        if isinstance(call, Call):
-            return call
-        try:
-            if isinstance(call, tuple):
-                return self._task.prepare(self._merged, call, {})
-            if isinstance(call, Mapping):
-                return self._task.prepare(self._merged, (), call)
-        except PayloadError as error:
-            raise PayloadError(f"calls[{number}].{error.field}", error.found, error.wanted) from None
-        raise PayloadError(f"calls[{number}]", call, "a tuple, a dict, or task.call(...)")
+
+def _made(
+    make: Callable[[tuple[Any, ...], Mapping[str, Any]], Call[R]],
+    number: int,
+    call: tuple[Any, ...] | Mapping[str, Any],
+) -> Call[R]:
+    try:
+        if isinstance(call, tuple):
+            return make(call, _NO_NAMES)
+        if isinstance(call, Mapping):
+            return make((), call)
+    except PayloadError as error:
+        raise PayloadError(f"calls[{number}].{error.field}", error.found, error.wanted) from None
+    raise PayloadError(f"calls[{number}]", call, "a tuple, a dict, or task.call(...)")
 
 
 def _is_async(function: Callable[..., Any]) -> bool:

@@ -33,7 +33,9 @@ end
 -- Members of sorted sets never come back under the same name within a call: what was added may be removed, not
 -- the other way round.
 local function write_all()
-  for at, body in ipairs(logged) do redis.call('XADD', EVENTS, string.format('%d-0', first_seq + at), 'e', body) end
+  -- Once for every event: what is looked up by name each time would be felt.
+  local call, format, before = redis.call, string.format, first_seq
+  for at = 1, #logged do call('XADD', EVENTS, format('%d-0', before + at), 'e', logged[at]) end
   first_seq = first_seq + #logged
   for _, entry in ipairs(carried) do redis.call('XADD', RELAYS, unpack(entry)) end
   for list, count in pairs(popped) do redis.call('LPOP', list, count) end
