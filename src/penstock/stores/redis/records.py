@@ -131,21 +131,21 @@ def outcome(answer: bytes) -> Outcome:
     return _OUTCOMES[answer]
 
 
-def enqueued(new: NewJob, answer: bytes | list[Any]) -> Enqueued | Refused:
+def enqueued(new: NewJob, answer: bytes) -> Enqueued | Refused:
     """What was answered for a new job."""
-    if not isinstance(answer, bytes):
-        holder, state, same, replaced = answer
-        return Enqueued(holder.decode(), False, _STATES.get(state), bool(same), bool(replaced))
-    state = _CREATED.get(answer)
-    if state is not None:
-        return Enqueued(new.id, True, state)
+    created = _CREATED.get(answer)
+    if created is not None:
+        return Enqueued(new.id, True, created)
+    if answer.startswith(b"held/"):
+        _, holder, state, same, replaced = answer.split(b"/")
+        return Enqueued(holder.decode(), False, _STATES.get(state), same == b"1", replaced == b"1")
     refused = _OUTCOMES[answer]
     assert isinstance(refused, Refused)  # noqa: S101 (the script has no other answer)
     return refused
 
 
 def enqueue_arguments(jobs: Sequence[NewJob]) -> tuple[list[Any], list[Any]]:
-    """New jobs without their payloads, as enqueue.lua takes them: their sorts, and four values for each."""
+    """New jobs without their payloads, as enqueue.lua takes them: their sorts, and six values for each."""
     sorts: list[tuple[Any, ...]] = []
     numbers: dict[tuple[str, int, int], int] = {}
     items: list[Any] = []
@@ -156,23 +156,21 @@ def enqueue_arguments(jobs: Sequence[NewJob]) -> tuple[list[Any], list[Any]]:
             known, written = _written_options(new.options)
             sorts.append((new.task, new.priority, written, *known))
             number = numbers[sort] = len(sorts)
-        items += (new.id, new.nonce, number, _more(new))
+        key = new.idempotency_key
+        items += (
+            (new.id, new.nonce, number, False, False, _more(new))
+            if key is None
+            else (new.id, new.nonce, number, key, new.digest, _more(new))
+        )
     return sorts, items
 
 
 def _more(new: NewJob) -> tuple[Any, ...] | bool:
     """What few jobs that come in bulk have: most wait at once, in no order of keys."""
     extra = _extra_arguments(new)
-    if (
-        extra is None
-        and new.idempotency_key is None
-        and new.key is None
-        and not new.delay_ms
-        and new.run_at is None
-    ):
+    if extra is None and new.key is None and not new.delay_ms and new.run_at is None:
         return False
-    digest = None if new.idempotency_key is None else new.digest
-    return new.delay_ms, new.run_at, new.idempotency_key, digest, new.key, extra
+    return new.delay_ms, new.run_at, new.key, extra
 
 
 def _extra_arguments(new: NewJob) -> dict[str, Any] | None:

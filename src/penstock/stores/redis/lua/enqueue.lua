@@ -1,17 +1,20 @@
 -- enqueue: nothing → pending / delayed / blocked; the id must be free, or hold the same nonce; a held idempotency key gives its job
 -- Arguments: the sorts of jobs, each as task, priority, options, max_attempts, retention_ms, key_held_ms; of every job
---   its id, nonce, the number of its sort, and false or what else it has: delay_ms, run_at or nil, idempotency key or
---   nil, digest, key or nil, and nil or the extra: unique as kind, rule and window, parents, awaits, policy, schedule,
---   instant; the queues of the spawns; then the payloads of the jobs and the bodies of the spawns, one argument each.
--- Result, per job: created/<state>; or the id, state or '', 1 or 0 for the same payload, and 1 or 0 for replaced, of
---   the job that stands for it.
+--   its id, nonce, the number of its sort, its idempotency key and digest or false, and false or what else it has:
+--   delay_ms, run_at or nil, key or nil, and nil or the extra: unique as kind, rule and window, parents, awaits,
+--   policy, schedule, instant; the queues of the spawns; then the payloads of the jobs and the bodies of the spawns,
+--   one argument each.
+-- Result, per job: created/<state>; or of the job that stands for it: held/<id>/<state or nothing>/<1 for the same
+--   payload, else 0>/<1 for replaced, else 0>.
 -- Refusals: duplicate, when the id is another job's; keyless; full.
 -- include: replace
 -- include: relays
 -- include: fresh
 
+local WIDTH = 6 -- values per job
 local held_kinds, payloads_here = {}, {}
 local holders, worths, tills = {}, {}, {} -- of held keys: their jobs, what work that is, and how long an ended one holds
+local given_here = {} -- keys that this call gave to jobs, as they are written
 
 local function hold(key, held)
   local id, digest, till = string.match(held, '^(%S+) (%S+) ?(%S*)')
@@ -20,19 +23,25 @@ end
 
 -- Fetch in one go what the jobs may meet.
 local function prepare(items)
-  local ids, keys = {}, {}
-  for at = 1, #items, 4 do
-    local more = items[at + 3]
-    ids[#ids + 1] = items[at]
-    if more and more[3] then keys[#keys + 1] = more[3] end
+  local ids, keys, count, wanted = {}, {}, #items / WIDTH, 0
+  for i = 1, count do
+    local at = WIDTH * i - WIDTH + 1
+    ids[i] = items[at]
+    if items[at + 3] then
+      wanted = wanted + 1
+      keys[wanted] = items[at + 3]
+    end
   end
-  for first = 1, #keys, CHUNK do
-    local last = math.min(first + CHUNK - 1, #keys)
+  for first = 1, wanted, CHUNK do
+    local last = math.min(first + CHUNK - 1, wanted)
     local held = redis.call('HMGET', HOLDERS, unpack(keys, first, last))
     for at = first, last do
       local key, holder = keys[at], held[at - first + 1]
       if holder then hold(key, holder) end
-      if holder and not tills[key] then ids[#ids + 1] = holders[key] end
+      if holder and not tills[key] then
+        count = count + 1
+        ids[count] = holders[key]
+      end
     end
   end
   look_up(ids)
@@ -40,10 +49,16 @@ end
 
 -- Who holds the key now, and for which work; a key whose time is over is nobody's.
 local function holder_of(key)
+  if given_here[key] then hold(key, given_here[key]) end
   local id, till = holders[key], tills[key]
   if not id or till and till <= now then return nil end
   -- Once its record is gone the id may be another job's.
   return id, worths[key], not till and state_of(id) or ''
+end
+
+-- The answer where another job stands for one.
+local function stands(id, state, is_same, is_replaced)
+  return 'held/' .. id .. '/' .. state .. (is_same and '/1' or '/0') .. (is_replaced and '/1' or '/0')
 end
 
 local WAITS = {pending = true, delayed = true, blocked = true}
@@ -56,7 +71,7 @@ end
 
 local function same_work(id, job, task, payload)
   local known = payloads_here[id] or redis.call('HGET', PAYLOADS, id)
-  return job[TASK] == task and known == payload and 1 or 0
+  return job[TASK] == task and known == payload
 end
 
 -- What stands instead of a job that is not the first of its kind.
@@ -69,25 +84,25 @@ local function kept_away(unique, task, payload, visible_at)
   local its = job and job[EXTRA] and job[EXTRA].unique
   -- Once its record is gone the id may be that of a job of another kind.
   if not its or its[1] ~= kind then
-    return rule == 'throttle' and since_ms < window_ms and {id, '', 0, 0} or nil
+    return rule == 'throttle' and since_ms < window_ms and stands(id, '', false, false) or nil
   end
   if not keeps_away(rule, job[STATE], since_ms, window_ms) then return nil end
   local same = same_work(id, job, task, payload)
   local is_replaced = rule == 'debounce' and replace(id, job, payload, visible_at)
   if is_replaced then payloads_here[id] = payload end
-  return {id, job[STATE], same, is_replaced and 1 or 0}
+  return stands(id, job[STATE], same, is_replaced)
 end
 
-local function enqueue(payload, at_door, id, nonce, sort, more)
-  local delay_ms, run_at, idempotency_key, digest, key, extra = 0
-  if more then delay_ms, run_at, idempotency_key, digest, key, extra = unpack(more, 1, 6) end
+local function enqueue(payload, at_door, id, nonce, sort, idempotency_key, digest, more)
+  local delay_ms, run_at, key, extra = 0
+  if more then delay_ms, run_at, key, extra = unpack(more, 1, 4) end
   local known = load(id)
   if known then
     return known[NONCE] == nonce and 'created/' .. known[STATE] or refuse('duplicate', known[STATE])
   end
   if idempotency_key then
     local holder, worth, state = holder_of(idempotency_key)
-    if holder then return {holder, state, worth == digest and 1 or 0, 0} end
+    if holder then return stands(holder, state, worth == digest, false) end
   end
   local visible_at = run_at or now + delay_ms
   local kept = extra and extra.unique and kept_away(extra.unique, sort[1], payload, visible_at)
@@ -127,9 +142,10 @@ local function enqueue(payload, at_door, id, nonce, sort, more)
   gather(set, PAYLOADS, id, payload)
   gather(added, JOBS, score(now), id)
   if idempotency_key then
-    holders[idempotency_key], worths[idempotency_key], tills[idempotency_key] = id, digest, nil
-    gather(set, HOLDERS, idempotency_key, id .. ' ' .. digest)
-    gather(removed, FREED, idempotency_key)
+    -- A key that was let go of has its time there.
+    if tills[idempotency_key] then gather(removed, FREED, idempotency_key) end
+    given_here[idempotency_key] = id .. ' ' .. digest
+    gather(set, HOLDERS, idempotency_key, given_here[idempotency_key])
   end
   touch(key)
   ring_for(state)
@@ -140,9 +156,9 @@ end
 local function enqueue_all(sorts, items, first, at_door)
   local out = {}
   prepare(items)
-  for at = 1, #items, 4 do
-    local i = #out
-    out[i + 1] = enqueue(ARGV[first + i], at_door, items[at], items[at + 1], sorts[items[at + 2]], items[at + 3])
+  for i = 0, #items / WIDTH - 1 do
+    local id, nonce, sort, key, digest, more = unpack(items, WIDTH * i + 1, WIDTH * i + WIDTH)
+    out[i + 1] = enqueue(ARGV[first + i], at_door, id, nonce, sorts[sort], key, digest, more)
   end
   return out
 end

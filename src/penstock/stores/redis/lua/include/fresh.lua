@@ -35,15 +35,14 @@ local function enter_fresh(id, nonce, sort, idempotency_key, key)
   local parts = sort.parts or parts_of(sort)
   local its_task, its_tier = parts[1], parts[2]
   local its_key = key and pack(key) or NO
-  local event = EVENT .. head_of(id) .. id .. ENTERED .. its_task .. its_key .. its_tier .. parts[6]
-  local holds = NO
+  local length, up_to, named, holds = '\156', '', '', NO
   if idempotency_key then
     holds = pack(idempotency_key)
-    event = '\220\0\22' .. event .. UP_TO_KEY .. holds
-  else
-    event = '\156' .. event
+    length, up_to, named = '\220\0\22', UP_TO_KEY, holds
   end
-  append_packed(event)
+  append_packed(
+    length .. EVENT .. head_of(id) .. id .. ENTERED .. its_task .. its_key .. its_tier .. parts[6] .. up_to .. named
+  )
   push(id, sort[2], key, seq)
   local record = RECORD .. pack(seq) .. its_task .. its_tier .. its_key .. UNTOUCHED
     .. parts[3] .. holds .. parts[4] .. head_of(nonce) .. nonce .. parts[5]

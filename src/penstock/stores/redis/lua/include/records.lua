@@ -5,12 +5,15 @@ local loaded, changed = {}, {} -- loaded as they are packed, until someone looks
 
 -- Fetch these records in one go, but for those that this call has already: they may have changed.
 local function look_up(ids)
-  local missing = {}
+  local missing, count = {}, 0
   for _, id in ipairs(ids) do
-    if loaded[id] == nil then missing[#missing + 1] = id end
+    if loaded[id] == nil then
+      count = count + 1
+      missing[count] = id
+    end
   end
-  for first = 1, #missing, CHUNK do
-    local last = math.min(first + CHUNK - 1, #missing)
+  for first = 1, count, CHUNK do
+    local last = math.min(first + CHUNK - 1, count)
     local packed = redis.call('HMGET', RECORDS, unpack(missing, first, last))
     for at = first, last do loaded[missing[at]] = packed[at - first + 1] end
   end

@@ -7,9 +7,9 @@ local sorts, items = given[1], given[2]
 local packed = redis.call('HGET', SCHEDULES, name)
 local schedule = packed and cmsgpack.unpack(packed)
 if not schedule or schedule[3] or schedule[1] ~= tonumber(ARGV[3]) then return 0 end
-if #items > 0 and room() < #items / 4 then return 0 end
-for at = 4, #items, 4 do
-  if has_keys and not (items[at] and items[at][5]) then return 0 end
+if #items > 0 and room() < #items / WIDTH then return 0 end
+for at = WIDTH, #items, WIDTH do
+  if has_keys and not (items[at] and items[at][3]) then return 0 end
 end
 enqueue_all(sorts, items, 6, false)
 local next_at = tonumber(ARGV[4]) or false
