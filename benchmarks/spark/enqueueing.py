@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from benchmarks.beside.roles import CHUNK
 from benchmarks.cases import OURS, Case
@@ -17,6 +17,7 @@ from penstock import Penstock
 from penstock.core.job import QueueRef
 
 CLIENT: Final = "Plain client"
+KEYED: Final = "enqueue_many, a key per job"
 _MODULE: Final = "benchmarks.spark.enqueueing"
 _UNITS: Final = {"rate": "jobs/s", "cpu": "processor s per million jobs"}
 
@@ -26,15 +27,16 @@ def enqueueing(plan: Plan) -> Iterator[list[Case]]:
     units = _UNITS | {"again": "jobs/s written again", "cpu_again": "processor s per million jobs again"}
     yield [
         Case("enqueue", "", OURS, "two tasks, a key per row", partial(_side, "through_spark", plan), units),
+        Case("enqueue", "", CLIENT, KEYED, partial(_side, "by_client", plan, keyed=True), _UNITS),
         Case("enqueue", "", CLIENT, "enqueue_many, no keys", partial(_side, "by_client", plan), _UNITS),
     ]
 
 
-def _side(role: str, plan: Plan, folder: Path) -> Figures:
+def _side(role: str, plan: Plan, folder: Path, **more: Any) -> Figures:
     with servers.running("valkey", folder) as server:
         # The queue is there before anything is written to it.
         run("benchmarks.spark.filling", "fill", url=server.url, jobs=WARM)
-        return run(_MODULE, role, url=server.url, jobs=plan.enqueues)
+        return run(_MODULE, role, url=server.url, jobs=plan.enqueues, **more)
 
 
 def through_spark(url: str, jobs: int) -> Figures:
@@ -53,10 +55,10 @@ def through_spark(url: str, jobs: int) -> Figures:
     return first | {"again": again["rate"], "cpu_again": again["cpu"]}
 
 
-def by_client(url: str, jobs: int) -> Figures:
-    """As a program without Spark would."""
+def by_client(url: str, jobs: int, keyed: bool = False) -> Figures:
+    """As a program without Spark would; with keys it can be run again, as the write of a DataFrame can."""
 
-    async def fill(count: int) -> None:
+    async def fill(count: int, name: str) -> None:
         app = Penstock(url)
 
         @app.queue(QUEUE).task(name="noop")
@@ -65,10 +67,16 @@ def by_client(url: str, jobs: int) -> Figures:
 
         async with app:
             for first in range(0, count, CHUNK):
-                await noop.enqueue_many([(number,) for number in range(first, min(count, first + CHUNK))])
+                numbers = range(first, min(count, first + CHUNK))
+                if keyed:
+                    await noop.enqueue_many(
+                        [noop.options(idempotency_key=f"{name}-{n}").call(n) for n in numbers]
+                    )
+                else:
+                    await noop.enqueue_many([(n,) for n in numbers])
 
-    asyncio.run(fill(WARM))
-    found = timed(lambda: asyncio.run(fill(jobs)), jobs)
+    asyncio.run(fill(WARM, "warm"))
+    found = timed(lambda: asyncio.run(fill(jobs, "bench")), jobs)
     _check(url, 2 * WARM + jobs)
     return found
 
