@@ -22,7 +22,7 @@ class Plan:
 FULL: Final = Plan(
     rounds=3,
     enqueues=400_000,
-    jobs=600_000,
+    jobs=1_000_000,
     events=800_000,
     audited=1_000_000,
     backlogs=(1_000, 300_000),

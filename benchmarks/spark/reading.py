@@ -1,6 +1,6 @@
 """Jobs read from PostgreSQL, beside other ways to read them; and some of them only."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -48,11 +48,8 @@ def reading(plan: Plan) -> Iterator[list[Case]]:
 
 def filtering(plan: Plan) -> Iterator[list[Case]]:
     """Jobs in a state that one of a hundred is in."""
-    units = {"seconds": "s"}
-    yield [
-        Case("filter", "", OURS, label, partial(_side, "some", plan, how=label), units)
-        for label in (NONE, PUSHED, OPTIONED)
-    ]
+    units = {how: f"s, {how}" for how in (NONE, PUSHED, OPTIONED)}
+    yield [Case("filter", "", OURS, "table jobs", partial(_side, "some", plan), units)]
 
 
 def _side(role: str, plan: Plan, folder: Path, **more: Any) -> Figures:
@@ -65,7 +62,7 @@ def through_spark(url: str, jobs: int) -> Figures:
     """Every column of every job, into nothing."""
     spark = measured_session()
     table = spark.read.format("penstock").options(url=url, table="jobs", queue=QUEUE).load()
-    return _rate(lambda: table, jobs)
+    return _rate(table, jobs)
 
 
 def by_jdbc(url: str, jobs: int, jar: str) -> Figures:
@@ -85,7 +82,7 @@ def by_jdbc(url: str, jobs: int, jar: str) -> Figures:
         "numPartitions": 2,
         "fetchsize": _PART,
     }
-    return _rate(lambda: spark.read.format("jdbc").options(**asked).load(), jobs)
+    return _rate(spark.read.format("jdbc").options(**asked).load(), jobs)
 
 
 def by_psycopg(url: str, jobs: int) -> Figures:
@@ -101,24 +98,24 @@ def by_psycopg(url: str, jobs: int) -> Figures:
     return timed(read, jobs)
 
 
-def some(url: str, jobs: int, how: str) -> Figures:
-    """Seconds until the delayed jobs, or all, are there."""
+def some(url: str, jobs: int) -> Figures:
+    """Seconds until all jobs, or the delayed ones, are there."""
     spark = measured_session()
     reader = spark.read.format("penstock").options(url=url, table="jobs", queue=QUEUE)
-    if how == OPTIONED:
-        reader = reader.option("states", "delayed")
-    table = reader.load()
-    if how == PUSHED:
-        table = table.where("state = 'delayed'")
-    count = jobs if how == NONE else jobs // SHARE
-    return {"seconds": count / _rate(lambda: table, count)["rate"]}
+    every = reader.load()
+    tables = {
+        NONE: (every, jobs),
+        PUSHED: (every.where("state = 'delayed'"), jobs // SHARE),
+        OPTIONED: (reader.option("states", "delayed").load(), jobs // SHARE),
+    }
+    return {how: count / _rate(table, count)["rate"] for how, (table, count) in tables.items()}
 
 
-def _rate(table: Callable[[], DataFrame], jobs: int) -> Figures:
+def _rate(table: DataFrame, jobs: int) -> Figures:
     """The count warms up, and says that it is all there."""
-    _expect(table().count(), jobs)
-    _drain(table())
-    return timed(lambda: _drain(table()), jobs)
+    _expect(table.count(), jobs)
+    _drain(table)
+    return timed(lambda: _drain(table), jobs)
 
 
 def _drain(table: DataFrame) -> None:

@@ -33,6 +33,8 @@ _PAGE: Final = 8192
 _PAGES_LOOKED_AT: Final = 32
 """Of each piece, where its ends are looked for."""
 _IDS_LOOKED_AT: Final = 10_000
+_OF_ENDED: Final = frozenset({"ended_at", "result"})
+"""Columns that live jobs do not have."""
 _DEAD: Final = frozenset({State.DEAD})
 _ENDED: Final = frozenset(state for state in State if state.is_ended)
 
@@ -57,30 +59,49 @@ def _pieces(cursor: Any, address: Address, options: SourceOptions, wanted: Wante
     tables = _tables(wanted, at)
     size_of = "pg_relation_size" if sql.LARGE.isdisjoint(wanted.columns) else "pg_table_size"
     sizes = [int(_rows(cursor, f"SELECT {size_of}('{table}')")[0][0]) for table in tables]
-    pieces = pieces_for(sum(sizes), PIECE_BYTES, options.min_partitions)
-    cuts = _cuts(cursor, tables, sizes, list(queues), pieces) if pieces > 1 else []
+    pieces, least = pieces_for(sum(sizes), PIECE_BYTES, None), pieces_for(0, 1, options.min_partitions)
+    cuts = []
+    if max(pieces, least) > 1:
+        cuts = _cuts(cursor, tables, sizes, wanted, list(queues), pieces, least)
     # No job that comes from now on has this time any more.
     time.sleep(0.001)
     return [PostgresPiece(queues, spans, bound) for spans in _spans(sorted(queues), cuts)]
 
 
 def _cuts(
-    cursor: Any, tables: Sequence[str], sizes: Sequence[int], numbers: Sequence[int], pieces: int
+    cursor: Any,
+    tables: Sequence[str],
+    sizes: Sequence[int],
+    wanted: Wanted,
+    numbers: Sequence[int],
+    pieces: int,
+    least: int,
 ) -> list[tuple[int, str]]:
-    """Where to cut the jobs, in the order of their queues and ids."""
+    """Where to cut the jobs, in the order of their queues and ids, so that each piece has as many wanted ones.
+
+    `pieces` would be right if all jobs were wanted.
+    """
     pages = max(sum(sizes) // _PAGE, 1)
-    percent = min(100.0, 100.0 * _PAGES_LOOKED_AT * pieces / pages)
+    percent = min(100.0, 100.0 * _PAGES_LOOKED_AT * max(pieces, least) / pages)
     ours = _in("queue", numbers)
-    found = _looked(cursor, tables, f"TABLESAMPLE SYSTEM ({percent}) WHERE {ours}")
-    if len(found) < pieces:
+    found = _looked(cursor, tables, wanted, f"TABLESAMPLE SYSTEM ({percent}) WHERE {ours}")
+    if len(found) < max(pieces, least):
         # Few among the jobs of others: those are found by the index.
-        found = _looked(cursor, tables, f"WHERE {ours} LIMIT {_IDS_LOOKED_AT}")
-    return [found[at] for at in evenly(len(found), pieces)]
+        found = _looked(cursor, tables, wanted, f"WHERE {ours} LIMIT {_IDS_LOOKED_AT}")
+    places = [(queue, job) for queue, job, is_wanted in found if is_wanted]
+    if found:
+        pieces = max(least, -(-pieces * len(places) // len(found)))
+    return [places[at] for at in evenly(len(places), pieces)]
 
 
-def _looked(cursor: Any, tables: Sequence[str], how: str) -> list[tuple[int, str]]:
-    looks = " UNION ALL ".join(f"(SELECT queue, id FROM {table} {how})" for table in tables)  # noqa: S608 (constants)
-    return _rows(cursor, f"SELECT queue, id FROM ({looks}) AS look ORDER BY queue, id")  # noqa: S608 (constants)
+def _looked(
+    cursor: Any, tables: Sequence[str], wanted: Wanted, how: str
+) -> list[tuple[int, str, bool | None]]:
+    """Queue and id of some jobs in their order, and whether they are wanted."""
+    told = [each for each in wanted.conditions if each.column not in _OF_ENDED]
+    fits = " AND ".join(sql.where(told, _literal)) or "true"
+    looks = " UNION ALL ".join(f"(SELECT queue, id, {fits} AS fits FROM {table} {how})" for table in tables)  # noqa: S608 (constants and literals)
+    return _rows(cursor, f"SELECT queue, id, fits FROM ({looks}) AS look ORDER BY queue, id")  # noqa: S608 (constants)
 
 
 def _spans(numbers: Sequence[int], cuts: Sequence[tuple[int, str]]) -> list[tuple[Span, ...]]:
