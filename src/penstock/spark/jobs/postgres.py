@@ -77,7 +77,7 @@ def _cuts(
     pieces: int,
     least: int,
 ) -> list[tuple[int, str]]:
-    """Where to cut the jobs, in the order of their queues and ids, so that each piece has as many wanted ones.
+    """Where to cut the jobs, in the order of queues and ids: each piece has about as many wanted ones.
 
     `pieces` would be right if all jobs were wanted.
     """
