@@ -193,6 +193,19 @@ async def test_many_calls_go_in_chunks_and_keep_their_order() -> None:
         assert [job.payload for job in jobs if job] == [b'{"to":"%d"}' % number for number in range(2_500)]
 
 
+async def test_a_server_gets_a_short_chunk_first_where_there_are_several() -> None:
+    class Server(Recording):
+        is_server = True
+
+    store = Server()
+    app, send = make(store)
+    async with app:
+        await send.enqueue_many((str(number),) for number in range(1_000))
+        await send.enqueue_many((str(number),) for number in range(1_500))
+
+    assert store.calls == [1_000, 125, 1_000, 375]
+
+
 async def test_many_calls_take_tuples_dicts_and_calls_with_options_of_their_own() -> None:
     store = MemoryStore()
     app, send = make(store)

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
 from pyspark.sql.datasource import (
     EqualTo,
     Filter,
@@ -21,12 +22,15 @@ from pyspark.sql.datasource import (
 )
 
 from penstock.core.moves import Bury, Complete, Fault
+from penstock.spark.jobs import postgres
 from penstock.spark.jobs.reader import JobsReader
 from penstock.spark.jobs.sql import stored_columns
 from penstock.spark.jobs.wanted import Wanted, conditions_of
 from penstock.spark.options import read_options
 from penstock.spark.schemas import schema_of
 from penstock.stores.protocol import Store
+from tests.conformance.having import on
+from tests.conformance.stores import STORES
 from tests.spark.conftest import SparkPlace
 from tests.spark.jobs import FOREIGN, OTHER, QUEUE, fill, moment, new_job, row_of
 
@@ -271,3 +275,28 @@ def test_large_columns_are_not_fetched_unless_asked_for() -> None:
     """Statements name no other columns than those that were asked for."""
     assert stored_columns(Wanted("jobs", ("id", "parents"))) == ["id", "more"]
     assert stored_columns(Wanted("jobs", ("payload", "tenant"))) == ["payload", "queue"]
+
+
+@on([kind for kind in STORES if kind.name == "postgres"])
+def test_there_are_as_many_pieces_as_what_is_wanted_takes(
+    place: SparkPlace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(postgres, "PIECE_BYTES", 64 << 10)
+
+    async def many(store: Store) -> None:
+        jobs = [new_job(f"j{n:04}", delay_ms=0 if n % 100 else 3_600_000) for n in range(2_000)]
+        for first in range(0, len(jobs), 500):
+            await store.enqueue(QUEUE, jobs[first : first + 500])
+
+    place.run(many)
+    every, late = reader_of(place), reader_of(place, states="delayed")
+    pieces = every.partitions()
+    sizes = [sum(batch.num_rows for batch in every.read(piece)) for piece in pieces]
+
+    assert len(pieces) > 3
+    assert sum(sizes) == 2_000
+    assert max(sizes) < 1_000
+    assert len(late.partitions()) == 1
+    assert ids(rows_of(late)) == {f"j{n:04}" for n in range(0, 2_000, 100)}
+    assert len(reader_of(place, states="delayed", minPartitions="3").partitions()) == 3
+    assert ids(rows_of(reader_of(place, states="delayed", minPartitions="3"))) == ids(rows_of(late))
