@@ -62,6 +62,26 @@ async def test_every_ending_is_told(store: Store, queue: QueueRef) -> None:
     assert dead["timestamp"] == dead["data"]["ended_at"]
 
 
+async def test_a_webhook_is_served_though_the_relay_looks_while_it_is_added(
+    store: Store, queue: QueueRef, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    book, relay = relay_of(store)
+    keep = store.keep
+
+    async def keep_and_look(*arguments: Any, **more: Any) -> Any:
+        kept = await keep(*arguments, **more)
+        await relay.tick()
+        return kept
+
+    with monkeypatch.context() as patched:
+        patched.setattr(store, "keep", keep_and_look)
+        await book.add(queue.tenant, URL)
+    await end(store, queue, "a")
+    await relay.tick()
+
+    assert len(await deliveries(store, queue.tenant)) == 1
+
+
 async def test_an_ending_is_told_once_however_often_it_is_read(store: Store, queue: QueueRef) -> None:
     book, relay = relay_of(store)
     await book.add(queue.tenant, URL)

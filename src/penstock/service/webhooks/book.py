@@ -60,9 +60,9 @@ class WebhookBook:
             note=check_note("note", note),
             **said,
         )
-        # The tenant first: one that is listed and has none is looked at for nothing, and taken off again.
-        await self._store.keep(EVERYONE, SHELF, tenant, b"{}")
         await self._store.keep(tenant, SHELF, made.id, _ENCODER.encode(made), expected=0)
+        # The tenant last: one that is listed and has no webhook yet would be taken off the list again.
+        await self._store.keep(EVERYONE, SHELF, tenant, b"{}")
         if len(await self.all(tenant)) > MOST:
             # Others were added at the same time; rather one too few than one too many.
             await self._store.drop(tenant, SHELF, made.id)
