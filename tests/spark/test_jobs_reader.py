@@ -5,6 +5,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import psycopg
 import pytest
 from pyspark.sql.datasource import (
     EqualTo,
@@ -281,22 +282,24 @@ def test_large_columns_are_not_fetched_unless_asked_for() -> None:
 def test_there_are_as_many_pieces_as_what_is_wanted_takes(
     place: SparkPlace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(postgres, "PIECE_BYTES", 64 << 10)
-
     async def many(store: Store) -> None:
         jobs = [new_job(f"j{n:04}", delay_ms=0 if n % 100 else 3_600_000) for n in range(2_000)]
         for first in range(0, len(jobs), 500):
             await store.enqueue(QUEUE, jobs[first : first + 500])
 
     place.run(many)
+    # The tables may have room that jobs of other tests have left.
+    tables = "pg_table_size('penstock.job') + pg_table_size('penstock.done') + pg_table_size('penstock.dead')"
+    with psycopg.connect(place.url) as connection:
+        [size] = connection.execute(f"SELECT {tables}").fetchone() or [0]
+    monkeypatch.setattr(postgres, "PIECE_BYTES", size // 8)
     every, late = reader_of(place), reader_of(place, states="delayed")
     pieces = every.partitions()
-    sizes = [sum(batch.num_rows for batch in every.read(piece)) for piece in pieces]
 
-    assert len(pieces) > 3
-    assert sum(sizes) == 2_000
-    assert max(sizes) < 1_000
-    assert len(late.partitions()) == 1
+    assert len(pieces) in (8, 9)
+    assert len(ids(rows_of(every))) == 2_000
+    assert len(late.partitions()) < 4
     assert ids(rows_of(late)) == {f"j{n:04}" for n in range(0, 2_000, 100)}
-    assert len(reader_of(place, states="delayed", minPartitions="3").partitions()) == 3
-    assert ids(rows_of(reader_of(place, states="delayed", minPartitions="3"))) == ids(rows_of(late))
+    cut = reader_of(place, states="delayed", minPartitions="3")
+    assert len(cut.partitions()) >= 3
+    assert ids(rows_of(cut)) == ids(rows_of(late))

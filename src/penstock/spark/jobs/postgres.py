@@ -91,6 +91,8 @@ def _cuts(
     places = [(queue, job) for queue, job, is_wanted in found if is_wanted]
     if found:
         pieces = max(least, -(-pieces * len(places) // len(found)))
+    if len(places) < pieces:
+        places = [(queue, job) for queue, job, _ in found]
     return [places[at] for at in evenly(len(places), pieces)]
 
 
