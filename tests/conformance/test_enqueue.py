@@ -154,6 +154,21 @@ async def test_a_key_outlives_its_job_through_pruning(store: Store, queue: Queue
     assert free == [Enqueued("d", True, State.PENDING)]
 
 
+async def test_a_key_that_was_given_again_stays_with_its_new_job(store: Store, queue: QueueRef) -> None:
+    """Whatever is pruned of the one before."""
+    options = Options(retention_ms=1_000, key_retention_ms=10_000)
+    await store.enqueue(queue, [new_job("a", idempotency_key="k", options=options)])
+    await store.delete(queue, ["a"])
+    await store.turn(10_000)
+    given = await store.enqueue(queue, [new_job("b", idempotency_key="k")])
+    await store.prune(queue)
+
+    assert given == [Enqueued("b", True, State.PENDING)]
+    assert await store.enqueue(queue, [new_job("c", idempotency_key="k")]) == [
+        Enqueued("b", False, State.PENDING)
+    ]
+
+
 async def test_a_key_outlives_its_job_through_deletion(store: Store, queue: QueueRef) -> None:
     """From the deletion on if the job had not ended."""
     options = Options(retention_ms=1_000, key_retention_ms=10_000)
