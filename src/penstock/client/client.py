@@ -194,9 +194,8 @@ class Client:
         out: list[JobHandle[R] | PenstockError | None] = [None] * len(calls)
         for name, entrance in entrances.items():
             places = [place for place, call in enumerate(calls) if call.queue == name]
-            if entrance.info.mode.has_keys:
-                for place in places:
-                    check_mode(calls[place], entrance.info.mode)
+            for place in places:
+                check_mode(calls[place], entrance.info.mode)
             number, rest = entrance.info.number, iter(places)
             jobs = (new_job(calls[place], self._ids.make(number), self._ids.nonce()) for place in places)
             async for answers in entrance.send_many(jobs, len(places)):

@@ -20,7 +20,7 @@ from penstock.core.errors import (
 from penstock.core.states import State
 from penstock.spark.errors import without_secrets
 from penstock.spark.jobs import sql
-from penstock.spark.jobs.pieces import PostgresPiece, Span, evenly, pieces_for
+from penstock.spark.jobs.pieces import MOST_PIECES, PostgresPiece, Span, evenly, pieces_for
 from penstock.spark.jobs.wanted import Value, Wanted
 from penstock.spark.options import SourceOptions
 from penstock.spark.stores import chosen, run
@@ -59,7 +59,7 @@ def _pieces(cursor: Any, address: Address, options: SourceOptions, wanted: Wante
     tables = _tables(wanted, at)
     size_of = "pg_relation_size" if sql.LARGE.isdisjoint(wanted.columns) else "pg_table_size"
     sizes = [int(_rows(cursor, f"SELECT {size_of}('{table}')")[0][0]) for table in tables]
-    pieces, least = pieces_for(sum(sizes), PIECE_BYTES, None), pieces_for(0, 1, options.min_partitions)
+    pieces, least = pieces_for(sum(sizes), PIECE_BYTES, None), min(options.min_partitions or 1, MOST_PIECES)
     cuts = []
     if max(pieces, least) > 1:
         cuts = _cuts(cursor, tables, sizes, wanted, list(queues), pieces, least)
