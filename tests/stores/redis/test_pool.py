@@ -34,6 +34,20 @@ async def test_connections_are_bounded_however_many_calls_there_are(url: str, op
         await _until(lambda: _has_at_most(operator, 3))
 
 
+async def test_connections_to_keep_are_not_made_beside_those_that_calls_made(
+    url: str, operator: Redis, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not one more than are allowed."""
+    monkeypatch.setattr("penstock.stores.redis.pool._FIRST_PAUSE", 0.2)
+    monkeypatch.setattr("random.uniform", lambda low, high: high)
+    numbers = "connections=3&calls_per_connection=2&pool_timeout=60"
+    async with opened(RedisStore(f"{url}?client_name={NAME}&{numbers}")) as store:
+        await asyncio.gather(*(store.now() for _ in range(200)))
+        await asyncio.sleep(0.4)
+
+        assert 1 <= await _connections(operator) <= 3
+
+
 async def test_a_few_connections_are_kept_open(url: str, operator: Redis) -> None:
     """Made in the background, and made again when they are lost."""
     async with opened(RedisStore(f"{url}?client_name={NAME}&idle_connections=4")) as store:

@@ -163,6 +163,9 @@ class Pool:
                 # The first pause too is random: clients that lost a server together do not return together.
                 # A program that ends at once has made one connection.
                 await asyncio.sleep(random.uniform(0, min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**failures)))
+                if self._count >= self._idle:
+                    # Calls have made what was missing: one more could be one too many.
+                    return
                 try:
                     await self._dialled()
                     failures = 0
