@@ -7,6 +7,8 @@ from typing import Final
 from xdist.scheduler import LoadScopeScheduling
 
 _ROOT: Final = Path(__file__).parents[2]
+_SESSION: Final = ("spark: SparkSession", 'usefixtures("spark")')
+"""How a test asks for the session; each process that has one starts a Java machine."""
 
 
 class Groups(LoadScopeScheduling):  # type: ignore[misc]
@@ -20,6 +22,6 @@ class Groups(LoadScopeScheduling):  # type: ignore[misc]
 @cache
 def _group_of(module: str) -> str | None:
     text = (_ROOT / module).read_text("utf-8")
-    if module.startswith("tests/spark/") and "spark: SparkSession" in text:
+    if module.startswith("tests/spark/") and any(said in text for said in _SESSION):
         return "spark"
     return module if 'scope="module"' in text else None
