@@ -39,14 +39,21 @@ class ServerClock:
 
     async def turn(self, by_ms: int) -> None:
         """Turn the clock of every queue and ring every bell."""
+        if by_ms > 0:
+            # Ahead of the clock of all, so that nobody who was told the new time meets a queue without it.
+            await self._turn_queues(await self.offset_ms() + by_ms)
         # A queue that is opened meanwhile has registered itself before it reads the offset: either it
         # reads the new one, or it is found here.
         offset_ms = await self._server.command("HINCRBY", keys.STORE, "offset_ms", by_ms)
-        fields = ("offset_ms", offset_ms, *(("last_us", 0) if by_ms < 0 else ()))
+        await self._turn_queues(offset_ms, *(("last_us", 0) if by_ms < 0 else ()))
+        await self._server.command("PUBLISH", keys.turned(self._server.database), "")
+
+    async def _turn_queues(self, offset_ms: int, *more: str | int) -> None:
         names = [name.decode().split("/") for name in await self._server.command("SMEMBERS", keys.QUEUES)]
-        await self._server.commands(
-            [
-                *(("HSET", keys_of(QueueRef(tenant, name)).meta, *fields) for tenant, name in names),
-                ("PUBLISH", keys.turned(self._server.database), ""),
-            ]
-        )
+        if names:
+            await self._server.commands(
+                [
+                    ("HSET", keys_of(QueueRef(tenant, name)).meta, "offset_ms", offset_ms, *more)
+                    for tenant, name in names
+                ]
+            )
