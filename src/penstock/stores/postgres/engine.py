@@ -18,6 +18,8 @@ OLDEST: Final = 140_000
 
 Value = str | int | bool | Sequence[Any] | None
 _Cursor = psycopg.AsyncRawCursor[Row]
+_OUTDATED: Final = (psycopg.errors.ReadOnlySqlTransaction, psycopg.errors.FeatureNotSupported)
+"""What a new connection to the same name may be spared."""
 
 
 class Engine:
@@ -103,8 +105,9 @@ class Engine:
         except (psycopg.Error, OSError) as error:
             if is_late:
                 raise StoreTimeoutError(f"the server at {place} did not answer within {limit:g} s") from error
-            if connection is not None and isinstance(error, psycopg.errors.ReadOnlySqlTransaction):
+            if connection is not None and isinstance(error, _OUTDATED):
                 # The name may lead to another primary by now; what a session may do is set at its beginning.
+                # And what it has prepared it cannot run any more once the tables were migrated.
                 await connection.close()
             if isinstance(error, psycopg.errors.UndefinedTable | psycopg.errors.InvalidSchemaName):
                 self.on_lost()

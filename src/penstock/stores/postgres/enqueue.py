@@ -10,10 +10,9 @@ from penstock.core.job import NewJob, QueueRef
 from penstock.core.limits import MAX_COUNT
 from penstock.core.moves import Move
 from penstock.core.outcomes import Enqueued, Refused
-from penstock.core.states import State
 from penstock.stores.postgres.door import Door, Fact, Replacement, known_columns
 from penstock.stores.postgres.engine import Value, bound
-from penstock.stores.postgres.records import new_columns, spawn_columns
+from penstock.stores.postgres.records import made_of, new_columns, spawn_columns
 from penstock.stores.postgres.room import Room, rounds
 from penstock.stores.postgres.turn import Turn
 from penstock.stores.rows import stored
@@ -84,12 +83,10 @@ class PostgresEnqueue(Room):
         self, number: int, jobs: list[NewJob], columns: Sequence[Value], at_us: int | None
     ) -> list[Enqueued | Refused]:
         """In one statement; what it leaves out is there already, or the queue is not plain any more."""
-        made: dict[str, str] = dict(await self._move(Move.ENQUEUE, number, *columns, at_us=at_us))
+        made = made_of(jobs, await self._move(Move.ENQUEUE, number, *columns, at_us=at_us))
         rest = [new for new in jobs if new.id not in made]
         known = await self._stand_ins(number, rest, at_us) if rest else {}
-        return [
-            Enqueued(new.id, True, State(made[new.id])) if new.id in made else known[new.id] for new in jobs
-        ]
+        return [Enqueued(new.id, True, made[new.id]) if new.id in made else known[new.id] for new in jobs]
 
     async def _stand_ins(
         self, number: int, jobs: list[NewJob], at_us: int | None
@@ -159,16 +156,17 @@ class PostgresEnqueue(Room):
         new = [each for each in step if isinstance(each, NewJob)]
         older = [each for each in step if isinstance(each, Replacement)]
         if new:
-            made = await turn.move(Move.ENQUEUE, *new_columns(new))
+            made = len(made_of(new, await turn.move(Move.ENQUEUE, *new_columns(new))))
             turn.touch(Move.ENQUEUE, [stored(each.key) for each in new])
             children = [(each.id, ref.queue, ref.id) for each in new for ref in each.awaits]
             if children:
                 await turn.share("adopt", *_columns(children))
         else:
             items = [(each.id, each.payload.decode(), each.visible_at, each.state) for each in older]
-            made = await turn.move(Move.REPLACE, *_columns(items))
-            turn.touch(Move.REPLACE, [key for _, key in made])
-        if len(made) < len(step):
+            rows = await turn.move(Move.REPLACE, *_columns(items))
+            turn.touch(Move.REPLACE, [key for _, key in rows])
+            made = len(rows)
+        if made < len(step):
             raise Overtaken
 
 

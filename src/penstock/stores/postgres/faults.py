@@ -57,6 +57,7 @@ _BY_CODE: Final[dict[str, _Meaning]] = {
     "40": _Meaning(StoreUnavailableError, "ended the call in favour of another one; nothing was changed"),
     "53100": _Meaning(StoreFullError, "has no room left on its disk; nothing was written"),
     "53": _Meaning(StoreUnavailableError, "has no room for another connection, or no memory"),
+    "0A000": _Meaning(StoreUnavailableError, "was given other tables meanwhile; nothing was changed"),
     "25006": _Meaning(
         StoreReadOnlyError, "is a standby or read-only: the url has to name the primary", Proof.WRITE
     ),

@@ -43,12 +43,10 @@ def _more_text(new: NewJob) -> str | None:
     return more_text(new, unique)
 
 
-def new_columns(jobs: Sequence[NewJob]) -> list[list[Any]]:
-    """New jobs as the items of enqueue.sql."""
+def new_columns(jobs: Sequence[NewJob]) -> list[Any]:
+    """New jobs as the items of enqueue.sql, and what all of them have in common."""
     options = [new.options for new in jobs]
-    return [
-        [new.id for new in jobs],
-        [new.nonce for new in jobs],
+    columns: list[list[Any]] = [
         [new.task for new in jobs],
         [bool(new.awaits) for new in jobs],
         [new.priority for new in jobs],
@@ -61,9 +59,24 @@ def new_columns(jobs: Sequence[NewJob]) -> list[list[Any]]:
         [each.max_attempts for each in options],
         [each.kept_ms for each in options],
         [each.key_held_ms for each in options],
-        [new.payload.decode() for new in jobs],
         [_more_text(new) for new in jobs],
     ]
+    alike = [column.count(column[0]) == len(column) for column in columns]
+    return [
+        [new.id for new in jobs],
+        [new.nonce for new in jobs],
+        [new.payload.decode() for new in jobs],
+        *([] if same else column for column, same in zip(columns, alike, strict=True)),
+        *(column[0] if same else None for column, same in zip(columns, alike, strict=True)),
+    ]
+
+
+def made_of(jobs: Sequence[NewJob], rows: Sequence[tuple[Any, ...]]) -> dict[str, State]:
+    """The states of those jobs that enqueue.sql made."""
+    [(state, ids, states)] = rows
+    if state is not None:
+        return dict.fromkeys([new.id for new in jobs], State(state))
+    return {job: State(its) for job, its in zip(ids or (), states or (), strict=True)}
 
 
 def spawn_columns(spawns: Sequence[Spawn]) -> tuple[list[str], list[str]]:
