@@ -3,8 +3,10 @@
 import inspect
 import secrets
 import signal
+import tempfile
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any
 
 import hypothesis
@@ -15,6 +17,7 @@ from penstock.stores.protocol import Store
 from tests.conformance.having import TOOK_PART, kind_having
 from tests.conformance.stores import SECOND_SERVERS, STORES, Kind, Place, place
 from tests.kit import aio
+from tests.kit.memory import in_memory
 
 kind = kind_having()
 
@@ -86,9 +89,12 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter, config: p
 
 
 @pytest.fixture(scope="session")
-def where(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
+def where() -> Iterator[Place]:
     """The place of this run's stores."""
-    with place(tmp_path_factory.mktemp("stores")) as made:
+    with (
+        tempfile.TemporaryDirectory(prefix="penstock-stores-", dir=in_memory()) as folder,
+        place(Path(folder)) as made,
+    ):
         yield made
 
 

@@ -15,6 +15,7 @@ from penstock.core.moves import Move
 from penstock.stores.memory import MemoryStore
 from penstock.stores.protocol import Store
 from tests.kit import postgres, service, valkey
+from tests.kit.memory import in_memory
 from tests.kit.service import Services
 
 
@@ -71,7 +72,8 @@ class Place:
         """The url of such a PostgreSQL, started at the first call and emptied at every further one."""
         server = self._databases.get(binaries)
         if server is None:
-            server = self._databases[binaries] = self._stack.enter_context(postgres.running(binaries))
+            running = postgres.running(binaries, within=in_memory())
+            server = self._databases[binaries] = self._stack.enter_context(running)
         else:
             postgres.forget(server.url)
         return server.url

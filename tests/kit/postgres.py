@@ -81,9 +81,11 @@ def url_from_environment() -> str | None:
 
 
 @contextmanager
-def running(binaries: Path, settings: Mapping[str, str] | None = None) -> Iterator[Server]:
+def running(
+    binaries: Path, settings: Mapping[str, str] | None = None, *, within: Path | None = None
+) -> Iterator[Server]:
     """A server on a loopback port with its data in a folder of its own; both are gone after the block."""
-    with data_folder(binaries) as folder:
+    with data_folder(binaries, within) as folder:
         process, port = start(binaries, folder, settings=settings)
         try:
             yield Server(port, process.pid)
@@ -92,10 +94,10 @@ def running(binaries: Path, settings: Mapping[str, str] | None = None) -> Iterat
 
 
 @contextmanager
-def data_folder(binaries: Path) -> Iterator[Path]:
-    """A new cluster, owned by whoever will run it."""
+def data_folder(binaries: Path, within: Path | None = None) -> Iterator[Path]:
+    """A new cluster, owned by whoever will run it; among temporary files if it is not said where."""
     # Not below pytest's folder: that is closed to the other user who runs the server when we are root.
-    folder = Path(tempfile.mkdtemp(prefix="penstock-postgres-"))
+    folder = Path(tempfile.mkdtemp(prefix="penstock-postgres-", dir=within))
     try:
         hand_over(folder)
         asked = ["--no-sync", "--auth=trust", "--username=postgres", "--encoding=UTF8", "--locale=C"]
