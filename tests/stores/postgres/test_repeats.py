@@ -4,7 +4,7 @@ import psycopg
 
 from penstock.core.job import QueueRef
 from penstock.core.moves import Complete, Move
-from penstock.core.outcomes import Enqueued
+from penstock.core.outcomes import Enqueued, Refusal, Refused
 from penstock.core.states import State
 from penstock.stores.postgres import PostgresStore
 from penstock.stores.postgres.sources import load_sources
@@ -70,3 +70,45 @@ async def test_without_a_second_look_it_would_be_made_again(url: str) -> None:
 
     assert "a job both live and ended" in wrong
     assert made == 2
+
+
+async def _refuse_late(
+    url: str, sources: dict[str, str] | None = None
+) -> tuple[list[Enqueued | Refused], list[str], list[Enqueued | Refused]]:
+    """The answers to two jobs with keys, what is wrong after them, and the answers to others with those keys.
+
+    The id of the first is taken by somebody else while it waits.
+    """
+    first, second = PostgresStore(url), PostgresStore(url, sources=sources)
+    async with opened(first), opened(second):
+        await enqueue(first, QUEUE, [new_job("model")])
+        async with await psycopg.AsyncConnection.connect(url) as other:
+            await other.execute(_HOLD_THE_ID)
+            late = [new_job("slow", idempotency_key="k"), new_job("b", idempotency_key="of b")]
+            _, task = await until_it_waits(url, second.enqueue(QUEUE, late))
+            await other.commit()
+        answers = await task
+        wrong = [finding.what for finding in await first.check(QUEUE)]
+        again = [new_job("c", idempotency_key="k"), new_job("d", idempotency_key="of b")]
+        return answers, wrong, await first.enqueue(QUEUE, again)
+
+
+async def test_a_job_that_was_not_made_holds_no_key(url: str) -> None:
+    """The key that came with it is the next one's."""
+    answers, wrong, again = await _refuse_late(url)
+
+    assert answers == [Refused(Refusal.DUPLICATE, State.PENDING), Enqueued("b", True, State.PENDING)]
+    assert wrong == []
+    assert again[0] == Enqueued("c", True, State.PENDING)
+    assert isinstance(again[1], Enqueued)
+    assert (again[1].id, again[1].created) == ("b", False)
+
+
+async def test_a_key_that_was_not_let_go_of_would_be_found(url: str) -> None:
+    sources = load_sources()
+    sources["moves/enqueue.sql"] = sources["moves/enqueue.sql"].replace("CROSS JOIN let_go", "")
+    _, wrong, again = await _refuse_late(url, sources)
+
+    assert wrong == ["an idempotency key held for a job that does not have it"]
+    assert isinstance(again[0], Enqueued)
+    assert (again[0].id, again[0].created) == ("slow", False)

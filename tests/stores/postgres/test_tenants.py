@@ -9,7 +9,7 @@ import pytest
 from psycopg import errors
 
 from penstock.core.errors import ConfigError
-from penstock.core.job import QueueRef
+from penstock.core.job import NewJob, QueueRef
 from penstock.core.moves import Complete, Release, Snooze
 from penstock.core.outcomes import Applied
 from penstock.core.states import State
@@ -39,15 +39,16 @@ async def _run(url: str, *statements: str) -> list[tuple[object, ...]]:
 @pytest.fixture
 def walled(url: str) -> Iterator[str]:
     """The url of the owner of a schema that has a wall."""
-    asyncio.run(_build(url))
+    asyncio.run(_build(url, new_job("before")))
     yield f"{url}?schema=walled"
     asyncio.run(_run(url, "DROP SCHEMA walled CASCADE", "DROP ROLE mail_app", "DROP ROLE shop_app"))
 
 
-async def _build(url: str) -> None:
+async def _build(url: str, *jobs: NewJob) -> None:
     await _run(url, "CREATE ROLE mail_app LOGIN", "CREATE ROLE shop_app LOGIN")
     async with opened(PostgresStore(f"{url}?schema=walled")) as owner:
-        await enqueue(owner, MAIL, [new_job("before")])
+        await owner.open_queue(MAIL)
+        await enqueue(owner, MAIL, jobs)
     await _run(url, "SELECT walled.admit('mail_app', 'mail')", "SELECT walled.admit('shop_app', 'shop')")
 
 

@@ -76,6 +76,15 @@ WHERE kind.queue = $1 AND NOT kind.is_left
     AND NOT EXISTS (SELECT 1 FROM penstock.record WHERE record.queue = $1 AND record.id = kind.job)
 LIMIT $2::bigint
 """
+_KEYS: Final = """
+SELECT idempotency.job FROM penstock.idempotency
+WHERE idempotency.queue = $1 AND idempotency.until IS NULL
+    AND NOT EXISTS (
+        SELECT 1 FROM penstock.record
+        WHERE record.queue = $1 AND record.id = idempotency.job AND record.idempotency_key = idempotency.key
+    )
+LIMIT $2::bigint
+"""
 
 Ask = Callable[..., Awaitable[list[tuple[Any, ...]]]]
 
@@ -95,6 +104,8 @@ async def findings(ask: Ask, number: int) -> list[Finding]:
     found += [Finding("the record and its newest event disagree", job) for (job,) in rows]
     rows = await ask(_KINDS, number, _LIMIT)
     found += [Finding("a kind whose job is gone, and that nobody would forget", job) for (job,) in rows]
+    rows = await ask(_KEYS, number, _LIMIT)
+    found += [Finding("an idempotency key held for a job that does not have it", job) for (job,) in rows]
     return found + await _lanes(ask, number)
 
 

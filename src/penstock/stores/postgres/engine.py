@@ -9,7 +9,7 @@ import psycopg
 
 from penstock.core.errors import ConfigError, PenstockError, StoreTimeoutError
 from penstock.stores.postgres.address import Address
-from penstock.stores.postgres.faults import Faults, Proof
+from penstock.stores.postgres.faults import Faults, Proof, is_outdated
 from penstock.stores.postgres.pool import Connection as Connection
 from penstock.stores.postgres.pool import Pool, connect, cut, settings
 from penstock.stores.postgres.pool import Row as Row
@@ -18,8 +18,6 @@ OLDEST: Final = 140_000
 
 Value = str | int | bool | Sequence[Any] | None
 _Cursor = psycopg.AsyncRawCursor[Row]
-_OUTDATED: Final = (psycopg.errors.ReadOnlySqlTransaction, psycopg.errors.FeatureNotSupported)
-"""What a new connection to the same name may be spared."""
 
 
 class Engine:
@@ -105,9 +103,11 @@ class Engine:
         except (psycopg.Error, OSError) as error:
             if is_late:
                 raise StoreTimeoutError(f"the server at {place} did not answer within {limit:g} s") from error
-            if connection is not None and isinstance(error, _OUTDATED):
-                # The name may lead to another primary by now; what a session may do is set at its beginning.
-                # And what it has prepared it cannot run any more once the tables were migrated.
+            if connection is not None and (
+                isinstance(error, psycopg.errors.ReadOnlySqlTransaction) or is_outdated(error)
+            ):
+                # The name may lead to another primary by now; what a session may do is set at its beginning,
+                # and what it has prepared is for the tables of then.
                 await connection.close()
             if isinstance(error, psycopg.errors.UndefinedTable | psycopg.errors.InvalidSchemaName):
                 self.on_lost()

@@ -43,6 +43,9 @@ _POOLER: Final = _Meaning(
     "hands its connections around, as a pooler in transaction mode does: add pooler=transaction to the url, "
     "or name the server itself",
 )
+_OTHER_TABLES: Final = _Meaning(
+    StoreUnavailableError, "has other tables than this connection knows; nothing was changed"
+)
 _BY_CODE: Final[dict[str, _Meaning]] = {
     "28": _LOGIN,
     "3D": _Meaning(ConfigError, "has no such database", Proof.LOGIN),
@@ -53,11 +56,10 @@ _BY_CODE: Final[dict[str, _Meaning]] = {
     "42P05": _POOLER,
     "26000": _POOLER,
     "57014": _Meaning(StoreTimeoutError, "did not answer in time"),
-    "55P03": _Meaning(StoreTimeoutError, "kept rows locked for too long"),
+    "55P03": _Meaning(StoreTimeoutError, "kept rows or tables locked for too long"),
     "40": _Meaning(StoreUnavailableError, "ended the call in favour of another one; nothing was changed"),
     "53100": _Meaning(StoreFullError, "has no room left on its disk; nothing was written"),
     "53": _Meaning(StoreUnavailableError, "has no room for another connection, or no memory"),
-    "0A000": _Meaning(StoreUnavailableError, "was given other tables meanwhile; nothing was changed"),
     "25006": _Meaning(
         StoreReadOnlyError, "is a standby or read-only: the url has to name the primary", Proof.WRITE
     ),
@@ -115,8 +117,18 @@ class Faults:
         return meaning.kind(f"{self._at} {meaning.words} ({said})")
 
 
+def is_outdated(error: Exception) -> bool:
+    """True where the tables were migrated since the statement was prepared on this connection."""
+    return (
+        isinstance(error, psycopg.errors.FeatureNotSupported)
+        and error.diag.source_function == "RevalidateCachedQuery"
+    )
+
+
 def meaning_of(error: Exception) -> _Meaning | None:
     """What the error's code says, or its text where it has none."""
+    if is_outdated(error):
+        return _OTHER_TABLES
     code = getattr(error, "sqlstate", None) or ""
     for length in (5, 3, 2):
         if code[:length] in _BY_CODE and len(code) >= length:

@@ -1,14 +1,16 @@
 """Brings a schema to this version, under a lock of its own, or says why it cannot."""
 
+import asyncio
 import hashlib
+import random
 import secrets
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Awaitable, Callable, Sequence
+from typing import Final, TypeVar
 
 import msgspec
 import psycopg
 
-from penstock.core.errors import ConfigError, StoreFormatError, StoreVersionError
+from penstock.core.errors import ConfigError, PenstockError, StoreFormatError, StoreVersionError
 from penstock.stores.postgres.engine import Connection, Engine
 from penstock.stores.postgres.sources import in_schema, load_migrations
 
@@ -33,6 +35,12 @@ UPDATE penstock.ended SET stamp = '0';
 UPDATE penstock.event SET stamp = '0';
 DELETE FROM penstock.reader
 """
+
+T = TypeVar("T")
+_TRIES: Final = 9
+_BUSY: Final = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)
+# While a migration waits for a table, everybody else waits behind it.
+_SOON: Final = "SET LOCAL lock_timeout = '1s'"
 
 
 class Schema(msgspec.Struct, frozen=True):
@@ -105,10 +113,14 @@ async def migrate(engine: Engine) -> Schema:
         before = await look(connection, engine)
     if before.is_settled:
         return before
-    try:
+
+    async def once() -> Schema:
         async with engine.transaction() as connection:
             after, _ = await bring_up(connection, engine, may_start_again=False)
             return after
+
+    try:
+        return await insisting(once)
     except ConfigError as error:
         if isinstance(error.__cause__, psycopg.errors.InsufficientPrivilege):
             raise ConfigError(
@@ -116,6 +128,18 @@ async def migrate(engine: Engine) -> Schema:
                 f"this user may not: `penstock migrate up` as its owner ({error.__cause__})"
             ) from error
         raise
+
+
+async def insisting(migration: Callable[[], Awaitable[T]]) -> T:
+    """A migration's answer; it is tried again where those at work would not let go of a table."""
+    for _ in range(_TRIES):
+        try:
+            return await migration()
+        except PenstockError as error:
+            if not isinstance(error.__cause__, _BUSY):
+                raise
+            await asyncio.sleep(random.uniform(0.2, 1.0))
+    return await migration()
 
 
 async def bring_up(connection: Connection, engine: Engine, *, may_start_again: bool) -> tuple[Schema, bool]:
@@ -126,7 +150,10 @@ async def bring_up(connection: Connection, engine: Engine, *, may_start_again: b
     schema = engine.address.schema
     await connection.execute("SELECT pg_advisory_xact_lock(%s)", (lock_of(schema),))
     version = await version_of(connection, engine)
-    for statement in pending(schema, version):
+    missing = pending(schema, version)
+    if missing:
+        await connection.execute(_SOON)
+    for statement in missing:
         await connection.execute(statement.encode())
     found = await look(connection, engine)
     if found.is_settled:

@@ -9,7 +9,7 @@ import psycopg
 from penstock.core.errors import ConfigError
 from penstock.stores.postgres.address import address_of
 from penstock.stores.postgres.engine import Connection, Engine
-from penstock.stores.postgres.migrate import Schema, bring_up, grants, look, script
+from penstock.stores.postgres.migrate import Schema, bring_up, grants, insisting, look, script
 from penstock.stores.postgres.sources import in_schema
 
 _ADMITTED: Final = "SELECT role, tenant FROM penstock.member WHERE role = ANY(%s) LIMIT 1"
@@ -41,13 +41,17 @@ class SchemaOwner:
 
         True where the schema was restored from another server, and had to start again.
         """
-        async with self._connection() as connection, connection.transaction():
-            _, started_again = await bring_up(connection, self._engine, may_start_again=True)
-            await self._refuse_admitted(connection, roles)
-            for role in roles:
-                for statement in grants(self.name, role):
-                    await connection.execute(statement.encode())
-        return started_again
+
+        async def once() -> bool:
+            async with self._connection() as connection, connection.transaction():
+                _, started_again = await bring_up(connection, self._engine, may_start_again=True)
+                await self._refuse_admitted(connection, roles)
+                for role in roles:
+                    for statement in grants(self.name, role):
+                        await connection.execute(statement.encode())
+            return started_again
+
+        return await insisting(once)
 
     def script(self, version: int, roles: Sequence[str], *, starts_again: bool = False) -> str:
         """What `up` would run on a schema of this version."""

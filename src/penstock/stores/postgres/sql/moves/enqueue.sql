@@ -6,7 +6,7 @@
 -- The transaction's number is taken before the first place: whoever waits for all transactions up to a number has seen
 -- all places taken before it.
 -- include: given, free=queue.is_plain
--- Ids grow with time: of most calls none lies between those that are there.
+-- Ids grow with time: between those of one call there is nearly always no other, and none has to be looked for.
 near AS MATERIALIZED (
     SELECT
         EXISTS (SELECT 1 FROM penstock.job WHERE job.queue = $1 AND job.id BETWEEN span.low AND span.high) AS any_live,
@@ -89,6 +89,11 @@ twice AS MATERIALIZED (
 kept AS NOT MATERIALIZED (
     SELECT made.* FROM made CROSS JOIN twice WHERE made.id <> ALL (twice.ids)
 ),
+let_go AS MATERIALIZED (
+    SELECT CASE WHEN count(*) > 0 THEN penstock.let_go($1, array_agg(taken.key), array_agg(taken.job)) END AS many
+    FROM taken
+    WHERE NOT EXISTS (SELECT 1 FROM kept WHERE kept.id = taken.job)
+),
 told AS (
     INSERT INTO penstock.event (
         queue, stamp, seq, at, move, job, version, drive, target, task, priority, key, visible_at, idempotency_key,
@@ -109,3 +114,4 @@ FROM (
         array_agg(kept.state) AS states
     FROM kept
 ) AS whole
+CROSS JOIN let_go
