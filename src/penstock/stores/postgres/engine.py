@@ -62,15 +62,21 @@ class Engine:
         self.faults.proven = frozenset()
         await self._pool.close()
 
-    async def run(self, statement: str, *params: Value, on: Connection | None = None) -> list[Row]:
-        """One statement, in a transaction of its own unless it is `on` a connection with one; its rows."""
+    async def run(
+        self, statement: str, *params: Value, on: Connection | None = None, prepare: bool = True
+    ) -> list[Row]:
+        """One statement, in a transaction of its own unless it is `on` a connection with one; its rows.
+
+        Where the values decide how the rows are best found, it is not to be prepared.
+        """
+        prepare = prepare and not self.address.is_pooled
         if on is not None:
-            return await self._rows(await self._execute(on, statement, params))
+            return await self._rows(await self._execute(on, statement, params, prepare=prepare))
         # Behind a pooler not in a pipeline: the driver ends one by a word after the last that is answered. A
         # pooler that has heard the answer takes it for a new transaction, and keeps a connection for it.
         around = self.transaction if self.address.is_pooled else self.connection
         async with around() as connection:
-            return await self._rows(await self._execute(connection, statement, params))
+            return await self._rows(await self._execute(connection, statement, params, prepare=prepare))
 
     @asynccontextmanager
     async def transaction(self) -> AsyncIterator[Connection]:
@@ -122,11 +128,11 @@ class Engine:
         """A connection outside the pool, with these settings before the usual ones."""
         return await connect(self.address, name=name, **more)
 
-    async def _execute(self, connection: Connection, statement: str, params: Sequence[Value]) -> _Cursor:
+    async def _execute(
+        self, connection: Connection, statement: str, params: Sequence[Value], *, prepare: bool
+    ) -> _Cursor:
         cursor = psycopg.AsyncRawCursor(connection)
-        await cursor.execute(
-            statement.encode(), [bound(each) for each in params], prepare=not self.address.is_pooled
-        )
+        await cursor.execute(statement.encode(), [bound(each) for each in params], prepare=prepare)
         return cursor
 
     async def _rows(self, cursor: _Cursor) -> list[Row]:

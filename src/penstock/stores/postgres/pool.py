@@ -130,6 +130,8 @@ def settings(address: Address) -> dict[str, str]:
         # The moves name rows by key; a plan made while a table was small must not outlive that.
         "enable_seqscan": "off",
         "enable_mergejoin": "off",
+        # The moves name rows one by one, whatever the values: a plan for each call takes longer than they do.
+        "plan_cache_mode": "force_generic_plan",
         "jit": "off",
         "statement_timeout": str(max(1, round(answer_ms * _STATEMENT_SHARE))),
         "lock_timeout": str(max(1, round(answer_ms * _LOCK_SHARE))),

@@ -9,6 +9,7 @@ from penstock.stores.bounds import MAX_LEASE_MS, RECOVER_LIMIT
 from penstock.stores.postgres.engine import Value
 from penstock.stores.postgres.queues import PostgresQueues
 from penstock.stores.postgres.records import job_of
+from penstock.stores.postgres.sources import in_schema
 from penstock.stores.rows import EXPIRED_COLUMNS, JOB_COLUMNS, expired_of
 from penstock.stores.values import HeldLease, Page, Query
 
@@ -126,7 +127,9 @@ class PostgresReads(PostgresQueues):
         if number is None:
             return Page([])
         statement, values = page_of(query)
-        rows = await self._ask(statement, number, *values)
+        rows = await self._engine.run(
+            in_schema(statement, self._address.schema), number, *values, prepare=False
+        )
         jobs = [job_of(queue, row) for row in rows[: query.limit]]
         if len(rows) <= query.limit or not jobs:
             return Page(jobs)

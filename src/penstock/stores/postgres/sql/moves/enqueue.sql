@@ -92,7 +92,7 @@ kept AS NOT MATERIALIZED (
 let_go AS MATERIALIZED (
     SELECT CASE WHEN count(*) > 0 THEN penstock.let_go($1, array_agg(taken.key), array_agg(taken.job)) END AS many
     FROM taken
-    WHERE NOT EXISTS (SELECT 1 FROM kept WHERE kept.id = taken.job)
+    WHERE taken.job NOT IN (SELECT kept.id FROM kept)
 ),
 told AS (
     INSERT INTO penstock.event (
