@@ -51,9 +51,11 @@ async def joined(nodes: list[valkey.Server]) -> AsyncIterator[list[Redis]]:
             bus = (await operator.config_get("cluster-port"))["cluster-port"]
             await tell(operators[0], "CLUSTER", "MEET", "127.0.0.1", node.port, bus)
         async with asyncio.timeout(SECONDS):
-            for operator in operators:
-                while not await _is_whole(operator):  # noqa: ASYNC110
-                    await asyncio.sleep(0.05)
+            looks = 0
+            # Nodes that have just met may part once more.
+            while looks < 3:
+                looks = looks + 1 if all([await _is_whole(operator) for operator in operators]) else 0
+                await asyncio.sleep(0.1)
         yield operators
     finally:
         for operator in operators:
