@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import psycopg
 import pytest
 
 from tests.conformance.stores import STORES, Kind, Place
@@ -31,3 +32,13 @@ def binaries_of(kind: Kind) -> Path:
     found = postgres.debian_binaries() if kind.name == "postgres-debian" else postgres.wheel_binaries()
     assert found is not None, f"there is no {kind.name} to start"
     return found
+
+
+async def run(url: str, *statements: str) -> list[tuple[object, ...]]:
+    """Statements of an operator, each on its own; the rows of the last."""
+    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
+        found: list[tuple[object, ...]] = []
+        for each in statements:
+            cursor = await connection.execute(each.encode())
+            found = await cursor.fetchall() if cursor.description else []
+        return found

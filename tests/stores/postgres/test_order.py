@@ -17,6 +17,7 @@ from penstock.stores.postgres import PostgresStore
 from penstock.stores.postgres.sources import load_migrations
 from tests.conformance.arrange import claim, enqueue, new_job
 from tests.conformance.stores import opened
+from tests.stores.postgres.conftest import run
 
 T = TypeVar("T")
 QUEUE = QueueRef("default", "q")
@@ -35,15 +36,6 @@ WHERE relation.relnamespace = 'ordered'::regnamespace
 """
 
 
-async def _run(url: str, *statements: str) -> list[tuple[object, ...]]:
-    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
-        found: list[tuple[object, ...]] = []
-        for each in statements:
-            cursor = await connection.execute(each.encode())
-            found = await cursor.fetchall() if cursor.description else []
-        return found
-
-
 async def _insist(call: Callable[[], Awaitable[T]]) -> T:
     """As clients and workers do; connections that have prepared statements for the older tables end first."""
     for _ in range(5):
@@ -55,8 +47,8 @@ async def _insist(call: Callable[[], Awaitable[T]]) -> T:
 async def test_no_index_follows_the_rules_of_a_language(url: str) -> None:
     """They differ between systems, and change with upgrades of them."""
     async with opened(PostgresStore(f"{url}?schema=ordered")):
-        found = await _run(url, _INDEXED)
-    await _run(url, "DROP SCHEMA ordered CASCADE")
+        found = await run(url, _INDEXED)
+    await run(url, "DROP SCHEMA ordered CASCADE")
 
     assert found == []
 
@@ -79,7 +71,7 @@ async def test_a_store_at_work_goes_on_while_the_order_changes(
             records = [job and job.state for job in await newer.get(QUEUE, ["a", "B", "c"])]
     finally:
         await at_work.close()
-        await _run(url, "DROP SCHEMA ordered CASCADE")
+        await run(url, "DROP SCHEMA ordered CASCADE")
 
     assert (first.id, second.id, taken) == ("a", "B", ["c"])
     assert settled == [Applied(State.COMPLETED)]
@@ -102,12 +94,12 @@ async def test_the_view_stays_whose_it_was_and_who_may_look_at_it(
 ) -> None:
     """Also where somebody else migrates, and new tables would be granted to more."""
     roles = ("owns", "looks", "sees", "comes")
-    await _run(
+    await run(
         url, *(f"DROP ROLE IF EXISTS {role}" for role in roles), *(f"CREATE ROLE {role}" for role in roles)
     )
     await (await _older(f"{url}?schema=ordered", monkeypatch)).close()
     try:
-        before = await _run(
+        before = await run(
             url,
             "ALTER SCHEMA ordered OWNER TO owns",
             "ALTER VIEW ordered.record OWNER TO owns",
@@ -118,10 +110,10 @@ async def test_the_view_stays_whose_it_was_and_who_may_look_at_it(
             _AS_IT_IS,
         )
         async with opened(PostgresStore(f"{url}?schema=ordered")):
-            after = await _run(url, _AS_IT_IS)
+            after = await run(url, _AS_IT_IS)
     finally:
-        await _run(url, "DROP SCHEMA ordered CASCADE", *(f"DROP OWNED BY {role}" for role in roles))
-        await _run(url, *(f"DROP ROLE {role}" for role in roles))
+        await run(url, "DROP SCHEMA ordered CASCADE", *(f"DROP OWNED BY {role}" for role in roles))
+        await run(url, *(f"DROP ROLE {role}" for role in roles))
 
     assert len(before) == 1
     assert after == before
@@ -131,13 +123,13 @@ async def test_what_others_made_on_the_tables_is_named_and_stays(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     await (await _older(f"{url}?schema=ordered", monkeypatch)).close()
-    await _run(url, "CREATE VIEW letters AS SELECT id FROM ordered.dead")
+    await run(url, "CREATE VIEW letters AS SELECT id FROM ordered.dead")
     try:
         with pytest.raises(StoreError, match=r"not Penstock's: letters; drop them, migrate"):
             await PostgresStore(f"{url}?schema=ordered").open()
-        left = await _run(url, "SELECT id FROM letters")
+        left = await run(url, "SELECT id FROM letters")
     finally:
-        await _run(url, "DROP SCHEMA ordered CASCADE")
+        await run(url, "DROP SCHEMA ordered CASCADE")
 
     assert left == []
 
@@ -158,9 +150,9 @@ async def test_a_migration_waits_for_those_at_work_and_not_the_other_way_round(
             await held.commit()
         await opening
         await store.close()
-        [(version,)] = await _run(url, "SELECT value FROM ordered.meta WHERE name = 'schema_version'")
+        [(version,)] = await run(url, "SELECT value FROM ordered.meta WHERE name = 'schema_version'")
     finally:
-        await _run(url, "DROP SCHEMA ordered CASCADE")
+        await run(url, "DROP SCHEMA ordered CASCADE")
 
     assert version == len(load_migrations())
 

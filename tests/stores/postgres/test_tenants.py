@@ -4,7 +4,6 @@ import asyncio
 import time
 from collections.abc import Iterator
 
-import psycopg
 import pytest
 from psycopg import errors
 
@@ -22,18 +21,10 @@ from penstock.stores.values import EVERYONE, Pause, Query, Topic
 from tests.conformance.arrange import claim, enqueue, new_job
 from tests.conformance.stores import opened
 from tests.service.kit import client_of
+from tests.stores.postgres.conftest import run
 
 MAIL, SHOP = QueueRef("mail", "q"), QueueRef("shop", "q")
 SECONDS = 30.0
-
-
-async def _run(url: str, *statements: str) -> list[tuple[object, ...]]:
-    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
-        found: list[tuple[object, ...]] = []
-        for each in statements:
-            cursor = await connection.execute(each.encode())
-            found = await cursor.fetchall() if cursor.description else []
-        return found
 
 
 @pytest.fixture
@@ -41,15 +32,15 @@ def walled(url: str) -> Iterator[str]:
     """The url of the owner of a schema that has a wall."""
     asyncio.run(_build(url, new_job("before")))
     yield f"{url}?schema=walled"
-    asyncio.run(_run(url, "DROP SCHEMA walled CASCADE", "DROP ROLE mail_app", "DROP ROLE shop_app"))
+    asyncio.run(run(url, "DROP SCHEMA walled CASCADE", "DROP ROLE mail_app", "DROP ROLE shop_app"))
 
 
 async def _build(url: str, *jobs: NewJob) -> None:
-    await _run(url, "CREATE ROLE mail_app LOGIN", "CREATE ROLE shop_app LOGIN")
+    await run(url, "CREATE ROLE mail_app LOGIN", "CREATE ROLE shop_app LOGIN")
     async with opened(PostgresStore(f"{url}?schema=walled")) as owner:
         await owner.open_queue(MAIL)
         await enqueue(owner, MAIL, jobs)
-    await _run(url, "SELECT walled.admit('mail_app', 'mail')", "SELECT walled.admit('shop_app', 'shop')")
+    await run(url, "SELECT walled.admit('mail_app', 'mail')", "SELECT walled.admit('shop_app', 'shop')")
 
 
 def _as(role: str, url: str) -> str:
@@ -111,8 +102,8 @@ async def test_a_role_neither_sees_nor_changes_what_is_anothers(walled: str) -> 
             with pytest.raises(ConfigError, match="not admitted to the tenant shop"):
                 await call
         mine = _as("mail_app", walled.partition("?")[0])
-        changed = await _run(mine, "UPDATE walled.job SET state = 'dead' RETURNING id")
-        gone = await _run(mine, "DELETE FROM walled.event RETURNING job")
+        changed = await run(mine, "UPDATE walled.job SET state = 'dead' RETURNING id")
+        gone = await run(mine, "DELETE FROM walled.event RETURNING job")
         settled = await shop.settle(SHOP, [Complete(held.id, held.token)])
         findings = await shop.check(SHOP)
 
@@ -130,14 +121,14 @@ async def test_no_table_shows_a_role_more_than_its_own(walled: str) -> None:
         [held] = await claim(shop, SHOP, 1)
         await shop.settle(SHOP, [Complete(held.id, held.token)])
     owner = walled.partition("?")[0]
-    tables = await _run(
+    tables = await run(
         owner,
         "SELECT attrelid::regclass::text, relrowsecurity FROM pg_attribute "
         "JOIN pg_class ON pg_class.oid = attrelid AND relkind IN ('r', 'p', 'v') "
         "WHERE relnamespace = 'walled'::regnamespace AND attname = 'queue'",
     )
     for table, is_walled in tables:
-        [(count,)] = await _run(_as("mail_app", owner), f"SELECT count(*) FROM {table} WHERE queue <> 1")
+        [(count,)] = await run(_as("mail_app", owner), f"SELECT count(*) FROM {table} WHERE queue <> 1")
 
         assert count == 0, table
         assert is_walled or table == "walled.record", table
@@ -162,32 +153,28 @@ async def test_a_role_cannot_climb_over_the_wall(walled: str, statement: str) ->
         await enqueue(shop, SHOP, [new_job("s1")])
 
     with pytest.raises((errors.InsufficientPrivilege, errors.UndefinedTable)):
-        await _run(_as("mail_app", walled.partition("?")[0]), statement)
+        await run(_as("mail_app", walled.partition("?")[0]), statement)
 
 
 async def test_who_is_admitted_keeps_nothing_of_what_was_granted_to_it_before(walled: str) -> None:
     """Also of tables to come; and the store works for it as for any other."""
     owner = walled.partition("?")[0]
     try:
-        await _run(owner, "CREATE ROLE late_app LOGIN")
+        await run(owner, "CREATE ROLE late_app LOGIN")
         await SchemaOwner(walled).up(["late_app"])
-        await _run(
-            owner, "SELECT walled.admit('late_app', 'late')", "SELECT walled.admit('late_app', 'mail')"
-        )
+        await run(owner, "SELECT walled.admit('late_app', 'late')", "SELECT walled.admit('late_app', 'mail')")
         for statement in ("UPDATE walled.meta SET value = 1", "SELECT nextval('walled.number_2')"):
             with pytest.raises((errors.InsufficientPrivilege, errors.UndefinedTable)):
-                await _run(_as("late_app", owner), statement)
-        await _run(owner, "CREATE TABLE walled.later (n integer)")
-        [(sees_later,)] = await _run(
-            owner, "SELECT has_table_privilege('late_app', 'walled.later', 'SELECT')"
-        )
+                await run(_as("late_app", owner), statement)
+        await run(owner, "CREATE TABLE walled.later (n integer)")
+        [(sees_later,)] = await run(owner, "SELECT has_table_privilege('late_app', 'walled.later', 'SELECT')")
         async with opened(PostgresStore(_as("late_app", walled))) as store:
             await enqueue(store, QueueRef("late", "q"), [new_job("a")])
             found = [*await claim(store, QueueRef("late", "q")), *await claim(store, MAIL)]
         with pytest.raises(ConfigError, match="admitted"):
             await SchemaOwner(walled).up(["late_app"])
     finally:
-        await _run(owner, "DROP OWNED BY late_app", "DROP ROLE late_app")
+        await run(owner, "DROP OWNED BY late_app", "DROP ROLE late_app")
 
     assert sees_later is False
     assert [job.id for job in found] == ["a", "before"]
@@ -207,12 +194,12 @@ async def test_nobody_is_admitted_whom_no_wall_would_hold(
     """Nor to a tenant that cannot be."""
     owner = walled.partition("?")[0]
     try:
-        await _run(owner, "CREATE ROLE group_app", "CREATE ROLE member_app LOGIN IN ROLE group_app")
+        await run(owner, "CREATE ROLE group_app", "CREATE ROLE member_app LOGIN IN ROLE group_app")
         await SchemaOwner(walled).up(["group_app"])
         with pytest.raises(errors.InvalidParameterValue, match=why):
-            await _run(owner, f"SELECT walled.admit('{role}', '{tenant}')")
+            await run(owner, f"SELECT walled.admit('{role}', '{tenant}')")
     finally:
-        await _run(owner, "DROP ROLE member_app", "DROP OWNED BY group_app", "DROP ROLE group_app")
+        await run(owner, "DROP ROLE member_app", "DROP OWNED BY group_app", "DROP ROLE group_app")
 
 
 async def test_a_role_is_told_which_tenants_it_does_not_see(walled: str) -> None:
@@ -231,10 +218,10 @@ async def test_a_role_is_told_which_tenants_it_does_not_see(walled: str) -> None
 async def test_a_role_that_was_granted_everything_admits_nobody(walled: str) -> None:
     """Only the owner does, whatever was granted by mistake."""
     owner = walled.partition("?")[0]
-    await _run(owner, "GRANT ALL ON ALL TABLES IN SCHEMA walled TO mail_app")
+    await run(owner, "GRANT ALL ON ALL TABLES IN SCHEMA walled TO mail_app")
     with pytest.raises(errors.InsufficientPrivilege):
-        await _run(_as("mail_app", owner), "INSERT INTO walled.member VALUES ('mail_app', '*')")
-    changed = await _run(_as("mail_app", owner), "UPDATE walled.member SET tenant = '*' RETURNING role")
+        await run(_as("mail_app", owner), "INSERT INTO walled.member VALUES ('mail_app', '*')")
+    changed = await run(_as("mail_app", owner), "UPDATE walled.member SET tenant = '*' RETURNING role")
 
     assert changed == []
 
@@ -251,7 +238,7 @@ async def test_a_login_may_act_as_the_role_of_a_tenant(walled: str) -> None:
 
 
 async def test_a_role_for_all_tenants_sees_them_all(walled: str) -> None:
-    await _run(walled.partition("?")[0], "SELECT walled.admit('shop_app', '*')")
+    await run(walled.partition("?")[0], "SELECT walled.admit('shop_app', '*')")
     async with opened(PostgresStore(_as("shop_app", walled))) as store:
         await enqueue(store, SHOP, [new_job("s1")])
 
@@ -261,8 +248,8 @@ async def test_a_role_for_all_tenants_sees_them_all(walled: str) -> None:
 
 async def test_a_role_sees_what_is_kept_for_its_tenant_alone(walled: str) -> None:
     """Not what others keep, nor what the service keeps for itself; whoever may act for all sees that too."""
-    await _run(walled.partition("?")[0], "CREATE ROLE service_app LOGIN")
-    await _run(walled.partition("?")[0], "SELECT walled.admit('service_app', '*')")
+    await run(walled.partition("?")[0], "CREATE ROLE service_app LOGIN")
+    await run(walled.partition("?")[0], "SELECT walled.admit('service_app', '*')")
     shop, service = PostgresStore(_as("shop_app", walled)), PostgresStore(_as("service_app", walled))
     mail = PostgresStore(_as("mail_app", walled))
     try:
@@ -275,7 +262,7 @@ async def test_a_role_sees_what_is_kept_for_its_tenant_alone(walled: str) -> Non
                 await shop.keep("mail", "quotas", "all", b"shop's")
             seen_by_all = [await service.kept(tenant, "quotas", "all") for tenant in ("mail", EVERYONE)]
     finally:
-        await _run(walled.partition("?")[0], "DROP OWNED BY service_app", "DROP ROLE service_app")
+        await run(walled.partition("?")[0], "DROP OWNED BY service_app", "DROP ROLE service_app")
 
     assert kept is not None
     assert (seen_by_shop, dropped) == ([None, None], False)
@@ -298,7 +285,7 @@ async def test_a_wall_from_before_there_were_shelves_goes_around_them(
             seen = [await store.kept("mail", "quotas", "all") for store in (mail, shop)]
             own = await shop.keep("shop", "quotas", "all", b"shop's")
     finally:
-        await _run(url, "DROP SCHEMA walled CASCADE", "DROP ROLE mail_app", "DROP ROLE shop_app")
+        await run(url, "DROP SCHEMA walled CASCADE", "DROP ROLE mail_app", "DROP ROLE shop_app")
 
     assert seen == [kept, None]
     assert own is not None
@@ -307,7 +294,7 @@ async def test_a_wall_from_before_there_were_shelves_goes_around_them(
 async def test_the_service_works_behind_the_wall(walled: str) -> None:
     """For the tenants that its role was admitted to; for others nothing is seen or taken in."""
     url = walled.partition("?")[0]
-    await _run(url, "CREATE ROLE service_app LOGIN", "SELECT walled.admit('service_app', 'mail')")
+    await run(url, "CREATE ROLE service_app LOGIN", "SELECT walled.admit('service_app', 'mail')")
     key = DevelopmentKey.make()
     job = {"task": "send", "payload": {}}
     wish = {"worker": "w"}
@@ -328,7 +315,7 @@ async def test_the_service_works_behind_the_wall(walled: str) -> None:
                 taken = await client.post("/v1/queues/q/jobs", json=job, headers=headers("shop"))
             left = await owner.counts(SHOP)
     finally:
-        await _run(url, "DROP OWNED BY service_app", "DROP ROLE service_app")
+        await run(url, "DROP OWNED BY service_app", "DROP ROLE service_app")
 
     assert (made.status_code, claimed.json()["jobs"][0]["id"]) == (201, "before")
     assert (seen.json()["queues"], found.status_code) == ([], 404)
