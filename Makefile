@@ -15,7 +15,7 @@ SOURCES := $(wildcard src tests benchmarks examples)
 DEMO_ARGS ?=
 PYTEST_ARGS ?=
 # Each starts servers of its own.
-TEST_PROCESSES ?= 6
+TEST_PROCESSES ?= 5
 # Most of the torture waits for what was killed.
 TORTURE_PROCESSES ?= 3
 BENCH_ARGS ?=
