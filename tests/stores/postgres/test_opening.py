@@ -19,19 +19,14 @@ from penstock.stores.postgres.sources import load_migrations
 from penstock.stores.values import Topic
 from tests.conformance.arrange import claim, enqueue, new_job
 from tests.conformance.stores import opened
+from tests.stores.postgres.conftest import run
 
 QUEUE = QueueRef("default", "q")
 
 
-async def _run(url: str, *statements: str) -> None:
-    async with await psycopg.AsyncConnection.connect(url, autocommit=True) as connection:
-        for each in statements:
-            await connection.execute(each.encode())
-
-
 async def test_many_open_an_empty_schema_at_once(url: str) -> None:
     """One of them makes it."""
-    await _run(url, "DROP SCHEMA IF EXISTS fresh CASCADE")
+    await run(url, "DROP SCHEMA IF EXISTS fresh CASCADE")
     stores = [PostgresStore(f"{url}?schema=fresh") for _ in range(5)]
     await asyncio.gather(*(store.open() for store in stores))
     await enqueue(stores[0], QUEUE, [new_job("a")])
@@ -39,7 +34,7 @@ async def test_many_open_an_empty_schema_at_once(url: str) -> None:
     info = await stores[2].info()
     for store in stores:
         await store.close()
-    await _run(url, "DROP SCHEMA fresh CASCADE")
+    await run(url, "DROP SCHEMA fresh CASCADE")
 
     assert [job.id for job in found] == ["a"]
     assert info.schema_version == len(load_migrations())
@@ -50,20 +45,20 @@ async def test_a_newer_schema_is_refused(url: str) -> None:
     store = PostgresStore(f"{url}?schema=newer")
     async with opened(store):
         pass
-    await _run(url, "UPDATE newer.meta SET value = 99 WHERE name = 'schema_version'")
+    await run(url, "UPDATE newer.meta SET value = 99 WHERE name = 'schema_version'")
 
     with pytest.raises(StoreVersionError, match="99"):
         await PostgresStore(f"{url}?schema=newer").open()
-    await _run(url, "DROP SCHEMA newer CASCADE")
+    await run(url, "DROP SCHEMA newer CASCADE")
 
 
 async def test_a_schema_with_other_tables_is_refused(url: str) -> None:
     """They are somebody else's."""
-    await _run(url, "CREATE SCHEMA theirs", "CREATE TABLE theirs.job (n int)")
+    await run(url, "CREATE SCHEMA theirs", "CREATE TABLE theirs.job (n int)")
 
     with pytest.raises(StoreFormatError, match="theirs"):
         await PostgresStore(f"{url}?schema=theirs").open()
-    await _run(url, "DROP SCHEMA theirs CASCADE")
+    await run(url, "DROP SCHEMA theirs CASCADE")
 
 
 @pytest.mark.parametrize("schema", ["pg_mine", "Two Words", 'a"b', ""])
