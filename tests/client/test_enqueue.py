@@ -193,7 +193,7 @@ async def test_many_calls_go_in_chunks_and_keep_their_order() -> None:
         assert [job.payload for job in jobs if job] == [b'{"to":"%d"}' % number for number in range(2_500)]
 
 
-async def test_a_server_gets_a_short_chunk_first_where_there_are_several() -> None:
+async def test_a_server_gets_chunks_that_grow_where_there_are_several() -> None:
     class Server(Recording):
         is_server = True
 
@@ -203,7 +203,7 @@ async def test_a_server_gets_a_short_chunk_first_where_there_are_several() -> No
         await send.enqueue_many((str(number),) for number in range(1_000))
         await send.enqueue_many((str(number),) for number in range(1_500))
 
-    assert store.calls == [1_000, 125, 1_000, 375]
+    assert store.calls == [1_000, 125, 250, 500, 625]
 
 
 async def test_many_calls_take_tuples_dicts_and_calls_with_options_of_their_own() -> None:
@@ -351,6 +351,23 @@ async def test_a_task_of_another_program_is_enqueued_by_name_into_a_queue_that_i
 
     (job,) = await stored(store)
     assert (job.queue, job.task, job.payload, job.priority) == ("theirs", "report", b'{"day":"monday"}', 1)
+
+
+async def test_a_call_without_the_key_that_its_queue_needs_keeps_all_others_outside() -> None:
+    """Every call is checked before the first is sent, also where they go to several queues."""
+    store = MemoryStore()
+    app, send = make(store)
+    turns = app.queue("turns", mode="keyed")
+
+    @turns.task
+    def turn() -> str:
+        return ""
+
+    async with app:
+        with pytest.raises(OptionError, match="key: found None"):
+            await send.enqueue_many([("ada",), turn.call()])
+
+    assert await stored(store) == []
 
 
 async def test_a_queue_can_take_a_task_that_usually_goes_elsewhere() -> None:

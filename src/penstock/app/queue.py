@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Mapping
 from typing import Any, Final, Literal, Protocol
 
+from msgspec.structs import replace
+
 from penstock.app.decorator import Register, TaskDecorator
 from penstock.client.upkeep import Upkeep
 from penstock.core.errors import OptionError
@@ -117,8 +119,7 @@ class QueueHandle:
         """
         known = self._registry.require(task)
         call: Call[Any] = known.call(*args, **kwargs)
-        call.queue = self.name
-        return await self._sender.send(call)
+        return await self._sender.send(replace(call, queue=self.name))
 
     async def counts(self) -> dict[State, int]:
         """Jobs per state, zeros included."""

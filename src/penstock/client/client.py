@@ -7,6 +7,7 @@ from contextlib import suppress
 from difflib import get_close_matches
 from functools import partial
 from itertools import groupby
+from operator import attrgetter
 from typing import Any, Final, TypeVar
 
 from penstock.client.declaring import declare
@@ -47,6 +48,7 @@ from penstock.tasks.handle import JobHandle
 from penstock.tasks.middleware import EnqueueMiddleware
 
 R = TypeVar("R")
+_QUEUE: Final = attrgetter("queue")
 CARRY_ROUNDS: Final = 100
 """Batches of relay entries that a producer carries itself: more than the largest flow has."""
 
@@ -190,12 +192,15 @@ class Client:
 
     async def send_many(self, calls: Sequence[Call[R]], /) -> list[JobHandle[R] | PenstockError]:
         """The jobs for the calls in their order; an error stands in the place of a job that is not there."""
-        entrances = {name: await self._entrance(name) for name in dict.fromkeys(call.queue for call in calls)}
+        entrances = {name: await self._entrance(name) for name in dict.fromkeys(map(_QUEUE, calls))}
+        keyed = {name for name, entrance in entrances.items() if entrance.info.mode.has_keys}
+        for call in calls if keyed else ():
+            check_mode(call, entrances[call.queue].info.mode)
         out: list[JobHandle[R] | PenstockError | None] = [None] * len(calls)
         for name, entrance in entrances.items():
-            places = [place for place, call in enumerate(calls) if call.queue == name]
-            for place in places:
-                check_mode(calls[place], entrance.info.mode)
+            places: Sequence[int] = range(len(calls))
+            if len(entrances) > 1:
+                places = [place for place, call in enumerate(calls) if call.queue == name]
             number, rest = entrance.info.number, iter(places)
             jobs = (new_job(calls[place], self._ids.make(number), self._ids.nonce()) for place in places)
             async for answers in entrance.send_many(jobs, len(places)):

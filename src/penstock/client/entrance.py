@@ -21,7 +21,9 @@ from penstock.tasks.middleware import EnqueueMiddleware, SendNext
 JOB_OVERHEAD: Final = 300
 """Bytes that a job takes on its way beside its payload."""
 FIRST_JOBS: Final = CHUNK_JOBS // 8
-"""The first of several chunks for a server is a short one: the sooner it is there, the sooner both work."""
+"""The first of several chunks for a server is a short one: the sooner it is there, the sooner both work.
+
+The next ones grow, so that each is made while the server takes in the one before."""
 SENT_AHEAD: Final = 2
 """Chunks of one call that are on their way at once: one is packed here while the store takes in another."""
 
@@ -138,7 +140,7 @@ def chunks(
         its_size = _size(new)
         if chunk and (len(chunk) == length or size + its_size > CHUNK_BYTES):
             yield chunk
-            chunk, size, length = [], 0, most
+            chunk, size, length = [], 0, min(2 * length, most)
         chunk.append(new)
         size += its_size
     if chunk:

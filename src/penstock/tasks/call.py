@@ -3,6 +3,8 @@
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
+import msgspec
+
 from penstock.core.errors import PenstockError
 from penstock.core.job import Job
 from penstock.core.states import State
@@ -16,27 +18,15 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 
-class Call(Generic[R]):
+class Call(msgspec.Struct, Generic[R], frozen=True, kw_only=True, eq=False, gc=False):
     """A task with its arguments and options, checked and encoded. `sender` is its app's, if it has one."""
 
-    __slots__ = ("decode", "options", "payload", "queue", "sender", "task")
-
-    def __init__(
-        self,
-        *,
-        task: str,
-        queue: str,
-        payload: bytes,
-        options: JobOptions,
-        decode: Callable[[bytes | None], Any],
-        sender: "FlowSender | None" = None,
-    ) -> None:
-        self.task = task
-        self.queue = queue
-        self.payload = payload
-        self.options = options
-        self.decode = decode
-        self.sender = sender
+    task: str
+    queue: str
+    payload: bytes
+    options: JobOptions
+    decode: Callable[[bytes | None], Any]
+    sender: "FlowSender | None" = None
 
     def __repr__(self) -> str:
         return f"<Call {self.task} in {self.queue}, {len(self.payload)} bytes>"

@@ -273,24 +273,23 @@ class Prepared(Generic[P, R]):
     def calls(self, calls: Iterable[AnyCall[R]]) -> list[Call[R]]:
         """Calls out of tuples and dicts; PayloadError names the first that cannot be one."""
         make = self._task.maker(self._merged)
-        return [
-            each if isinstance(each, Call) else _made(make, number, each) for number, each in enumerate(calls)
-        ]
-
-
-def _made(
-    make: Callable[[tuple[Any, ...], Mapping[str, Any]], Call[R]],
-    number: int,
-    call: tuple[Any, ...] | Mapping[str, Any],
-) -> Call[R]:
-    try:
-        if isinstance(call, tuple):
-            return make(call, _NO_NAMES)
-        if isinstance(call, Mapping):
-            return make((), call)
-    except PayloadError as error:
-        raise PayloadError(f"calls[{number}].{error.field}", error.found, error.wanted) from None
-    raise PayloadError(f"calls[{number}]", call, "a tuple, a dict, or task.call(...)")
+        made: list[Call[R]] = []
+        for each in calls:
+            if isinstance(each, tuple):
+                args, names = each, _NO_NAMES
+            elif isinstance(each, Call):
+                made.append(each)
+                continue
+            elif isinstance(each, Mapping):
+                args, names = (), each
+            else:
+                raise PayloadError(f"calls[{len(made)}]", each, "a tuple, a dict, or task.call(...)")
+            try:
+                made.append(make(args, names))
+            except PayloadError as error:
+                where = f"calls[{len(made)}].{error.field}"
+                raise PayloadError(where, error.found, error.wanted) from None
+        return made
 
 
 def _is_async(function: Callable[..., Any]) -> bool:
