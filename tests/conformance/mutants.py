@@ -159,15 +159,15 @@ def _deaf(sources: Mapping[str, str], mutants: Sequence[Mutant]) -> dict[str, st
     return deaf
 
 
-async def killer(store: Store, kind: Kind, mutants: Sequence[Mutant]) -> str | None:
+async def killer(store: Store, kind: Kind, mutants: Sequence[Mutant], seconds: float = SECONDS) -> str | None:
     """What notices that these guards are gone; None when nothing does."""
     try:
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(seconds):
             if all(mutant.guard == READIES for mutant in mutants):
                 return await _readiness_killer(store, mutants)
             return await _guard_killer(store, kind, mutants)
     except TimeoutError:
-        return f"it hangs: not through after {SECONDS} s"
+        return f"it hangs: not through after {seconds:g} s"
     except Exception as error:  # noqa: BLE001 (a store that breaks is noticed, however it breaks)
         return f"{type(error).__name__}: {error}"
 

@@ -374,3 +374,8 @@ async def test_a_value_that_some_store_cannot_keep_is_named(
         answer = await called(client, move, **given)
 
     assert (answer["status"], answer["errors"][0]["pointer"]) == (400, pointer)
+
+
+def test_a_claim_from_afar_does_not_stand() -> None:
+    """Its next claim may come to another process of the service, which does not have what was sent."""
+    assert "stand_ms" not in CALLS["claim"].fields

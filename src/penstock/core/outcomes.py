@@ -59,13 +59,15 @@ class Claims(msgspec.Struct, frozen=True):
 
     `wait_ms` is the time until something becomes due; None when nothing is known to. It may be longer where
     the claim brought all that it asked for. `is_more` says that the call reached the end of its work and not
-    that of the queue: the next one may bring what this did not.
+    that of the queue: the next one may bring what this did not. `stands` is the store's time at which a claim
+    that brought nothing was left standing, where it was: the next one may bring what was leased since then.
     """
 
     jobs: list[Claimed] = []
     expired: list[ExpiredLease] = []
     wait_ms: int | None = None
     is_more: bool = False
+    stands: int | None = None
 
 
 def repeated(settled: str, token: str, move: Move) -> State | None:

@@ -67,8 +67,15 @@ class Moves(Protocol):
         """Make due jobs claimable; how many were."""
         ...
 
-    async def claim(self, queue: QueueRef, *, worker: str, limit: int, lease_ms: int) -> Claims:
-        """Promote what is due, lease up to `limit` jobs to the worker, and name leases that ran out."""
+    async def claim(
+        self, queue: QueueRef, *, worker: str, limit: int, lease_ms: int, stand_ms: int = 0
+    ) -> Claims:
+        """Promote what is due, lease up to `limit` jobs to the worker, and name leases that ran out.
+
+        With `stand_ms`, a worker that gets nothing waits for the bell, so long at most, and a store may leave
+        the claim standing: the next job is leased to the worker as it comes, the bell rings, and the worker's
+        next claim brings it. One with a limit of 0 stands down, and brings what was leased meanwhile.
+        """
         ...
 
     async def heartbeat(

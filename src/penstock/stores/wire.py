@@ -31,6 +31,8 @@ from penstock.stores.values import Adoption, Relay, Topic
 
 PARTS: Final = (Moves, Flows, Schedules, Reads, Queues, Shelves, EventLog, HasHoldups, Clock, Health)
 MEDIA_TYPE: Final = "application/msgpack"
+NOT_CARRIED: Final = frozenset({"stand_ms"})
+"""Arguments that stay behind: a claim stands in one process, and the next may reach another."""
 MOST_BELLS: Final = 256
 """Bells on one stream."""
 
@@ -177,6 +179,8 @@ def _call(name: str, method: Any) -> Call:
     codecs: dict[str, Codec] = {}
     fields: list[Any] = [("tenant", str | None, None), ("queue", str | None, None)]
     for each in parameters:
+        if each.name in NOT_CARRIED:
+            continue
         kind = hints[each.name]
         if kind is QueueRef:
             scope = "queue"

@@ -21,7 +21,7 @@ from penstock.worker.execute import Executions
 from penstock.worker.lease import LeaseKeeper
 from penstock.worker.outage import Outage
 from penstock.worker.settle import Settler
-from penstock.worker.slots import Slots
+from penstock.worker.slots import Slots, taken_here
 
 _LOGGER: Final = logging.getLogger("penstock.worker")
 SHORTEST_REST: Final = 0.01
@@ -71,8 +71,12 @@ class ClaimLoop:
         self._is_resting = False
         self._is_stopping = False
         self._is_unsure = False
-        if burst:
-            slots.when_idle = self.nudge
+        # What was leased to this worker and did not reach it has to come with a later claim, in time.
+        self._stand_ms = 0 if burst or poll > lease / 2 else round(poll * 1000)
+        self._stood: tuple[float, int] | None = None
+        # Until the store shows that it does not leave claims standing, or that another one stands.
+        self._store_stands = self._stand_ms > 0
+        slots.when_idle = self._idle
 
     async def run(self) -> None:
         """Claim until stopped; in a burst, until nothing is claimable."""
@@ -81,6 +85,7 @@ class ClaimLoop:
             try:
                 async with self._store.bell(self._queue, Topic.READY) as bell:
                     await self._serve(bell)
+                    await self._stand_down()
                 return
             except StoreError as error:
                 await self._rest(partial(asyncio.sleep, self._outage.failed(error)))
@@ -96,6 +101,15 @@ class ClaimLoop:
         if self._is_resting and self._task is not None:
             self._is_resting = False
             self._task.cancel()
+
+    def _idle(self) -> None:
+        """End a rest where a claim can do better: be the last of a burst, or stand."""
+        if self._burst or self._could_stand:
+            self.nudge()
+
+    @property
+    def _could_stand(self) -> bool:
+        return self._store_stands and self._stood is None
 
     async def reconcile(self) -> None:
         """Give back jobs that the store leased to this worker in claims whose answers were lost."""
@@ -125,18 +139,32 @@ class ClaimLoop:
             if not limit:
                 continue
             claims = await self._claim(limit)
+            if claims is not None and claims.is_more:
+                # What it brought begins before the next is asked for.
+                await asyncio.sleep(0)
             if claims is None or claims.is_more or len(claims.jobs) >= limit:
                 continue
             if is_quiet and not claims.jobs and not claims.expired:
                 return
+            if self._could_stand and not taken_here():
+                # What ran when it was asked for has ended meanwhile.
+                continue
             if not (self._burst and not self._slots.taken):
                 await self._rest(partial(bell.wait, self._seconds(claims)))
 
     def _must_stop(self) -> bool:
         return self._is_stopping
 
+    async def _stand_down(self) -> None:
+        """What was leased to this worker while it waited is given back."""
+        if self._stood is not None:
+            await self._claim(0)
+
     async def _claim(self, limit: int) -> Claims | None:
         """One claim with all that follows from it; None when the store failed, after a wait."""
+        stood, self._stood = self._stood, None
+        # With jobs here that may hold the loop up, a job is better left to whoever hears of it first.
+        stand_ms = 0 if taken_here() or not limit else self._stand_ms
         try:
             if self._is_unsure:
                 await self.reconcile()
@@ -144,11 +172,15 @@ class ClaimLoop:
             self._is_unsure = True
             sent = self._keeper.claim_sent = boottime()
             claims = await self._store.claim(
-                self._queue, worker=self._worker, limit=limit, lease_ms=self._lease_ms
+                self._queue, worker=self._worker, limit=limit, lease_ms=self._lease_ms, stand_ms=stand_ms
             )
             self._is_unsure = False
+            if claims.stands is not None:
+                self._stood = sent, claims.stands
+            if stand_ms and not claims.jobs:
+                self._store_stands = claims.stands is not None
             if claims.jobs:
-                self._take(claims.jobs, sent)
+                self._take(claims.jobs, sent, stood)
             if claims.expired and await self._reclaimer.recover(claims.expired):
                 self._scheduler.nudge()
         except StoreError as error:
@@ -158,15 +190,20 @@ class ClaimLoop:
             await self._rest(partial(asyncio.sleep, self._outage.failed(error)))
             return None
         finally:
-            self._keeper.claim_sent = None
+            # One that stands may be answered at any time.
+            self._keeper.claim_sent = None if self._stood is None else self._stood[0]
         self._outage.over()
-        if len(claims.jobs) >= limit:
+        if 0 < limit <= len(claims.jobs):
             self._appetite.grow()
         return claims
 
-    def _take(self, jobs: Sequence[Claimed], sent: float) -> None:
+    def _take(self, jobs: Sequence[Claimed], sent: float, stood: tuple[float, int] | None) -> None:
         adopted = self._keeper.adopted
-        until = [adopted.pop(job.token, sent + self._lease) for job in jobs]
+        ends = [sent + self._lease] * len(jobs)
+        if stood is not None:
+            # They may have been leased at any time since then.
+            ends = [min(sent + self._lease, stood[0] + (job.deadline - stood[1]) / 1000) for job in jobs]
+        until = [adopted.pop(job.token, end) for job, end in zip(jobs, ends, strict=True)]
         adopted.clear()
         if self._is_stopping:
             self._executions.release(jobs, until)

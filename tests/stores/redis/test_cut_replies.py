@@ -14,7 +14,7 @@ from tests.kit import valkey
 from tests.kit.proxy import Proxy, proxied
 
 OPTIONS = "?connections=1&idle_connections=0"
-IMPATIENT = f"{OPTIONS}&answer_timeout=400ms"
+IMPATIENT = f"{OPTIONS}&answer_timeout=1s"
 
 
 async def test_a_claim_whose_reply_is_cut_anywhere_loses_nothing(

@@ -75,7 +75,9 @@ class MemoryStore(MemoryReads, MemoryLog, MemoryFlows, MemorySchedules, MemoryKe
             moved += 1
         return moved
 
-    async def claim(self, queue: QueueRef, *, worker: str, limit: int, lease_ms: int) -> Claims:
+    async def claim(
+        self, queue: QueueRef, *, worker: str, limit: int, lease_ms: int, stand_ms: int = 0
+    ) -> Claims:
         with self._lock:
             ledger, now_us = self._ledger(queue), self._now_us()
             now = now_us // 1000

@@ -45,7 +45,9 @@ class PostgresClaims(PostgresReads):
         turn.touch(Move.PROMOTE, keys)
         return len(keys)
 
-    async def claim(self, queue: QueueRef, *, worker: str, limit: int, lease_ms: int) -> Claims:
+    async def claim(
+        self, queue: QueueRef, *, worker: str, limit: int, lease_ms: int, stand_ms: int = 0
+    ) -> Claims:
         """Lease jobs, and name leases that ran out. What is due is promoted before, only if there is any."""
         number = await self._number(queue)
         hints = self._hints.setdefault(number, Hints())

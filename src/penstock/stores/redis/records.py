@@ -131,8 +131,17 @@ def outcome(answer: bytes) -> Outcome:
     return _OUTCOMES[answer]
 
 
-def enqueued(new: NewJob, answer: bytes) -> Enqueued | Refused:
-    """What was answered for a new job."""
+def enqueued(jobs: Sequence[NewJob], answers: Sequence[bytes]) -> list[Enqueued | Refused]:
+    """What was answered for new jobs; one answer may be for all."""
+    if len(answers) != 1:
+        return [_enqueued(new, answer) for new, answer in zip(jobs, answers, strict=True)]
+    created = _CREATED.get(answers[0])
+    if created is None:
+        return [_enqueued(new, answers[0]) for new in jobs]
+    return [Enqueued(new.id, True, created) for new in jobs]
+
+
+def _enqueued(new: NewJob, answer: bytes) -> Enqueued | Refused:
     created = _CREATED.get(answer)
     if created is not None:
         return Enqueued(new.id, True, created)
@@ -165,6 +174,15 @@ def enqueue_arguments(jobs: Sequence[NewJob]) -> tuple[list[Any], list[Any]]:
     return sorts, items
 
 
+def short_arguments(jobs: Sequence[NewJob]) -> tuple[list[Any], ...]:
+    """The same, or where nothing else would be said of any of them: the one sort, the ids and the nonces."""
+    sorts, items = enqueue_arguments(jobs)
+    said = [*items[3::_WIDTH], *items[5::_WIDTH]]
+    if len(sorts) == 1 and said.count(False) == len(said):
+        return sorts, items[0::_WIDTH], items[1::_WIDTH]
+    return sorts, items
+
+
 def _more(new: NewJob) -> tuple[Any, ...] | bool:
     """What few jobs that come in bulk have: most wait at once, in no order of keys."""
     extra = _extra_arguments(new)
@@ -189,6 +207,8 @@ def _extra_arguments(new: NewJob) -> dict[str, Any] | None:
     return extra or None
 
 
+_WIDTH: Final = 6
+"""Values for each new job."""
 _FIRST_RESULT: Final = 4
 """The number of the argument of calls/settle.lua from which on results stand."""
 
@@ -221,9 +241,14 @@ def expire_arguments(expiry: Expire) -> tuple[Any, ...]:
 
 def claims(answer: Sequence[Any]) -> Claims:
     """What was answered to a claim."""
-    jobs, expired, wait_ms, has_keys, is_more = answer
+    jobs, expired, wait_ms, has_keys, is_more, stands = answer
     claimed = [_claimed(jobs[at], read_record(jobs[at + 1]), jobs[at + 2]) for at in range(0, len(jobs), 3)]
-    return Claims(claimed, expired_leases(expired, has_keys), wait_ms, bool(is_more))
+    return Claims(claimed, expired_leases(expired, has_keys), wait_ms, bool(is_more), stands)
+
+
+def handed(job: bytes, record: bytes, payload: bytes) -> Claims:
+    """What a claim that stood brought. More may have come since."""
+    return Claims([_claimed(job, read_record(record), payload)], is_more=True)
 
 
 def _claimed(job: bytes, record: Record, payload: bytes) -> Claimed:

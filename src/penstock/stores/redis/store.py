@@ -18,6 +18,7 @@ from penstock.stores.redis import flows, opening, records
 from penstock.stores.redis.clock import ServerClock
 from penstock.stores.redis.flows import RedisFlows
 from penstock.stores.redis.health import Inspector
+from penstock.stores.redis.inbox import Inbox
 from penstock.stores.redis.kept import RedisKept
 from penstock.stores.redis.keys import HIGHEST_TIER, LOWEST_TIER
 from penstock.stores.redis.limits import RedisLimits
@@ -68,7 +69,8 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, RedisKept, StreamReade
         self._queues = Queues(self._server, self._clock)
         self._reader = Reader(self._server)
         self._log = StreamLog(self._server)
-        self._subscriber = Subscriber(self._server)
+        self._inbox = Inbox()
+        self._subscriber = Subscriber(self._server, self._inbox)
         self.scanner = Scanner(self._server)
 
     async def open(self) -> None:
@@ -100,34 +102,53 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, RedisKept, StreamReade
         answers = await self._queues.run(
             queue,
             Move.ENQUEUE,
-            pack(records.enqueue_arguments(jobs)),
+            pack(records.short_arguments(jobs)),
             pack([each.queue for each in spawns]),
             *(new.payload for new in jobs),
             *(flows.packed_job(each.job) for each in spawns),
         )
-        return [records.enqueued(new, answer) for new, answer in zip(jobs, answers, strict=True)]
+        return records.enqueued(jobs, answers)
 
     async def promote(self, queue: QueueRef, limit: int = PROMOTE_LIMIT) -> int:
         return int(await self._queues.run(queue, Move.PROMOTE, limit)) if limit > 0 else 0
 
-    async def claim(self, queue: QueueRef, *, worker: str, limit: int, lease_ms: int) -> Claims:
+    async def claim(
+        self, queue: QueueRef, *, worker: str, limit: int, lease_ms: int, stand_ms: int = 0
+    ) -> Claims:
+        claimant = queue, worker
+        came = self._inbox.take(claimant) if limit else None
+        if came is not None:
+            return came
+        self._inbox.leave(claimant)
         # The work of one script is bounded, and so is what Lua can hand to a command.
         limit = min(limit, CLAIM_LIMIT)
-        answer = await self._queues.run(
-            queue,
-            Move.CLAIM,
-            worker,
-            limit,
-            lease_ms,
-            secrets.token_hex(16 * limit),
-            PROMOTE_LIMIT,
-            RECOVER_LIMIT,
-            PASS_LIMIT,
-            MAX_LEASE_MS,
-            HIGHEST_TIER,
-            LOWEST_TIER,
-        )
-        return records.claims(answer)
+        number = self._inbox.stand(claimant) if stand_ms and limit else b""
+        claims = None
+        try:
+            answer = await self._queues.run(
+                queue,
+                Move.CLAIM,
+                worker,
+                limit,
+                lease_ms,
+                secrets.token_hex(16 * limit),
+                PROMOTE_LIMIT,
+                RECOVER_LIMIT,
+                PASS_LIMIT,
+                MAX_LEASE_MS,
+                HIGHEST_TIER,
+                LOWEST_TIER,
+                self._inbox.received(claimant),
+                stand_ms if number else 0,
+                number,
+                self._inbox.channel,
+            )
+            claims = records.claims(answer)
+        finally:
+            if claims is None or claims.stands is None:
+                self._inbox.leave(claimant)
+        self._inbox.told(claimant)
+        return claims
 
     async def heartbeat(
         self, queue: QueueRef, beats: Sequence[Beat], lease_ms: int

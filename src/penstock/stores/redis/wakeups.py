@@ -9,6 +9,7 @@ from typing import Any, Final
 from penstock.core.errors import StoreError
 from penstock.core.job import QueueRef
 from penstock.stores.bells import Belfry, LocalBell
+from penstock.stores.redis.inbox import Inbox
 from penstock.stores.redis.keys import keys_of, turned
 from penstock.stores.redis.line import Line, ReplyError, pack
 from penstock.stores.redis.server import Server
@@ -33,8 +34,9 @@ class _Channel:
 class Subscriber:
     """Rings the bells of a store. Wake-ups are hints: whatever fails here only makes a worker poll."""
 
-    def __init__(self, server: Server) -> None:
+    def __init__(self, server: Server, inbox: Inbox) -> None:
         self._server = server
+        self._inbox = inbox
         self._belfry = Belfry()
         self._channels: dict[bytes, _Channel] = {}
         self._line: Line | None = None
@@ -102,7 +104,7 @@ class Subscriber:
     async def _keep_hearing(self, line: Line) -> None:
         """Subscribe, and ask a line that is silent whether it lives; ends when it does not."""
         self._turned = turned(self._server.database).encode()
-        self._tell("SUBSCRIBE", self._turned, *self._channels)
+        self._tell("SUBSCRIBE", self._turned, self._inbox.channel, *self._channels)
         is_asked = False
         while True:
             self._is_heard = False
@@ -123,6 +125,10 @@ class Subscriber:
         self._failures = 0
         if message[:2] == [b"message", self._turned]:
             self._belfry.ring_all()
+        if message[:2] == [b"message", self._inbox.channel.encode()]:
+            queue = self._inbox.heard(message[2])
+            if queue is not None:
+                self._belfry.ring(queue, Topic.READY)
         channel = self._channels.get(message[1])
         if channel is None:
             return

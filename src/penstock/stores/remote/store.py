@@ -18,7 +18,7 @@ from penstock.stores.remote.line import Answer, Line
 from penstock.stores.remote.pool import Pool
 from penstock.stores.remote.wakeups import Subscriber
 from penstock.stores.values import Topic
-from penstock.stores.wire import CALLS, METHODS, Call, Hello
+from penstock.stores.wire import CALLS, METHODS, NOT_CARRIED, Call, Hello
 
 _BELLS: Final = "bells"
 _HELLO: Final = "hello"
@@ -165,7 +165,8 @@ def _method(call: Call, method: Callable[..., Any]) -> Callable[..., Any]:
             given |= zip(rest, args, strict=False)
         if call.name == "put_schedule":
             tenant = given["schedule"].queue.tenant
-        return await self._call(call, tenant, queue, given)
+        carried = {name: value for name, value in given.items() if name not in NOT_CARRIED}
+        return await self._call(call, tenant, queue, carried)
 
     return calling
 

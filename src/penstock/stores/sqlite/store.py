@@ -124,7 +124,9 @@ class SqliteStore(SqliteReads, SqliteLog, SqliteFlows, SqliteSchedules, SqliteKe
         """Make due jobs claimable."""
         return await self._turn(queue, lambda turn: _promote(turn, limit))
 
-    async def claim(self, queue: QueueRef, *, worker: str, limit: int, lease_ms: int) -> Claims:
+    async def claim(
+        self, queue: QueueRef, *, worker: str, limit: int, lease_ms: int, stand_ms: int = 0
+    ) -> Claims:
         """Promote, lease, and name leases that ran out."""
         tokens = secrets.token_hex(16 * limit)
 

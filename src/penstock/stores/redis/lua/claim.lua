@@ -1,27 +1,16 @@
 -- claim: pending → active; the queue must be open; new token and fence, delivery + 1, deadline = now + lease
 -- Arguments: worker, how many at most, lease_ms, fresh tokens, how many to promote, to recover and to pass over at
---   most, the longest lease, the highest and the lowest tier.
+--   most, the longest lease, the highest and the lowest tier; the number of the claim whose job was received, or
+--   nothing; how long this one may stand, its number, and the channel where its worker listens.
 -- Result: the jobs claimed, each as its id, record and payload; the leases that ran out, each as its id and record;
 --   the time until something becomes due, or nil; 1 where keys take turns, else 0; 1 where this call could not look at
---   all it should have, else 0.
+--   all it should have, else 0; the time, if the claim stands.
 -- Refusals: none; a paused queue gives nothing.
 -- flags: allow-oom
--- include: promote
--- include: expired
+-- include: outcomes
 
-local worker, limit, lease_ms = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local tokens, promote_limit, recover_limit = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
-local pass_limit, lease_limit_ms = tonumber(ARGV[7]), tonumber(ARGV[8])
-local highest, lowest = tonumber(ARGV[9]), tonumber(ARGV[10])
-local pause_ends = tonumber(meta[6] or nil)
-local paused = meta[5] and not (pause_ends and pause_ends <= now)
-local arrival_us = tonumber(meta[8] or 0)
-local deadline = now + lease_ms
-local TOKEN_LENGTH = 32
-
-local taken, ids, passed = {}, {}, 0
-
-local function claim(id, place)
+-- The record after it; false where the job is not, or not any longer, pending at this place.
+local function lease(id, place, worker, token, deadline)
   local record = load_packed(id)
   if not record then return false end
   local last, state, version, its_place, task, priority, key, drive, delivery, attempts, fence =
@@ -29,8 +18,6 @@ local function claim(id, place)
   if state ~= 'pending' then return false end -- guard: state
   -- The job left this place and came back at another one.
   if its_place ~= place then return false end
-  local nth = #ids * TOKEN_LENGTH
-  local token = string.sub(tokens, nth + 1, nth + TOKEN_LENGTH)
   version, delivery, fence = version + 1, delivery + 1, math.max(fence + 1, now_us)
   append_packed('\220\0\17' .. cmsgpack.pack(
     1, 'claim', now, id, version, drive, state, 'active', task, key, priority, false, delivery, attempts + 1, fence, worker,
@@ -42,6 +29,43 @@ local function claim(id, place)
   gather(added, ACTIVE, score(deadline), id)
   start(key)
   touch(key)
+  return record
+end
+
+local function is_paused()
+  local ends = tonumber(meta[6] or nil)
+  return meta[5] and not (ends and ends <= now)
+end
+
+-- A claim that found nothing may stand, one in a queue: the enqueue that brings the next job makes it, and sends the job
+-- to the channel where its worker listens, which is of no other worker. `standing` is the claim's number, worker, lease_ms,
+-- token, channel, and until when the worker waits; `handed` the number, worker, channel, the job, its token and deadline.
+-- In its next claim the worker says which number it received; any other job that was handed to it comes along, under
+-- the same lease. Until then, or until that lease is over, nothing else is handed over.
+local function note_of(packed)
+  if packed and packed ~= '' then return unpack(cmsgpack.unpack(packed)) end
+end
+
+-- main
+-- include: promote
+-- include: expired
+
+local worker, limit, lease_ms = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
+local tokens, promote_limit, recover_limit = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
+local pass_limit, lease_limit_ms = tonumber(ARGV[7]), tonumber(ARGV[8])
+local highest, lowest = tonumber(ARGV[9]), tonumber(ARGV[10])
+local received, stand_ms, number, channel = ARGV[11], tonumber(ARGV[12]), ARGV[13], ARGV[14]
+local paused = is_paused()
+local arrival_us = tonumber(meta[8] or 0)
+local deadline = now + lease_ms
+local TOKEN_LENGTH = 32
+
+local taken, ids, passed = {}, {}, 0
+
+local function claim(id, place)
+  local nth = #ids * TOKEN_LENGTH
+  local record = lease(id, place, worker, string.sub(tokens, nth + 1, nth + TOKEN_LENGTH), deadline)
+  if not record then return false end
   ids[#ids + 1] = id
   taken[#taken + 1], taken[#taken + 2] = id, record
   return true
@@ -109,6 +133,21 @@ local function take()
   end
 end
 
+-- A job that was handed to this worker and did not reach it.
+local function hand_again()
+  local its_number, its_worker, its_channel, id, token = note_of(meta[15])
+  if its_worker ~= worker or its_channel ~= channel then return end
+  facts.handed = ''
+  if its_number == received then return end
+  local job = load(id)
+  if not job or job[STATE] ~= 'active' or job[TOKEN] ~= token or job[DEADLINE] <= now then return end
+  job[DEADLINE] = math.max(job[DEADLINE], deadline)
+  gather(added, ACTIVE, job[DEADLINE], id)
+  changed[id] = job
+  ids[1] = id
+  taken[1], taken[2] = id, cmsgpack.pack(job)
+end
+
 -- With their payloads.
 local function handed_out()
   if #ids == 0 then return {} end
@@ -126,7 +165,7 @@ end
 -- The time until the first of what is delayed, leased, paused or held back by a rate becomes due. Comes after
 -- everything else was written.
 local function time_to_wait()
-  local due = paused and pause_ends or math.huge
+  local due = paused and tonumber(meta[6] or nil) or math.huge
   for _, index in ipairs({DELAYED, ACTIVE, HELD}) do
     local first = redis.call('ZRANGE', index, 0, 0, 'WITHSCORES')
     if first[2] then due = math.min(due, tonumber(first[2])) end
@@ -137,18 +176,37 @@ local function time_to_wait()
   return due < math.huge and math.max(0, due - now)
 end
 
+-- One claim stands at a time, where nothing is to be claimed and nothing but that keeps jobs back.
+local function may_stand(is_more)
+  local _, its_worker, _, _, its_channel, till = note_of(meta[14])
+  local is_own = its_worker == worker and its_channel == channel
+  local is_free = not its_worker or is_own or till <= now
+  local is_kept = #ids > 0 or is_more or rings.ready or paused or meta[7]
+  if stand_ms > 0 and is_free and not is_kept then return true end
+  if is_own then facts.standing = '' end
+  return false
+end
+
 local promoted = promote(promote_limit)
 -- What was promoted is to be found in its list, and its key among those that are ready.
 if promoted > 0 then write_all() end
 refresh_touched()
 if meta[13] and meta[13] ~= '' then refresh_some(promote_limit) end
 if has_keys then release_held(promote_limit) end
+hand_again()
 take()
 -- The others have to hear of what this worker left.
 if promoted > #ids then ring_for('pending') end
 local expired = expired_leases(recover_limit, lease_limit_ms)
 local is_more = passed >= pass_limit or (facts.refreshing or '') ~= ''
-local out = {handed_out(), expired, false, has_keys and 1 or 0, is_more and 1 or 0}
+local out = {handed_out(), expired, false, has_keys and 1 or 0, is_more and 1 or 0, false}
+local stands = may_stand(is_more)
 finish()
 out[3] = time_to_wait()
+if stands then
+  local till = now + math.min(stand_ms, out[3] or stand_ms)
+  local token = string.sub(tokens, 1, TOKEN_LENGTH)
+  redis.call('HSET', META, 'standing', cmsgpack.pack({number, worker, lease_ms, token, channel, till}))
+  out[6] = now
+end
 return out

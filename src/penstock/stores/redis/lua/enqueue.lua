@@ -2,16 +2,17 @@
 -- Arguments: the sorts of jobs, each as task, priority, options, max_attempts, retention_ms, key_held_ms; of every job
 --   its id, nonce, the number of its sort, its idempotency key and digest or false, and false or what else it has:
 --   delay_ms, run_at or nil, key or nil, and nil or the extra: unique as kind, rule and window, parents, awaits,
---   policy, schedule, instant; the queues of the spawns; then the payloads of the jobs and the bodies of the spawns,
---   one argument each.
--- Result, per job: created/<state>; or of the job that stands for it: held/<id>/<state or nothing>/<1 for the same
---   payload, else 0>/<1 for replaced, else 0>.
+--   policy, schedule, instant; or, where all are of one sort and have nothing else, the ids and then the nonces; the
+--   queues of the spawns; then the payloads of the jobs and the bodies of the spawns, one argument each.
+-- Result, per job, or once where it is the same for all: created/<state>; or of the job that stands for it:
+--   held/<id>/<state or nothing>/<1 for the same payload, else 0>/<1 for replaced, else 0>.
 -- Refusals: duplicate, when the id is another job's; keyless; full.
 -- include: replace
 -- include: relays
 -- include: fresh
 
 local WIDTH = 6 -- values per job
+local CREATED = {pending = 'created/pending', delayed = 'created/delayed', blocked = 'created/blocked'}
 local held_kinds, payloads_here = {}, {}
 local holders, worths, tills = {}, {}, {} -- of held keys: their jobs, what work that is, and how long an ended one holds
 local given_here = {} -- keys that this call gave to jobs, as they are written
@@ -96,7 +97,8 @@ end
 local function enqueue(payload, at_door, id, nonce, sort, idempotency_key, digest, more)
   local delay_ms, run_at, key, extra = 0
   if more then delay_ms, run_at, key, extra = unpack(more, 1, 4) end
-  local known = load(id)
+  -- Nearly all are new; all were looked up.
+  local known = loaded[id] and load(id)
   if known then
     return known[NONCE] == nonce and 'created/' .. known[STATE] or refuse('duplicate', known[STATE])
   end
@@ -110,11 +112,11 @@ local function enqueue(payload, at_door, id, nonce, sort, idempotency_key, diges
   if has_keys and not key then return refuse('keyless') end
   -- Others of its flow take up room while they wait: what was let in with them must not stay outside.
   local is_let_in = not at_door and extra and (extra.parents or extra.awaits)
-  if not is_let_in and room() < 1 then return refuse('full') end
+  if declared.max_length and not is_let_in and room() < 1 then return refuse('full') end
 
   local state = extra and extra.awaits and 'blocked' or visible_at > now and 'delayed' or 'pending'
   if state == 'pending' and not extra then
-    enter_fresh(id, nonce, sort, idempotency_key, key)
+    enter_fresh(id, nonce, sort, idempotency_key, key, payload)
   else
     local task, priority, options, max_attempts, retention_ms, key_held_ms = unpack(sort, 1, 6)
     extra = extra or {}
@@ -138,9 +140,9 @@ local function enqueue(payload, at_door, id, nonce, sort, idempotency_key, diges
       gather(set, KINDS, extra.unique[1], held_kinds[extra.unique[1]])
       payloads_here[id] = payload
     end
+    gather(set, PAYLOADS, id, payload)
+    gather(added, JOBS, score(now), id)
   end
-  gather(set, PAYLOADS, id, payload)
-  gather(added, JOBS, score(now), id)
   if idempotency_key then
     -- A key that was let go of has its time there.
     if tills[idempotency_key] then gather(removed, FREED, idempotency_key) end
@@ -148,26 +150,72 @@ local function enqueue(payload, at_door, id, nonce, sort, idempotency_key, diges
     gather(set, HOLDERS, idempotency_key, given_here[idempotency_key])
   end
   touch(key)
-  ring_for(state)
-  return 'created/' .. state
+  if not rings.ready then ring_for(state) end
+  return CREATED[state]
+end
+
+-- Take in jobs of which there is nothing else to say.
+local function enqueue_plain(sort, ids, nonces, first, at_door)
+  local out, ARGV = {}, ARGV
+  look_up(ids)
+  for i = 1, #ids do out[i] = enqueue(ARGV[first + i - 1], at_door, ids[i], nonces[i], sort) end
+  return out
 end
 
 -- Take in jobs; their payloads begin at the argument `first`.
-local function enqueue_all(sorts, items, first, at_door)
+local function enqueue_all(sorts, items, nonces, first, at_door)
+  if nonces then return enqueue_plain(sorts[1], items, nonces, first, at_door) end
   local out = {}
   prepare(items)
   for i = 0, #items / WIDTH - 1 do
-    local id, nonce, sort, key, digest, more = unpack(items, WIDTH * i + 1, WIDTH * i + WIDTH)
-    out[i + 1] = enqueue(ARGV[first + i], at_door, id, nonce, sorts[sort], key, digest, more)
+    local at = WIDTH * i
+    local id, nonce, sort = items[at + 1], items[at + 2], sorts[items[at + 3]]
+    out[i + 1] = enqueue(ARGV[first + i], at_door, id, nonce, sort, items[at + 4], items[at + 5], items[at + 6])
   end
   return out
 end
 
 -- main
+-- include: claim
+local function once(answers)
+  for i = 2, #answers do
+    if answers[i] ~= answers[1] then return answers end
+  end
+  return {answers[1]}
+end
+
+local HANDED_BYTES = 65536 -- what a worker gets through its channel; more is left for it to fetch
+
+-- Make the claim that stands, if there is one, for the only job of this call; where to send what to its worker.
+local function hand_over(id, payload)
+  local number, worker, lease_ms, token, channel, till = note_of(meta[14])
+  local _, _, _, _, _, held_until = note_of(meta[15])
+  if not number or till <= now or held_until and held_until > now then return nil end
+  if is_paused() or meta[7] or #payload > HANDED_BYTES then return nil end
+  -- A worker that is gone no longer listens. This user may not be allowed to ask.
+  local listeners = redis.pcall('PUBSUB', 'NUMSUB', channel)
+  if listeners.err or listeners[2] == 0 then return nil end
+  -- Its own for every job: after a failover the same note may stand there once more.
+  token = string.sub(redis.sha1hex(token .. id), 1, #token)
+  local deadline = now + lease_ms
+  local record = lease(id, seq, worker, token, deadline)
+  pushed, rings.ready = {}, nil
+  facts.standing, facts.handed = '', cmsgpack.pack({number, worker, channel, id, token, deadline})
+  return channel, string.format('%s %s %d ', number, id, #record) .. record .. payload
+end
+
 local given, spawn_queues, known = cmsgpack.unpack(ARGV[1]), cmsgpack.unpack(ARGV[2]), seq
-local out = enqueue_all(given[1], given[2], 3, #spawn_queues > 0)
+local out = enqueue_all(given[1], given[2], given[3], 3, #spawn_queues > 0)
 -- A repeated call finds its jobs there, and its spawns were written with them.
 if seq > known then
   for i, queue in ipairs(spawn_queues) do relay(queue, 'job', ARGV[2 + #out + i]) end
 end
-return finish(out)
+local channel, message
+if #out == 1 and #spawn_queues == 0 and seq > known and out[1] == 'created/pending' then
+  channel, message = hand_over(given[2][1], ARGV[3])
+end
+finish()
+-- Where this may not be sent, the worker asks for it.
+local sent = channel and redis.pcall('PUBLISH', channel, message)
+if type(sent) == 'table' then redis.call('PUBLISH', BELL .. 'ready', '') end
+return once(out)

@@ -1,8 +1,8 @@
 -- include: outcomes
 -- Most jobs come with nothing special and wait at once. What the records and events of such jobs share is packed once for
 -- a call; for each of them, the parts are joined as a packer would write the whole.
-local pack, NO = cmsgpack.pack, cmsgpack.pack(false)
-local AT = pack(now)
+local pack, format, NO = cmsgpack.pack, string.format, cmsgpack.pack(false)
+local AT, SCORE = pack(now), score(now)
 local RECORD = '\220\0\29' .. pack('pending') .. pack(1) -- 29 values
 -- From the drive to what settled it.
 local UNTOUCHED = pack(1) .. string.rep(pack(0), 3) .. string.rep(NO, 12) .. AT
@@ -10,15 +10,13 @@ local EVENT = pack(1) .. pack('enqueue') .. AT -- 12 values, or 22 with an idemp
 local ENTERED = pack(1) .. pack(1) .. NO .. pack('pending')
 local UP_TO_KEY = string.rep(NO, 9)
 local heads = {}
+-- A call of `gather` for each of these would be felt.
+local records, payloads, jobs = gathered(set, RECORDS), gathered(set, PAYLOADS), gathered(added, JOBS)
 
 -- What stands before a text that is packed: it depends on nothing but the length.
 local function head_of(text)
-  local head = heads[#text]
-  if not head then
-    head = string.sub(pack(text), 1, -#text - 1)
-    heads[#text] = head
-  end
-  return head
+  heads[#text] = string.sub(pack(text), 1, -#text - 1)
+  return heads[#text]
 end
 
 -- What all jobs of one sort have in common; see enqueue.lua.
@@ -27,25 +25,39 @@ local function parts_of(sort)
   sort.parts = {
     pack(task), pack(priority), pack(retention_ms), pack(key_held_ms), pack(options) .. NO, pack(max_attempts),
   }
+  if not has_keys then sort.line = gathered(pushed, list_of(nil, priority)) end
   return sort.parts
 end
 
 -- The same as a record and its event made by append_enqueue and enter, for a pending job without extra.
-local function enter_fresh(id, nonce, sort, idempotency_key, key)
+local function enter_fresh(id, nonce, sort, idempotency_key, key, payload)
   local parts = sort.parts or parts_of(sort)
   local its_task, its_tier = parts[1], parts[2]
   local its_key = key and pack(key) or NO
-  local length, up_to, named, holds = '\156', '', '', NO
+  local width, up_to, named, holds = '\156', '', '', NO
   if idempotency_key then
     holds = pack(idempotency_key)
-    length, up_to, named = '\220\0\22', UP_TO_KEY, holds
+    width, up_to, named = '\220\0\22', UP_TO_KEY, holds
   end
   append_packed(
-    length .. EVENT .. head_of(id) .. id .. ENTERED .. its_task .. its_key .. its_tier .. parts[6] .. up_to .. named
+    width .. EVENT .. (heads[#id] or head_of(id)) .. id .. ENTERED .. its_task .. its_key .. its_tier .. parts[6]
+    .. up_to .. named
   )
-  push(id, sort[2], key, seq)
+  local line = sort.line
+  if line then
+    local last = line.length + 1
+    line[last], line.length = format('%d ', seq) .. id, last
+    waiting_here = waiting_here + 1
+  else
+    push(id, sort[2], key, seq)
+  end
   local record = RECORD .. pack(seq) .. its_task .. its_tier .. its_key .. UNTOUCHED
-    .. parts[3] .. holds .. parts[4] .. head_of(nonce) .. nonce .. parts[5]
+    .. parts[3] .. holds .. parts[4] .. (heads[#nonce] or head_of(nonce)) .. nonce .. parts[5]
   loaded[id] = record
-  gather(set, RECORDS, id, record)
+  local last = records.length + 2
+  records[last - 1], records[last], records.length = id, record, last
+  last = payloads.length + 2
+  payloads[last - 1], payloads[last], payloads.length = id, payload, last
+  last = jobs.length + 2
+  jobs[last - 1], jobs[last], jobs.length = SCORE, id, last
 end

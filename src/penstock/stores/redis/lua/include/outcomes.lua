@@ -20,6 +20,8 @@ local function applied(state, cancel) return 'applied/' .. state .. (cancel and 
 local function finish(answer)
   refresh_touched()
   write_lanes()
+  -- No claim stands where there may be something to claim.
+  if rings.ready and meta[14] and meta[14] ~= '' then facts.standing = '' end
   for id, job in pairs(changed) do gather(set, RECORDS, id, cmsgpack.pack(job)) end
   if seq ~= tonumber(meta[2]) then facts.seq, facts.last_us = seq, now_us end
   for name, value in pairs(facts) do gather(set, META, name, value) end

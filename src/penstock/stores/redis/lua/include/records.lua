@@ -6,7 +6,8 @@ local loaded, changed = {}, {} -- loaded as they are packed, until someone looks
 -- Fetch these records in one go, but for those that this call has already: they may have changed.
 local function look_up(ids)
   local missing, count = {}, 0
-  for _, id in ipairs(ids) do
+  for at = 1, #ids do
+    local id = ids[at]
     if loaded[id] == nil then
       count = count + 1
       missing[count] = id
@@ -73,16 +74,28 @@ end
 -- searched for there, which would take time with the length of the list: its entry stays, is noted in GONE, and the
 -- claim drops it. An entry carries the place that the record had when it was made, so that an old one never stands
 -- for a job that came back. Places grow towards the back; those at the front are negative.
-local function pending_entry(id, place) return string.format('%d %s', place, id) end
+local function pending_entry(id, place) return int(place) .. ' ' .. id end
 
 -- The place breaks ties: members with equal scores sort by their bytes.
 local function delayed_entry(id, place) return string.format('%016d %s', place, id) end
 
 local waiting_here = 0 -- how many more wait by this call
 
+local lists = {} -- by their lines: to write a number into a name takes longer than to find it
+
+local function list_of(key, priority)
+  local line = line_of(key, priority)
+  local list = lists[line]
+  if not list then
+    list = PENDING .. line
+    lists[line] = list
+  end
+  return list
+end
+
 -- To the end of its line, or to the front with a negative place.
 local function push(id, priority, key, place)
-  gather(place < 0 and led or pushed, PENDING .. line_of(key, priority), pending_entry(id, place))
+  gather(place < 0 and led or pushed, list_of(key, priority), pending_entry(id, place))
   if has_keys then lane_of(key)[WAITING] = lane_of(key)[WAITING] + 1 end
   waiting_here = waiting_here + 1
 end

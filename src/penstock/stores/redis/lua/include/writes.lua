@@ -7,12 +7,17 @@ local set, unset, added, removed, pushed, led, popped, logged = {}, {}, {}, {}, 
 local carried, facts = {}, {}
 
 -- Lists carry their length: asking Lua for it would search.
-local function gather(into, key, one, other)
+local function gathered(into, key)
   local list = into[key]
   if not list then
     list = {length = 0}
     into[key] = list
   end
+  return list
+end
+
+local function gather(into, key, one, other)
+  local list = into[key] or gathered(into, key)
   local length = list.length + 1
   list[length] = one
   if other then
@@ -22,8 +27,8 @@ local function gather(into, key, one, other)
   list.length = length
 end
 
-local function run(command, gathered)
-  for key, list in pairs(gathered) do
+local function run(command, lists)
+  for key, list in pairs(lists) do
     for first = 1, list.length, CHUNK do
       redis.call(command, key, unpack(list, first, math.min(first + CHUNK - 1, list.length)))
     end
@@ -34,8 +39,8 @@ end
 -- the other way round.
 local function write_all()
   -- Once for every event: what is looked up by name each time would be felt.
-  local call, format, before = redis.call, string.format, first_seq
-  for at = 1, #logged do call('XADD', EVENTS, format('%d-0', before + at), 'e', logged[at]) end
+  local call, format, before, log = redis.call, string.format, first_seq, EVENTS
+  for at = 1, #logged do call('XADD', log, format('%d-0', before + at), 'e', logged[at]) end
   first_seq = first_seq + #logged
   for _, entry in ipairs(carried) do redis.call('XADD', RELAYS, unpack(entry)) end
   for list, count in pairs(popped) do redis.call('LPOP', list, count) end

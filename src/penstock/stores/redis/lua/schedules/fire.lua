@@ -11,7 +11,7 @@ if #items > 0 and room() < #items / WIDTH then return 0 end
 for at = WIDTH, #items, WIDTH do
   if has_keys and not (items[at] and items[at][3]) then return 0 end
 end
-enqueue_all(sorts, items, 6, false)
+enqueue_all(sorts, items, nil, 6, false)
 local next_at = tonumber(ARGV[4]) or false
 gather(set, SCHEDULES, name, cmsgpack.pack({next_at, tonumber(ARGV[5]), false}))
 if next_at then gather(added, DUE, next_at, name) else gather(removed, DUE, name) end
