@@ -27,7 +27,9 @@ class Slow(MemoryStore):
         self.most = most
         self.asked: list[int] = []
 
-    async def claim(self, queue: QueueRef, *, worker: str, limit: int, lease_ms: int) -> Claims:
+    async def claim(
+        self, queue: QueueRef, *, worker: str, limit: int, lease_ms: int, stand_ms: int = 0
+    ) -> Claims:
         claims = await super().claim(queue, worker=worker, limit=limit, lease_ms=lease_ms)
         self.asked.append(limit)
         if len(claims.jobs) > self.most:

@@ -124,7 +124,7 @@ async def test_never_more_connections_than_the_url_allows(url: str) -> None:
 
 async def test_a_lock_that_is_not_given_ends_the_call_before_the_answer_is_due(url: str) -> None:
     """By the server's own limit, so that nothing is left running."""
-    store = PostgresStore(f"{url}?answer_timeout=500ms")
+    store = PostgresStore(f"{url}?answer_timeout=2s")
     async with opened(store):
         await enqueue(store, QUEUE, [new_job("a")])
         async with await psycopg.AsyncConnection.connect(url) as other:
@@ -157,7 +157,7 @@ async def test_a_server_that_says_nothing_is_not_waited_for(kind: Kind) -> None:
     """It is alive and takes connections, but its processes stand still."""
     binaries = binaries_of(kind)
     with postgres.running(binaries) as server:
-        store = PostgresStore(f"{server.url}?answer_timeout=300ms&connect_timeout=1")
+        store = PostgresStore(f"{server.url}?answer_timeout=2s&connect_timeout=5s")
         async with opened(store), asyncio.timeout(SECONDS):
             await enqueue(store, QUEUE, [new_job("a")])
             [(pid,)] = await store._engine.run("SELECT pg_backend_pid()")

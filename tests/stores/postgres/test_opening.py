@@ -84,7 +84,7 @@ async def test_an_unknown_database_is_a_matter_of_configuration(url: str) -> Non
 
 async def test_a_row_that_stays_locked_ends_the_call_in_time(url: str) -> None:
     """And nothing was changed."""
-    store = PostgresStore(f"{url}?answer_timeout=500ms")
+    store = PostgresStore(f"{url}?answer_timeout=2s")
     async with opened(store):
         await enqueue(store, QUEUE, [new_job("a")])
         async with await psycopg.AsyncConnection.connect(url) as other:

@@ -22,7 +22,7 @@ class Shop:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.app = Penstock(f"{url}?answer_timeout=500ms")
+        self.app = Penstock(f"{url}?answer_timeout=2s")
         self.send: Task[..., [str], None] = self.app.task(name="send")(_nothing)
         bounded = self.app.queue("bounded", max_length=5)
         self.tight: Task[..., [str], None] = bounded.task(name="tight")(_nothing)

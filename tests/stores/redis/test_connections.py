@@ -66,7 +66,7 @@ async def test_a_server_that_does_not_answer_is_a_timeout(
     """The call may have been applied, which the error's class says."""
     with valkey.running(binary, tmp_path) as server:
         assert server.pid is not None
-        async with opened(RedisStore(f"{server.url}?answer_timeout=1")) as store:
+        async with opened(RedisStore(f"{server.url}?answer_timeout=3&idle_connections=1")) as store:
             await enqueue(store, queue, [new_job("a")])
             os.kill(server.pid, signal.SIGSTOP)
             try:
