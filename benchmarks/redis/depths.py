@@ -1,4 +1,4 @@
-"""Claims by depth on every server at hand: what a million jobs cost depends on its allocator."""
+"""Claims by depth on every server at hand: what a million jobs cost depends on its hash tables."""
 
 from collections.abc import Iterator
 from dataclasses import replace

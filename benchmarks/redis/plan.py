@@ -44,7 +44,7 @@ FULL: Final = Plan(
     samples=200,
     pause=0.1,
     depths=(1_000, 1_000_000),
-    claims=100,
+    claims=1_000,
     memory_jobs=100_000,
 )
 QUICK: Final = Plan(
