@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from benchmarks.beside.depth import FEW, MANY
 from benchmarks.cases import OURS
 from benchmarks.postgres.sides import PEERS, PGQUEUER, PROCRASTINATE
 from benchmarks.postgres.snapshot import FIRST, LAST
@@ -40,11 +41,9 @@ def _waits(rows: Sequence[Row]) -> list[Verdict]:
 
 def _alone(rows: Sequence[Row]) -> list[Verdict]:
     out: list[Verdict] = []
-    depths = select(rows, "claim", OURS, "claim")
-    if len(depths) == 2:
-        few, many = depths
-        goal = f"claim from {many.label} at most 1.5 × the claim from {few.label}"
-        out.append(at_most(1.5, goal, many, few))
+    few, many = (first(rows, "claim", OURS, figure) for figure in (FEW, MANY))
+    if few is not None and many is not None:
+        out.append(at_most(1.5, "claim from many at most 1.5 × that from few", many, few, against=few.unit))
     begin, end = (first(rows, "snapshot", OURS, figure) for figure in (FIRST, LAST))
     if begin is not None and end is not None:
         goal = "claim at the end of an old snapshot at most 2 × the claim at its beginning"

@@ -13,4 +13,4 @@ def claim(plan: Plan) -> Iterator[list[Case]]:
     """The server of the run, and the redis-server that is installed."""
     for name in dict.fromkeys([plan.server, *server.installed()]):
         for group in depth.claim(replace(plan, server=name)):
-            yield [replace(case, label=f"{server.version(name)}, {case.label}") for case in group]
+            yield [replace(case, label=f"{server.version(name)}: {case.label}") for case in group]

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from benchmarks.beside.depth import FEW, MANY
 from benchmarks.cases import OURS
 from benchmarks.redis.bare import BARE
 from benchmarks.redis.memory import TOTAL
@@ -67,10 +68,10 @@ def _bare(rows: Sequence[Row]) -> list[Verdict]:
 
 def _alone(rows: Sequence[Row]) -> list[Verdict]:
     out: list[Verdict] = []
-    depths = select(rows, "claim", OURS, "claim")
-    for few, many in zip(depths[::2], depths[1::2], strict=True):
-        goal = f"claim at most 1.3 × that from few: {many.label}"
-        out.append(at_most(1.3, goal, many, few))
+    for few, many in zip(select(rows, "claim", OURS, FEW), select(rows, "claim", OURS, MANY), strict=True):
+        server, _, _ = many.label.partition(":")
+        goal = f"claim on {server} at most 1.3 × that from few"
+        out.append(at_most(1.3, goal, many, few, against=few.unit))
     memory = first(rows, "memory", OURS, TOTAL)
     if memory is not None:
         found = [value / MEMORY_LIMIT for value in memory.values]
