@@ -158,7 +158,10 @@ def _redis(url: str, **arguments: Any) -> Store:
 
 
 def _postgres(url: str, **arguments: Any) -> Store:
-    store: Store = importlib.import_module("penstock.stores.postgres").PostgresStore(url, **arguments)
+    made: Any = importlib.import_module("penstock.stores.postgres").PostgresStore(url, **arguments)
+    # On a busy machine the end of a transaction may take its time, and what it wrote is asked for at once.
+    made.patience = 5.0
+    store: Store = made
     return store
 
 

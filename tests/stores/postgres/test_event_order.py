@@ -50,6 +50,20 @@ async def test_a_writer_that_came_first_and_commits_last_is_not_skipped(url: str
     assert [event.job for event in after] == ["late", "c"]
 
 
+async def test_the_newest_number_is_found_however_early_its_writer_began(url: str) -> None:
+    """Its place in the log is before all that others wrote meanwhile."""
+    store = PostgresStore(url)
+    async with opened(store):
+        await enqueue(store, QUEUE, [new_job()])
+        async with await psycopg.AsyncConnection.connect(url) as late:
+            await late.execute("SELECT pg_current_xact_id()")
+            await enqueue(store, QUEUE, [new_job() for _ in range(200)])
+            await _write_late(store, late)
+            await late.commit()
+
+        assert await store.event_range(QUEUE) == (1, 202)
+
+
 async def test_versions_come_in_order_also_from_a_transaction_with_a_lower_number(url: str) -> None:
     """It took its number first, waited for the job's row, and wrote the later version."""
     store = PostgresStore(url)

@@ -5,6 +5,7 @@ running transaction are read: all of them are there by then, whenever they were 
 """
 
 import asyncio
+import time
 from typing import Final
 
 import msgspec
@@ -23,7 +24,6 @@ SELECT pg_snapshot_xmin(seen)::text::bigint, pg_snapshot_xmax(seen)::text::bigin
 FROM pg_current_snapshot() AS seen
 """
 _HEAD: Final = 5
-_LOOKS: Final = 40
 _LOOK_SECONDS: Final = 0.0025
 
 # The place of the cut, the transactions that run and the events come in one look: what was trimmed before it
@@ -58,20 +58,22 @@ FROM penstock.event
 WHERE event.queue = $1 AND event.seq = $2::bigint AND event.stamp < pg_snapshot_xmin(pg_current_snapshot())
 """  # noqa: S608 (constants)
 
-# The last event need not have the highest number, but one of those just before it will.
-_RANGE: Final = """
+# The last event need not have the highest number: a transaction may begin before thousands of others and take
+# its numbers after them.
+_NEWEST: Final = 10_000
+_RANGE: Final = f"""
 SELECT queue.trimmed + 1, greatest(queue.trimmed, (
     SELECT max(newest.seq)
     FROM (
         SELECT event.seq FROM penstock.event
         WHERE event.queue = $1 AND event.stamp < pg_snapshot_xmin(pg_current_snapshot())
         ORDER BY event.stamp DESC, event.seq DESC
-        LIMIT 100
+        LIMIT {_NEWEST}
     ) AS newest
 ))
 FROM penstock.queue
 WHERE queue.n = $1
-"""
+"""  # noqa: S608 (constants)
 
 # Up to the first event that has a higher number, or that cannot be read yet: nobody who was given a number
 # up to this one, and stands there, has anything before it left to read.
@@ -122,6 +124,9 @@ class Look(msgspec.Struct, frozen=True):
 
 class PostgresLog(PostgresClaims):
     """Events that were written. An event's cursor is its stamp, its number and its mark."""
+
+    patience: float = 0.1
+    """Seconds that a reader gives transactions that run, so that callers see what they wrote themselves."""
 
     async def events(self, queue: QueueRef, after: str | int = 0, limit: int = 1_000) -> list[Event]:
         """The events that follow; only a cursor is sure to miss none that was committed late."""
@@ -186,15 +191,15 @@ class PostgresLog(PostgresClaims):
         return there or Cursor(cursor.seq)
 
     async def _await_running(self, first: int | None = None) -> None:
-        """Give transactions that run now, or those before a number, a tenth of a second.
+        """Wait for transactions that run now, or for those before a number, as long as `patience` lasts.
 
-        So callers see what they wrote themselves: a notification on its way is enough to hold the horizon
-        back for a moment.
+        A notification on its way is enough to hold the horizon back for a moment.
         """
-        for _ in range(_LOOKS):
+        end = time.monotonic() + self.patience
+        while True:
             [(xmin, xmax)] = await self._ask(_RUNNING)
             first = xmax if first is None else first
-            if xmin >= first:
+            if xmin >= first or time.monotonic() >= end:
                 return
             await asyncio.sleep(_LOOK_SECONDS)
 
