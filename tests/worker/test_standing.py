@@ -6,12 +6,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
+from penstock.core.errors import StoreUnavailableError
 from penstock.core.job import QueueRef
 from penstock.core.moves import Move
 from penstock.core.outcomes import Claims
 from penstock.core.states import State
 from penstock.stores.memory import MemoryStore
 from penstock.worker.lease import LeaseKeeper
+from penstock.worker.outage import Outage
 from tests.worker.kit import Desk, eventually
 
 LEASE = 30.0
@@ -25,9 +27,12 @@ class Standing(MemoryStore):
         self.left_ms = left_ms
         self.stood: int | None = None
         self.wishes: list[tuple[int, int]] = []
+        self.is_down = False
 
     async def claim(self, *args: Any, **kwargs: Any) -> Claims:
         self.wishes.append((kwargs["limit"], kwargs["stand_ms"]))
+        if self.is_down:
+            raise StoreUnavailableError("it is down")
         claims = await super().claim(*args, **kwargs)
         if not claims.jobs and kwargs["stand_ms"]:
             self.stood = await self.now()
@@ -84,31 +89,28 @@ async def test_a_worker_stands_again_once_it_has_nothing_to_do(queue: QueueRef) 
     assert store.wishes[-1] == (0, 0)
 
 
-async def test_a_worker_does_not_stand_while_another_has_jobs_on_its_loop(queue: QueueRef) -> None:
-    """They would hold up both."""
+async def test_a_worker_that_shares_its_loop_does_not_stand(queue: QueueRef) -> None:
+    """A job that the other one begins may hold up both, after the claim was left standing."""
     store = Standing()
-    busy, idle = Desk(QueueRef(queue.tenant, "busy")), Desk(queue, store)
-    go_on = asyncio.Event()
+    other, desk = Desk(QueueRef(queue.tenant, "other")), Desk(queue, store)
 
-    async def work() -> None:
-        await go_on.wait()
+    async def work() -> None: ...
 
-    async with busy.working(work, lease=LEASE):
-        job = await busy.enqueue("work")
-        await busy.reaches(job, State.ACTIVE)
-        async with idle.working(work, lease=LEASE):
-            await eventually(lambda: _holds(bool(store.wishes)))
-            before = store.stood
-            go_on.set()
-            await busy.ended(job)
+    async with desk.working(work, lease=LEASE, poll=0.01):
+        async with other.working(work, lease=LEASE):
+            before = len(store.wishes)
+            await desk.ended(await desk.enqueue("work"))
+            await eventually(lambda: _holds(len(store.wishes) >= before + 3))
+            shared = store.wishes[before + 1 :]
+        await eventually(lambda: _holds(store.wishes[-1][1] > 0))
 
-    assert before is None
+    assert {stand_ms for _, stand_ms in shared} == {0}
 
 
-async def test_the_keeper_knows_of_a_claim_that_stands(
+async def test_what_is_leased_by_a_claim_that_stands_runs_out_where_the_loop_is_held_up(
     queue: QueueRef, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It looks after what is leased by it while the loop is held up."""
+    """The keeper does not renew it: others could have it."""
     keepers: list[LeaseKeeper] = []
     store = Standing()
     desk = Desk(queue, store)
@@ -127,7 +129,33 @@ async def test_the_keeper_knows_of_a_claim_that_stands(
         await asyncio.sleep(0)
         [keeper] = keepers
 
-        assert keeper.claim_sent is not None
+        assert keeper.claim_sent is None
+
+
+async def test_the_end_of_a_job_does_not_end_the_pause_after_a_failure(
+    queue: QueueRef, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends the wait for the bell alone."""
+    store = Standing()
+    desk = Desk(queue, store)
+    go_on = asyncio.Event()
+    monkeypatch.setattr(Outage, "failed", lambda *_: 60.0)
+
+    async def work() -> None:
+        await go_on.wait()
+
+    async with desk.working(work, lease=LEASE, concurrency=2):
+        job = await desk.enqueue("work")
+        await desk.reaches(job, State.ACTIVE)
+        store.is_down = True
+        before = len(store.wishes)
+        await desk.enqueue("work")
+        await eventually(lambda: _holds(len(store.wishes) > before))
+        go_on.set()
+        await desk.ended(job)
+        await asyncio.sleep(0.05)
+
+        assert len(store.wishes) == before + 1
 
 
 async def test_a_worker_that_comes_back_late_does_not_stand(queue: QueueRef) -> None:

@@ -1,12 +1,16 @@
 """A worker whose event loop is blocked leaves, also where its log lines cannot be written."""
 
+import asyncio
 import logging
 import os
 import threading
 
 import pytest
 
+from penstock.core.job import QueueRef
+from penstock.core.states import State
 from penstock.worker import stuck
+from tests.worker.kit import Desk
 
 
 class _Holder:
@@ -40,3 +44,24 @@ def test_a_log_that_blocks_keeps_nobody_from_leaving(monkeypatch: pytest.MonkeyP
     finally:
         is_free.set()
         logger.removeHandler(handler)
+
+
+async def test_what_did_not_get_through_to_the_loop_is_given_back_too(queue: QueueRef) -> None:
+    """A claim whose answer waits, or a job that was handed over: the store knows whose they are."""
+    desk = Desk(queue)
+    go_on = asyncio.Event()
+
+    async def work() -> None:
+        await go_on.wait()
+
+    async with desk.working(work, concurrency=1) as worker:
+        running = await desk.enqueue("work")
+        await desk.reaches(running, State.ACTIVE)
+        unseen = await desk.enqueue("work")
+        await desk.store.claim(queue, worker=worker.name, limit=1, lease_ms=30_000)
+        given_back = await worker.give_back()
+        states = [(await desk.job(job)).state for job in (running, unseen)]
+        go_on.set()
+
+    assert given_back == 2
+    assert states == [State.PENDING, State.PENDING]

@@ -63,7 +63,7 @@ async def doctor(
         ),
     )
     desk.out.table(
-        ["permissions of tasks", "rest on", "seen"],
+        ["this machine", "for the permissions of tasks", "seen"],
         (
             ("there" if each.is_there else "missing", f"{each.name}: {each.use}", each.seen)
             for each in sandbox

@@ -21,7 +21,8 @@ from penstock.worker.execute import Executions
 from penstock.worker.lease import LeaseKeeper
 from penstock.worker.outage import Outage
 from penstock.worker.settle import Settler
-from penstock.worker.slots import Slots, taken_here
+from penstock.worker.sharing import is_alone
+from penstock.worker.slots import Slots
 
 _LOGGER: Final = logging.getLogger("penstock.worker")
 SHORTEST_REST: Final = 0.01
@@ -69,6 +70,7 @@ class ClaimLoop:
         self._appetite = Appetite(min(CHUNK_JOBS, most))
         self._task: asyncio.Task[None] | None = None
         self._is_resting = False
+        self._is_at_bell = False
         self._is_stopping = False
         self._is_unsure = False
         # What was leased to this worker and did not reach it has to come with a later claim, in time.
@@ -103,13 +105,18 @@ class ClaimLoop:
             self._task.cancel()
 
     def _idle(self) -> None:
-        """End a rest where a claim can do better: be the last of a burst, or stand."""
-        if self._burst or self._could_stand:
+        """End the wait for the bell where a claim can do better: be the last of a burst, or stand."""
+        if self._is_at_bell and (self._burst or self._could_stand):
             self.nudge()
 
     @property
+    def _may_stand(self) -> bool:
+        """False while a job may hold the loop up: then it is better left to whoever hears of the next."""
+        return not self._slots.taken and is_alone()
+
+    @property
     def _could_stand(self) -> bool:
-        return self._store_stands and self._stood is None
+        return self._store_stands and self._stood is None and self._may_stand
 
     async def reconcile(self) -> None:
         """Give back jobs that the store leased to this worker in claims whose answers were lost."""
@@ -146,11 +153,11 @@ class ClaimLoop:
                 continue
             if is_quiet and not claims.jobs and not claims.expired:
                 return
-            if self._could_stand and not taken_here():
+            if self._could_stand:
                 # What ran when it was asked for has ended meanwhile.
                 continue
             if not (self._burst and not self._slots.taken):
-                await self._rest(partial(bell.wait, self._seconds(claims)))
+                await self._await_bell(bell, self._seconds(claims))
 
     def _must_stop(self) -> bool:
         return self._is_stopping
@@ -163,8 +170,7 @@ class ClaimLoop:
     async def _claim(self, limit: int) -> Claims | None:
         """One claim with all that follows from it; None when the store failed, after a wait."""
         stood, self._stood = self._stood, None
-        # With jobs here that may hold the loop up, a job is better left to whoever hears of it first.
-        stand_ms = 0 if taken_here() or not limit else self._stand_ms
+        stand_ms = self._stand_ms if limit and self._may_stand else 0
         try:
             if self._is_unsure:
                 await self.reconcile()
@@ -190,8 +196,7 @@ class ClaimLoop:
             await self._rest(partial(asyncio.sleep, self._outage.failed(error)))
             return None
         finally:
-            # One that stands may be answered at any time.
-            self._keeper.claim_sent = None if self._stood is None else self._stood[0]
+            self._keeper.claim_sent = None
         self._outage.over()
         if 0 < limit <= len(claims.jobs):
             self._appetite.grow()
@@ -215,6 +220,13 @@ class ClaimLoop:
             return self._poll
         shortest = KEPT_REST if any(is_kept(lease.token) for lease in claims.expired) else SHORTEST_REST
         return min(self._poll, max(shortest, claims.wait_ms / 1000))
+
+    async def _await_bell(self, bell: Bell, seconds: float) -> None:
+        self._is_at_bell = True
+        try:
+            await self._rest(partial(bell.wait, seconds))
+        finally:
+            self._is_at_bell = False
 
     async def _rest(self, wait: Callable[[], Awaitable[object]]) -> None:
         """Wait, unless there is no time for it; `stop` and `nudge` end it by a cancel that stays in here."""

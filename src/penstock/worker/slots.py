@@ -2,15 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
-from weakref import WeakKeyDictionary
-
-_TAKEN: Final[WeakKeyDictionary[asyncio.AbstractEventLoop, int]] = WeakKeyDictionary()
-
-
-def taken_here() -> int:
-    """How many jobs run on this event loop, of all workers: each of them may hold it up."""
-    return _TAKEN.get(asyncio.get_running_loop(), 0)
 
 
 class Slots:
@@ -34,7 +25,6 @@ class Slots:
         if not count:
             return
         self.taken += count
-        self._count_here(count)
         self._idle.clear()
 
     def give_back(self, count: int) -> None:
@@ -42,7 +32,6 @@ class Slots:
         if not count:
             return
         self.taken -= count
-        self._count_here(-count)
         self._free.set()
         if not self.taken:
             self._idle.set()
@@ -62,7 +51,3 @@ class Slots:
     def wake(self) -> None:
         """Let `free` return in the next turn of the loop, whatever is free."""
         self._free.set()
-
-    def _count_here(self, more: int) -> None:
-        loop = asyncio.get_running_loop()
-        _TAKEN[loop] = _TAKEN.get(loop, 0) + more

@@ -34,6 +34,7 @@ from penstock.worker.options import (
 )
 from penstock.worker.progress import Reporter
 from penstock.worker.settle import Settler
+from penstock.worker.sharing import sharing
 from penstock.worker.slots import Slots
 
 _LOGGER: Final = logging.getLogger("penstock.worker")
@@ -121,12 +122,17 @@ class Worker:
     async def give_back(self) -> int:
         """Give back what runs, in another event loop: for when a handler blocks the worker's own."""
         run = self._run
-        held = [] if run is None else [each for each in run.held.copy().values() if not each.closed]
-        if held:
-            store = self._store.twin()
-            await store.open()
-            await store.settle(self.queue, [Release(each.job.id, each.token) for each in held])
-        return len(held)
+        if run is None:
+            return 0
+        held = [Release(each.job.id, each.token) for each in run.held.copy().values() if not each.closed]
+        store = self._store.twin()
+        await store.open()
+        await store.settle(self.queue, held)
+        # What was leased to it and did not get through to the loop.
+        leases = await store.leases(self.queue, self.name)
+        unknown = [Release(lease.id, lease.token) for lease in leases if not run.knows(lease.token)]
+        await store.settle(self.queue, unknown)
+        return len(held) + len(unknown)
 
     def _pass_on(self) -> None:
         if self._run is not None and self._stop_asked:
@@ -210,6 +216,10 @@ class _Run:
         self._now = asyncio.Event()
         self._end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
+    def knows(self, token: str) -> bool:
+        """True for a lease that its executions know of."""
+        return self._executions.knows(token)
+
     def stop(self, now: bool) -> None:
         """Claim no more; with `now`, do not wait for what runs."""
         if not self._end.done():
@@ -227,7 +237,7 @@ class _Run:
         ticking = asyncio.create_task(self._scheduler.run())
         ends: list[asyncio.Future[None]] = [self._end, claiming, ticking]
         try:
-            with keeping(self._executions.keeps):
+            with keeping(self._executions.keeps), sharing():
                 await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
                 if any(_error(end) for end in ends):
                     self._now.set()
