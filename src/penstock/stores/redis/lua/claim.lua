@@ -9,6 +9,8 @@
 -- flags: allow-oom
 -- include: outcomes
 
+local claim_event, from_pending -- packed once for a call
+
 -- The record after it; false where the job is not, or not any longer, pending at this place.
 local function lease(id, place, worker, token, deadline)
   local record = load_packed(id)
@@ -19,13 +21,19 @@ local function lease(id, place, worker, token, deadline)
   -- The job left this place and came back at another one.
   if its_place ~= place then return false end
   version, delivery, fence = version + 1, delivery + 1, math.max(fence + 1, now_us)
-  append_packed('\220\0\17' .. cmsgpack.pack(
-    1, 'claim', now, id, version, drive, state, 'active', task, key, priority, false, delivery, attempts + 1, fence, worker,
-    deadline
-  ))
-  record = save_packed(
-    id, record, last, 'active', version, place, task, priority, key, drive, delivery, attempts, fence, token, deadline, worker
+  local its_version, its_task, its_key, its_tier = pack_once(version), pack_once(task), pack_once(key), pack_once(priority)
+  local its_drive, its_delivery, its_fence = pack_once(drive), pack_once(delivery), pack_once(fence)
+  local ends, who = pack_once(deadline), pack_once(worker)
+  claim_event = claim_event or '\220\0\17' .. pack_once(1) .. pack_once('claim') .. pack_once(now) -- 17 values
+  from_pending = from_pending or pack_once('pending') .. pack_once('active')
+  append_packed(
+    claim_event .. head_of(id) .. id .. its_version .. its_drive .. from_pending .. its_task .. its_key .. its_tier
+    .. pack_once(false) .. its_delivery .. pack_once(attempts + 1) .. its_fence .. who .. ends
   )
+  record = string.sub(record, 1, 3) .. pack_once('active') .. its_version .. cmsgpack.pack(place) .. its_task .. its_tier
+    .. its_key .. its_drive .. its_delivery .. pack_once(attempts) .. its_fence .. head_of(token) .. token .. ends .. who
+    .. string.sub(record, last + 1)
+  save_packed(id, record)
   gather(added, ACTIVE, score(deadline), id)
   start(key)
   touch(key)
@@ -71,8 +79,7 @@ local function claim(id, place)
   return true
 end
 
-local function claim_entry(line, entry)
-  local place, id = string.match(entry, '^(%S+) (.+)$')
+local function claim_entry(line, entry, id, place)
   if claim(id, tonumber(place)) then return true end
   gather(removed, GONE .. line, entry)
   passed = passed + 1
@@ -94,10 +101,10 @@ local function take_by_tier(allowed)
       local entries = redis.call('LRANGE', list, seen, seen + math.min(allowed - #ids, pass_limit - passed) - 1)
       if #entries == 0 then break end
       seen = seen + #entries
-      local next_ids = {}
-      for i, entry in ipairs(entries) do next_ids[i] = string.match(entry, ' (.+)$') end
+      local places, next_ids = {}, {}
+      for i = 1, #entries do places[i], next_ids[i] = parted(entries[i]) end
       look_up(next_ids)
-      for _, entry in ipairs(entries) do claim_entry(tier, entry) end
+      for i = 1, #entries do claim_entry(tier, entries[i], next_ids[i], places[i]) end
     end
     if seen > 0 then popped[list] = seen end
   end
@@ -114,7 +121,8 @@ local function take_by_key(allowed)
     local entry = could_run(lane) and redis.call('LINDEX', PENDING .. line, seen)
     if entry then
       popped[PENDING .. line] = seen + 1
-      if claim_entry(line, entry) then serve(key, lane) end
+      local place, id = parted(entry)
+      if claim_entry(line, entry, id, place) then serve(key, lane) end
     else
       -- Also where the lane knows nothing of it: the loop has to come to an end.
       redis.call('ZREM', READY, first)

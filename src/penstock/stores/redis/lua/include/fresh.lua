@@ -9,15 +9,8 @@ local UNTOUCHED = pack(1) .. string.rep(pack(0), 3) .. string.rep(NO, 12) .. AT
 local EVENT = pack(1) .. pack('enqueue') .. AT -- 12 values, or 22 with an idempotency key
 local ENTERED = pack(1) .. pack(1) .. NO .. pack('pending')
 local UP_TO_KEY = string.rep(NO, 9)
-local heads = {}
 -- A call of `gather` for each of these would be felt.
 local records, payloads, jobs = gathered(set, RECORDS), gathered(set, PAYLOADS), gathered(added, JOBS)
-
--- What stands before a text that is packed: it depends on nothing but the length.
-local function head_of(text)
-  heads[#text] = string.sub(pack(text), 1, -#text - 1)
-  return heads[#text]
-end
 
 -- What all jobs of one sort have in common; see enqueue.lua.
 local function parts_of(sort)
@@ -40,19 +33,19 @@ local function enter_fresh(id, nonce, sort, idempotency_key, key, payload)
     width, up_to, named = '\220\0\22', UP_TO_KEY, holds
   end
   append_packed(
-    width .. EVENT .. (heads[#id] or head_of(id)) .. id .. ENTERED .. its_task .. its_key .. its_tier .. parts[6]
+    width .. EVENT .. head_of(id) .. id .. ENTERED .. its_task .. its_key .. its_tier .. parts[6]
     .. up_to .. named
   )
   local line = sort.line
   if line then
     local last = line.length + 1
-    line[last], line.length = format('%d ', seq) .. id, last
+    line[last], line.length = format('%d %s', seq, id), last
     waiting_here = waiting_here + 1
   else
     push(id, sort[2], key, seq)
   end
   local record = RECORD .. pack(seq) .. its_task .. its_tier .. its_key .. UNTOUCHED
-    .. parts[3] .. holds .. parts[4] .. (heads[#nonce] or head_of(nonce)) .. nonce .. parts[5]
+    .. parts[3] .. holds .. parts[4] .. head_of(nonce) .. nonce .. parts[5]
   loaded[id] = record
   local last = records.length + 2
   records[last - 1], records[last], records.length = id, record, last

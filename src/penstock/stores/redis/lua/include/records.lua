@@ -50,12 +50,32 @@ local function load_packed(id)
   return type(job) == 'table' and cmsgpack.pack(job) or job
 end
 
--- These values in the place of as many at the beginning, and what follows them from the byte after `last`.
-local function save_packed(id, record, last, ...)
-  record = string.sub(record, 1, 3) .. cmsgpack.pack(...) .. string.sub(record, last + 1)
+-- Moves that every job makes write records and events by joining packed values: a packer that is given many makes a
+-- string of each, every time. Those that come again and again are packed once for a call.
+local packs, heads = {}, {}
+
+local function pack_once(value)
+  local text = packs[value]
+  if not text then
+    text = cmsgpack.pack(value)
+    packs[value] = text
+  end
+  return text
+end
+
+-- What stands before a text that is packed: it depends on nothing but the length.
+local function head_of(text)
+  local head = heads[#text]
+  if not head then
+    head = string.sub(cmsgpack.pack(text), 1, -#text - 1)
+    heads[#text] = head
+  end
+  return head
+end
+
+local function save_packed(id, record)
   loaded[id], changed[id] = record, nil
   gather(set, RECORDS, id, record)
-  return record
 end
 
 -- Numbers as scores: the same few come again and again.
@@ -75,6 +95,12 @@ end
 -- claim drops it. An entry carries the place that the record had when it was made, so that an old one never stands
 -- for a job that came back. Places grow towards the back; those at the front are negative.
 local function pending_entry(id, place) return int(place) .. ' ' .. id end
+
+-- The place and the id.
+local function parted(entry)
+  local space = string.find(entry, ' ', 1, true)
+  return string.sub(entry, 1, space - 1), string.sub(entry, space + 1)
+end
 
 -- The place breaks ties: members with equal scores sort by their bytes.
 local function delayed_entry(id, place) return string.format('%016d %s', place, id) end
