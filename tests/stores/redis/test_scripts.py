@@ -56,6 +56,7 @@ local META, EVENTS = unpack(KEYS, 3, 4)
 local STATE, PLACE = 1, 2
 -- META's place; the job's STATE
 local function moved(job) return redis.call('HSET', META, 'STATE', job[STATE], EVENTS, job[PLACE]) end
+return moved({})
 """
 
     text = Scripts({"moved.lua": source}).get("moved").text
@@ -64,6 +65,35 @@ local function moved(job) return redis.call('HSET', META, 'STATE', job[STATE], E
     assert "-- META's place; the job's STATE" in text
     assert "local META" not in text
     assert "local STATE" not in text
+
+
+def test_functions_that_nobody_calls_are_left_out() -> None:
+    """Also those that are called by such functions alone; what is only mentioned is not called."""
+    source = """
+local function used(n) return n end
+local function first(n) return n end
+local function second(n)
+  if n == 0 then
+    return first(n)
+  end
+  return second(n - 1)
+end
+-- second is mentioned here
+return used('second')
+"""
+
+    text = Scripts({"moved.lua": source}).get("moved").text
+
+    assert text.count("local function") == 1
+    assert "local function used(n) return n end" in text
+    assert "first" not in text
+    assert text.endswith("-- second is mentioned here\nreturn used('second')\n")
+
+
+def test_a_frame_is_a_function_around_what_follows() -> None:
+    text = Scripts({"moved.lua": "local n = 1\n-- frame\nreturn n"}).get("moved").text
+
+    assert text == "#!lua\nlocal n = 1\nreturn (function()\nreturn n\nend)()\n"
 
 
 def test_a_missing_include_says_what_is_missing() -> None:

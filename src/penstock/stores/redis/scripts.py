@@ -4,12 +4,15 @@
 when one move makes another on its way. A file is joined in once, however many ask for it. `-- flags: …`
 becomes the flags of the script: without allow-oom a server at its maxmemory refuses to begin it.
 
-Names in capitals that stand for numbers or keys are replaced by what they stand for: each would be a variable
-that the server binds to every function using it, anew with every call.
+The server makes every function of a script anew with every call, and binds each variable it uses to it. So
+functions that nobody calls are left out; names in capitals that stand for numbers or keys are replaced by
+what they stand for; and a line `-- frame` begins a function around all that follows: what was declared before
+it is bound to the functions inside without a search.
 """
 
 import hashlib
 import re
+from collections import Counter
 from collections.abc import Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -23,7 +26,13 @@ _FOLDER: Final = Path(__file__).parent / "lua"
 _INCLUDE: Final = re.compile(r"-- include: (\S+)")
 _FLAGS: Final = re.compile(r"^-- flags: (.+)$", re.MULTILINE)
 _MAIN: Final = "-- main"
+_FRAME: Final = "-- frame"
 _NUMBERS: Final = re.compile(r"^local ([A-Z_]+(?:, [A-Z_]+)*) = (\d+(?:, \d+)*)(?: --.*)?$", re.MULTILINE)
+_FUNCTION: Final = re.compile(
+    r"^local function (\w+)\((?:[^\n]* end|[^\n]*\)\n.*?^end)$", re.MULTILINE | re.DOTALL
+)
+# Strings and comments are passed over.
+_WORD: Final = re.compile(r"'(?:[^'\\]|\\.)*'|--.*|\b([A-Za-z_]\w*)")
 _KEYS: Final = re.compile(r"^local ([A-Z_]+(?:, [A-Z_]+)*) = unpack\(KEYS, (\d+), \d+\)$", re.MULTILINE)
 
 
@@ -54,7 +63,8 @@ class Scripts:
         path = f"{name}.lua"
         flags = _FLAGS.search(self._source(path))
         first = "#!lua" if flags is None else f"#!lua flags={flags[1]}"
-        return "\n".join([first, _inlined("\n".join(self._lines(path, set())))]) + "\n"
+        joined = _framed(_used(_inlined("\n".join(self._lines(path, set())))))
+        return "\n".join([first, joined]) + "\n"
 
     def _lines(self, path: str, seen: set[str]) -> Iterator[str]:
         is_included = bool(seen)
@@ -86,9 +96,27 @@ def _inlined(text: str) -> str:
         values |= zip(names.split(", "), numbers.split(", "), strict=True)
     for names, first in _KEYS.findall(text):
         values |= {name: f"KEYS[{at}]" for at, name in enumerate(names.split(", "), start=int(first))}
-    # Strings and comments are passed over.
-    word = re.compile(r"'(?:[^'\\]|\\.)*'|--.*|\b([A-Z][A-Z_]*)\b")
-    return word.sub(lambda found: values.get(found[1], found[0]), _KEYS.sub("", _NUMBERS.sub("", text)))
+    return _WORD.sub(lambda found: values.get(found[1], found[0]), _KEYS.sub("", _NUMBERS.sub("", text)))
+
+
+def _used(text: str) -> str:
+    """The text without the functions that are not used by what is left of it."""
+    functions = {found[1]: found[0] for found in _FUNCTION.finditer(text)}
+    words = {name: _words(body) for name, body in functions.items()}
+    all_words = _words(text)
+    while unused := [name for name in words if all_words[name] == words[name][name]]:
+        for name in unused:
+            all_words -= words.pop(name)
+    return _FUNCTION.sub(lambda found: found[0] if found[1] in words else "", text)
+
+
+def _words(text: str) -> Counter[str]:
+    return Counter(found[1] for found in _WORD.finditer(text) if found[1])
+
+
+def _framed(text: str) -> str:
+    before, frame, rest = text.partition(f"{_FRAME}\n")
+    return f"{before}return (function()\n{rest}\nend)()" if frame else text
 
 
 @cache

@@ -9,7 +9,7 @@
 -- flags: allow-oom
 -- include: outcomes
 
-local claim_event, from_pending -- packed once for a call
+local claim_event -- how it begins, packed
 
 -- The record after it; false where the job is not, or not any longer, pending at this place.
 local function lease(id, place, worker, token, deadline)
@@ -24,13 +24,12 @@ local function lease(id, place, worker, token, deadline)
   local its_version, its_task, its_key, its_tier = pack_once(version), pack_once(task), pack_once(key), pack_once(priority)
   local its_drive, its_delivery, its_fence = pack_once(drive), pack_once(delivery), pack_once(fence)
   local ends, who = pack_once(deadline), pack_once(worker)
-  claim_event = claim_event or '\220\0\17' .. pack_once(1) .. pack_once('claim') .. pack_once(now) -- 17 values
-  from_pending = from_pending or pack_once('pending') .. pack_once('active')
+  claim_event = claim_event or '\220\0\17\1\165claim' .. pack_once(now) -- 17 values
   append_packed(
-    claim_event .. head_of(id) .. id .. its_version .. its_drive .. from_pending .. its_task .. its_key .. its_tier
-    .. pack_once(false) .. its_delivery .. pack_once(attempts + 1) .. its_fence .. who .. ends
+    claim_event .. head_of(id) .. id .. its_version .. its_drive .. '\167pending\166active' .. its_task .. its_key .. its_tier
+    .. '\194' .. its_delivery .. pack_once(attempts + 1) .. its_fence .. who .. ends
   )
-  record = string.sub(record, 1, 3) .. pack_once('active') .. its_version .. cmsgpack.pack(place) .. its_task .. its_tier
+  record = string.sub(record, 1, 3) .. '\166active' .. its_version .. cmsgpack.pack(place) .. its_task .. its_tier
     .. its_key .. its_drive .. its_delivery .. pack_once(attempts) .. its_fence .. head_of(token) .. token .. ends .. who
     .. string.sub(record, last + 1)
   save_packed(id, record)

@@ -5,7 +5,7 @@
 -- include: leases
 
 local note_limit = tonumber(ARGV[2])
-local complete_event, from_active -- packed once for a call
+local complete_event -- how it begins, packed
 
 local function complete(id, token, result_at)
   local record = load_packed(id)
@@ -22,16 +22,15 @@ local function complete(id, token, result_at)
   version = version + 1
   local its_version, its_task, its_key, its_tier = pack_once(version), pack_once(task), pack_once(key), pack_once(priority)
   local its_drive, its_delivery, its_fence, who = pack_once(drive), pack_once(delivery), pack_once(fence), pack_once(worker)
-  local note, none = noted(notes, token, 'complete', 'completed', note_limit), pack_once(false)
-  complete_event = complete_event or '\220\0\16' .. pack_once(1) .. pack_once('complete') .. pack_once(now) -- 16 values
-  from_active = from_active or pack_once('active') .. pack_once('completed')
+  local note, none = noted(notes, token, 'complete', 'completed', note_limit), '\194'
+  complete_event = complete_event or '\220\0\16\1\168complete' .. pack_once(now) -- 16 values
   append_packed(
-    complete_event .. head_of(id) .. id .. its_version .. its_drive .. from_active .. its_task .. its_key .. its_tier
+    complete_event .. head_of(id) .. id .. its_version .. its_drive .. '\166active\169completed' .. its_task .. its_key .. its_tier
     .. none .. its_delivery .. pack_once(attempts + 1) .. its_fence .. who
   )
   save_packed(
     id,
-    string.sub(record, 1, 3) .. pack_once('completed') .. its_version .. cmsgpack.pack(place) .. its_task .. its_tier
+    string.sub(record, 1, 3) .. '\169completed' .. its_version .. cmsgpack.pack(place) .. its_task .. its_tier
     .. its_key .. its_drive .. its_delivery .. pack_once(attempts) .. its_fence .. none .. none .. who .. pack_once(cancel)
     .. pack_once(visible_at) .. pack_once(last_delay_ms) .. none .. none .. none .. pack_once(now) .. pack_once(progress_at)
     .. head_of(note) .. note .. string.sub(record, last + 1)

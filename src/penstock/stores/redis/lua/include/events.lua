@@ -1,5 +1,6 @@
 -- include: writes
 -- include: fields
+-- frame
 -- The event log: numbered without gaps, written by the script that makes the move. An event is an array in the order
 -- of records.py, cut after its last value; what every event of the queue shares is left to the reader.
 local LEASE = {

@@ -1,13 +1,14 @@
 -- include: outcomes
 -- Most jobs come with nothing special and wait at once. What the records and events of such jobs share is packed once for
--- a call; for each of them, the parts are joined as a packer would write the whole.
-local pack, format, NO = cmsgpack.pack, string.format, cmsgpack.pack(false)
+-- a call; for each of them, the parts are joined as a packer would write the whole. What never changes stands here packed:
+-- false as \194, numbers below 128 as themselves, a short text behind 160 and its length, an array behind \220 and its length.
+local pack, format, NO = cmsgpack.pack, string.format, '\194'
 local AT, SCORE = pack(now), score(now)
-local RECORD = '\220\0\29' .. pack('pending') .. pack(1) -- 29 values
+local RECORD = '\220\0\29\167pending\1' -- 29 values
 -- From the drive to what settled it.
-local UNTOUCHED = pack(1) .. string.rep(pack(0), 3) .. string.rep(NO, 12) .. AT
-local EVENT = pack(1) .. pack('enqueue') .. AT -- 12 values, or 22 with an idempotency key
-local ENTERED = pack(1) .. pack(1) .. NO .. pack('pending')
+local UNTOUCHED = '\1\0\0\0' .. string.rep(NO, 12) .. AT
+local EVENT = '\1\167enqueue' .. AT -- 12 values, or 22 with an idempotency key
+local ENTERED = '\1\1\194\167pending'
 local UP_TO_KEY = string.rep(NO, 9)
 -- A call of `gather` for each of these would be felt.
 local records, payloads, jobs = gathered(set, RECORDS), gathered(set, PAYLOADS), gathered(added, JOBS)

@@ -51,7 +51,8 @@ local function load_packed(id)
 end
 
 -- Moves that every job makes write records and events by joining packed values: a packer that is given many makes a
--- string of each, every time. Those that come again and again are packed once for a call.
+-- string of each, every time. Those that come again and again are packed once for a call; what never changes stands there
+-- packed, as fresh.lua says.
 local packs, heads = {}, {}
 
 local function pack_once(value)
