@@ -227,6 +227,8 @@ class Executions:
         self._overdue.discard(delivery)
         self._is_told = self._is_told and bool(self._overdue)
         delivery.running = False
+        # Through its context the task knows the delivery: a ring that only the collector would open.
+        delivery.task = None
         if delivery.closed:
             # Settled before it ended; a settlement not handed over yet gives the slot back when it is.
             if delivery.sent or delivery.lost:

@@ -1,5 +1,6 @@
 """What holds a queue's claims back: its declaration, its rate, its room, and keys that take turns."""
 
+import weakref
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Final
 
@@ -28,7 +29,8 @@ class Limits:
     def __init__(
         self, turn: "Turn", declaration: str | None, arrival_us: int, virtual: int, lanes: int
     ) -> None:
-        self._turn = turn
+        # They live as long as each other: a ring of two would be left to the collector by every call.
+        self._turn: Turn = weakref.proxy(turn)
         self._arrival_us = arrival_us
         self._virtual = virtual
         self._lanes = lanes

@@ -47,9 +47,13 @@ class Threads:
         future: asyncio.Future[Outcome] = self._loop.create_future()
         self._submit(_Work(future, contextvars.copy_context(), function, args, kwargs))
         outcome = await future
-        if outcome.error is not None:
+        if outcome.error is None:
+            return outcome.value
+        try:
             raise outcome.error
-        return outcome.value
+        finally:
+            # Its traceback leads to this frame, which must not lead back to it.
+            del future, outcome
 
     def close(self) -> None:
         """Let idle threads end now, and busy ones after their call."""
