@@ -82,6 +82,18 @@ def test_a_worker_runs_without_standard_streams(shell: Shell, app: str) -> None:
     assert shell.json("jobs", "show", "a")["state"] == "completed"
 
 
+def test_the_collector_leaves_out_what_was_there_before_the_first_job(shell: Shell) -> None:
+    Path("shop.py").write_text(APP.replace('f"sent to {to}"', 'f"{gc.get_freeze_count()}"') + "import gc")
+    assert shell("enqueue", "send", "--queue", "mail", "--declare", "to=ada") == 0
+    job = shell.out.strip()
+
+    with penstock("worker", "shop:app", "--burst") as process:
+        _, err = process.communicate(timeout=30)
+
+    assert process.returncode == 0, err
+    assert int(shell.json("jobs", "show", job)["result"]) > 10_000
+
+
 def test_sigterm_ends_a_worker_cleanly(shell: Shell, app: str) -> None:
     with penstock("worker", app, "--lease", "5s", "--poll", "100ms", "--log-level", "info") as process:
         assert process.stderr is not None

@@ -1,6 +1,7 @@
 """`penstock worker`: run the handlers of an app."""
 
 import asyncio
+import gc
 import logging
 import os
 import sys
@@ -67,8 +68,16 @@ async def worker(
     logs.configure(json=options.log_json, level=options.log_level, waits=False)
     # A store named on the command line, in the environment or in the file goes before the app's own.
     with desk.app.using(desk.make_store()) if desk.settings.url else nullcontext():
-        await desk.app.worker(**_options(options)).run(handle_signals=True)
+        workers = desk.app.worker(**_options(options))
+        _spare_the_collector()
+        await workers.run(handle_signals=True)
     await _leave()
+
+
+def _spare_the_collector() -> None:
+    """Leave out what lasts as long as the process: else every full collection walks through all modules."""
+    gc.collect()
+    gc.freeze()
 
 
 async def _leave() -> None:
