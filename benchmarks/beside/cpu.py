@@ -13,62 +13,102 @@ from benchmarks.beside.running import enqueue, worker
 from benchmarks.beside.side import Plan, Server
 from benchmarks.cases import OURS, Case
 from benchmarks.machine import spent
-from benchmarks.spawn import Failed, Figures, run
+from benchmarks.spawn import Failed, Figures
 from penstock.stores.open import open_store
 from penstock.stores.values import Pause
 
-UNITS: Final = {"client": "µs of the workers per job", "server": "µs of the server per job", "rate": "jobs/s"}
-_MODULE: Final = "benchmarks.beside.cpu"
+WORKERS: Final = (1, 2)
+_UNITS: Final = {
+    "client": "µs of the workers per job",
+    "server": "µs of the server per job",
+    "rate": "jobs/s",
+}
+_TURNS: Final = 10
+"""Parts of the jobs, by which one worker and two take turns: what disturbs the machine meets both."""
 _START_SECONDS: Final = 20.0
 _REST_SECONDS: Final = 0.5
+_LOOK_SECONDS: Final = 0.05
 
 
 def cpu(plan: Plan) -> Iterator[list[Case]]:
-    """The same jobs by one worker and by two."""
-    yield [
-        Case(
-            "cpu",
-            "",
-            OURS,
-            f"{count} worker{'s' * (count > 1)}",
-            partial(_cost, plan, count),
-            UNITS,
-        )
-        for count in (1, 2)
-    ]
+    """As many jobs by one worker as by two, on a server each."""
+    units = {
+        figure(what, count): f"{unit}, {count} worker{'s' * (count > 1)}"
+        for count in WORKERS
+        for what, unit in _UNITS.items()
+    }
+    yield [Case("cpu", "", OURS, "in turns", partial(_cost, plan), units)]
 
 
-def pause(url: str, is_paused: bool) -> Figures:
-    """Stop claims from the queue, or let them go on."""
-
-    async def work() -> None:
-        store = open_store(url)
-        await store.open()
-        try:
-            await store.pause(QUEUE, Pause(at=0) if is_paused else None)
-        finally:
-            await store.close()
-
-    asyncio.run(work())
-    return {}
+def figure(what: str, workers: int) -> str:
+    """What is measured with so many workers."""
+    return f"{what}_{workers}"
 
 
-def _cost(plan: Plan, workers: int, folder: Path) -> Figures:
-    side = plan.sides[0]
-    jobs = plan.processing(side)
-    with plan.serve(folder) as server, ExitStack() as stack:
-        enqueue(side, server, "fill", jobs=jobs)
-        run(_MODULE, "pause", url=server.url, is_paused=True)
-        started = [stack.enter_context(worker(side, server, folder, place)) for place in range(workers)]
-        _await_listeners(server, workers)
+def _cost(plan: Plan, folder: Path) -> Figures:
+    with ExitStack() as running:
+        crews = [_Crew(plan, count, folder / str(count), running) for count in WORKERS]
+        for turn in range(_TURNS):
+            # Each goes first as often as the other.
+            for crew in crews if turn % 2 else reversed(crews):
+                crew.work_until((turn + 1) / _TURNS)
+        return {name: value for crew in crews for name, value in crew.figures().items()}
+
+
+class _Crew:
+    """Workers on a server of their own, whose queue is paused but for their turns."""
+
+    def __init__(self, plan: Plan, count: int, folder: Path, running: ExitStack) -> None:
+        side = plan.sides[0]
+        self._count = count
+        self._jobs = 2 * plan.processing(side)
+        self._client = self._served = self._seconds = 0.0
+        folder.mkdir()
+        self._server = running.enter_context(plan.serve(folder))
+        enqueue(side, self._server, "fill", jobs=self._jobs)
+        self._runner = running.enter_context(asyncio.Runner())
+        self._store = open_store(self._server.url)
+        self._runner.run(self._store.open())
+        running.callback(lambda: self._runner.run(self._store.close()))
+        self._pause(Pause(at=0))
+        self._workers = [
+            running.enter_context(worker(side, self._server, folder, place)) for place in range(count)
+        ]
         # What starting costs is not part of a job.
-        pids = [each.process.pid for each in started]
-        client, served = spent(pids), server.spent()
-        run(_MODULE, "pause", url=server.url, is_paused=False)
-        start = started[0].wait_until(1)
-        end = started[0].wait_until(jobs)
-        client, served = spent(pids) - client, server.spent() - served
-    return {"client": client / jobs * 1e6, "server": served / jobs * 1e6, "rate": jobs / (end - start)}
+        _await_listeners(self._server, count)
+
+    def work_until(self, share: float) -> None:
+        """Let them go on until this share of the jobs was executed; what they have claimed by then, too."""
+        client, served = self._spent()
+        start = time.perf_counter()
+        self._pause(None)
+        self._seconds += self._workers[0].wait_until(int(self._jobs * share)) - start
+        self._pause(Pause(at=0))
+        self._await_rest()
+        self._client += self._spent()[0] - client
+        self._served += self._spent()[1] - served
+
+    def figures(self) -> Figures:
+        """When all jobs were executed."""
+        found = {
+            "client": self._client / self._jobs * 1e6,
+            "server": self._served / self._jobs * 1e6,
+            "rate": self._jobs / self._seconds,
+        }
+        return {figure(what, self._count): value for what, value in found.items()}
+
+    def _spent(self) -> tuple[float, float]:
+        return spent([each.process.pid for each in self._workers]), self._server.spent()
+
+    def _pause(self, pause: Pause | None) -> None:
+        self._runner.run(self._store.pause(QUEUE, pause))
+
+    def _await_rest(self) -> None:
+        # They share the file that says what was executed.
+        before, seen = -1, 0
+        while seen != before:
+            time.sleep(_LOOK_SECONDS)
+            before, seen = seen, self._workers[0].executed()
 
 
 def _await_listeners(server: Server, count: int) -> None:

@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
+from benchmarks.beside import cpu
 from benchmarks.beside.depth import FEW, MANY
 from benchmarks.cases import OURS
 from benchmarks.redis.bare import BARE
@@ -77,12 +78,11 @@ def _alone(rows: Sequence[Row]) -> list[Verdict]:
         found = [value / MEMORY_LIMIT for value in memory.values]
         goal = f"at most {MEMORY_LIMIT} bytes of memory per pending job"
         out.append(Verdict("", goal, f"{MEMORY_LIMIT} bytes", found, max(found) <= 1))
-    for figure, what in (("client", "the workers"), ("server", "the server")):
-        counts = select(rows, "cpu", OURS, figure)
-        if len(counts) == 2:
-            one, two = counts
-            goal = f"processor time of {what} per job: with two workers within 10 % of one"
-            out.append(at_most(1.1, goal, two, one))
+    for what, whose in (("client", "the workers"), ("server", "the server")):
+        one, two = (first(rows, "cpu", OURS, cpu.figure(what, count)) for count in cpu.WORKERS)
+        if one is not None and two is not None:
+            goal = f"processor time of {whose} per job: with two workers within 10 % of one"
+            out.append(at_most(1.1, goal, two, one, against="1 worker"))
     return out
 
 
