@@ -20,8 +20,8 @@ from penstock.scheduler.keeper import TimeKeeper
 from penstock.scheduler.scheduler import Scheduler
 from penstock.stores.bounds import PROMOTE_LIMIT
 from penstock.stores.memory import MemoryStore
-from penstock.stores.protocol import Store
-from penstock.stores.values import Relay, Spawn
+from penstock.stores.protocol import Bell, Store
+from penstock.stores.values import Relay, Spawn, Topic
 from tests.schedules.kit import made, put
 from tests.worker.kit import Desk, eventually, running
 
@@ -202,6 +202,45 @@ async def test_an_ending_by_another_process_is_carried_after_a_ring(queue: Queue
         await eventually(lambda: _has(store, queue, State.PENDING, 1))
 
 
+class Ringing(MemoryStore):
+    """Knows for which topics bells hang."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.hung: Counter[Topic] = Counter()
+
+    @asynccontextmanager
+    async def bell(self, queue: QueueRef, topic: Topic) -> AsyncIterator[Bell]:
+        async with super().bell(queue, topic) as bell:
+            self.hung[topic] += 1
+            try:
+                yield bell
+            finally:
+                self.hung[topic] -= 1
+
+
+async def test_a_busy_queue_is_not_heard_of_at_every_call(queue: QueueRef) -> None:
+    store = Ringing()
+    async with at_work(Scheduler(store, queue, tick=300).run):
+        await eventually(lambda: _answer(store.hung[Topic.ENDED] == 1))
+        await _end_one(store, queue)
+        await eventually(lambda: _answer(store.hung[Topic.ENDED] == 0))
+        await eventually(lambda: _answer(store.hung[Topic.ENDED] == 1))
+
+
+async def test_what_ends_while_nobody_listens_is_carried_soon(queue: QueueRef) -> None:
+    store = Ringing()
+    async with at_work(Scheduler(store, queue, tick=300).run):
+        await eventually(lambda: _answer(store.hung[Topic.ENDED] == 1))
+        await _end_one(store, queue)
+        await eventually(lambda: _answer(store.hung[Topic.ENDED] == 0))
+        await store.enqueue(queue, _chain(queue, 2))
+        await asyncio.sleep(0.1)
+        await _end_one(store, queue)
+        assert store.hung[Topic.ENDED] == 0
+        await eventually(lambda: _has(store, queue, State.PENDING, 1))
+
+
 async def test_relays_are_carried_on_the_tick_where_no_bell_rings(queue: QueueRef) -> None:
     class Silent(MemoryStore):
         async def relays(self, queue: QueueRef, limit: int = 200) -> list[Relay]:
@@ -256,6 +295,13 @@ def _chain(queue: QueueRef, count: int, names: Sequence[str] = ()) -> list[NewJo
         )
         for number in range(count)
     ]
+
+
+async def _end_one(store: Store, queue: QueueRef) -> None:
+    if not (await store.counts(queue))[State.PENDING]:
+        await store.enqueue(queue, [NewJob(id="one", nonce="n", task="t", payload=b"{}")])
+    (job,) = (await store.claim(queue, worker="w", limit=1, lease_ms=30_000)).jobs
+    await store.settle(queue, [Complete(job.id, job.token)])
 
 
 async def _answer(value: bool) -> bool:

@@ -154,12 +154,16 @@ class Scheduler:
             await asyncio.sleep(min(QUIET, self._tick))
 
     async def _heard(self, topic: Topic, woken: tuple[asyncio.Event, ...]) -> None:
+        """Hear one ring. Then nobody listens for a while: every worker of a busy queue would hear of each
+        call of every other."""
         async with self._store.bell(self._queue, topic) as bell:
-            while True:
-                if await bell.wait(60.0):
-                    for each in woken:
-                        each.set()
-                    await asyncio.sleep(min(QUIET, self._tick))
+            # It may have rung since the last time.
+            for each in woken:
+                each.set()
+            while not await bell.wait(60.0):
+                pass
+        for each in woken:
+            each.set()
 
     # How a duty is done
 
