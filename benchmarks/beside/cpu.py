@@ -21,6 +21,7 @@ WORKERS: Final = (1, 2)
 _UNITS: Final = {
     "client": "µs of the workers per job",
     "server": "µs of the server per job",
+    "both": "µs of both per job",
     "rate": "jobs/s",
 }
 _TURNS: Final = 10
@@ -85,14 +86,16 @@ class _Crew:
         self._seconds += self._workers[0].wait_until(int(self._jobs * share)) - start
         self._pause(Pause(at=0))
         self._await_rest()
-        self._client += self._spent()[0] - client
-        self._served += self._spent()[1] - served
+        after_client, after_served = self._spent()
+        self._client += after_client - client
+        self._served += after_served - served
 
     def figures(self) -> Figures:
         """When all jobs were executed."""
         found = {
             "client": self._client / self._jobs * 1e6,
             "server": self._served / self._jobs * 1e6,
+            "both": (self._client + self._served) / self._jobs * 1e6,
             "rate": self._jobs / self._seconds,
         }
         return {figure(what, self._count): value for what, value in found.items()}

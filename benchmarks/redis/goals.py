@@ -78,7 +78,7 @@ def _alone(rows: Sequence[Row]) -> list[Verdict]:
         found = [value / MEMORY_LIMIT for value in memory.values]
         goal = f"at most {MEMORY_LIMIT} bytes of memory per pending job"
         out.append(Verdict("", goal, f"{MEMORY_LIMIT} bytes", found, max(found) <= 1))
-    for what, whose in (("client", "the workers"), ("server", "the server")):
+    for what, whose in (("client", "the workers"), ("server", "the server"), ("both", "both together")):
         one, two = (first(rows, "cpu", OURS, cpu.figure(what, count)) for count in cpu.WORKERS)
         if one is not None and two is not None:
             goal = f"processor time of {whose} per job: with two workers within 10 % of one"
