@@ -29,6 +29,7 @@ _TURNS: Final = 10
 _START_SECONDS: Final = 20.0
 _REST_SECONDS: Final = 0.5
 _LOOK_SECONDS: Final = 0.05
+_RING_SECONDS: Final = 0.01
 
 
 def cpu(plan: Plan) -> Iterator[list[Case]]:
@@ -104,7 +105,12 @@ class _Crew:
         return spent([each.process.pid for each in self._workers]), self._server.spent()
 
     def _pause(self, pause: Pause | None) -> None:
-        self._runner.run(self._store.pause(QUEUE, pause))
+        async def tell() -> None:
+            await self._store.pause(QUEUE, pause)
+            # A store may ring its bells a moment later, and without a running loop it would not.
+            await asyncio.sleep(_RING_SECONDS)
+
+        self._runner.run(tell())
 
     def _await_rest(self) -> None:
         # They share the file that says what was executed.
