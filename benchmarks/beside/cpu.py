@@ -50,10 +50,14 @@ def figure(what: str, workers: int) -> str:
 def _cost(plan: Plan, folder: Path) -> Figures:
     with ExitStack() as running:
         crews = [_Crew(plan, count, folder / str(count), running) for count in WORKERS]
+        for crew in crews:
+            # In the first turn every process still makes its scripts.
+            crew.work_until(1 / (_TURNS + 1))
+            crew.begin()
         for turn in range(_TURNS):
             # Each goes first as often as the other.
             for crew in crews if turn % 2 else reversed(crews):
-                crew.work_until((turn + 1) / _TURNS)
+                crew.work_until((turn + 2) / (_TURNS + 1))
         return {name: value for crew in crews for name, value in crew.figures().items()}
 
 
@@ -64,7 +68,6 @@ class _Crew:
         side = plan.sides[0]
         self._count = count
         self._jobs = 2 * plan.processing(side)
-        self._client = self._served = self._seconds = 0.0
         folder.mkdir()
         self._server = running.enter_context(plan.serve(folder))
         enqueue(side, self._server, "fill", jobs=self._jobs)
@@ -78,6 +81,12 @@ class _Crew:
         ]
         # What starting costs is not part of a job.
         _await_listeners(self._server, count)
+        self.begin()
+
+    def begin(self) -> None:
+        """From now on it is measured."""
+        self._before = self._workers[0].executed()
+        self._client = self._served = self._seconds = 0.0
 
     def work_until(self, share: float) -> None:
         """Let them go on until this share of the jobs was executed; what they have claimed by then, too."""
@@ -93,11 +102,12 @@ class _Crew:
 
     def figures(self) -> Figures:
         """When all jobs were executed."""
+        jobs = self._jobs - self._before
         found = {
-            "client": self._client / self._jobs * 1e6,
-            "server": self._served / self._jobs * 1e6,
-            "both": (self._client + self._served) / self._jobs * 1e6,
-            "rate": self._jobs / self._seconds,
+            "client": self._client / jobs * 1e6,
+            "server": self._served / jobs * 1e6,
+            "both": (self._client + self._served) / jobs * 1e6,
+            "rate": jobs / self._seconds,
         }
         return {figure(what, self._count): value for what, value in found.items()}
 
