@@ -14,7 +14,6 @@ from penstock.core.states import State
 from penstock.stores.memory import MemoryStore
 from penstock.tasks.context import JobContext
 from penstock.tasks.signals import Cancel
-from penstock.worker.appetite import Appetite
 from penstock.worker.outage import CAP, Outage
 from tests.worker.kit import Cut, Desk, eventually
 
@@ -78,16 +77,6 @@ async def test_a_worker_claims_fewer_at_once_when_answers_take_too_long(queue: Q
     assert slow.asked[:6] == [16, 8, 4, 2, 3, 4]
     assert slow.asked[6:8] == [2, 3]
     assert {(await desk.job(job)).state for job in jobs} == {State.COMPLETED}
-
-
-async def test_an_appetite_never_ends_and_never_grows_beyond_its_bound() -> None:
-    appetite = Appetite(3)
-    appetite.shrink(1)
-    least = appetite.limit
-    for _ in range(5):
-        appetite.grow()
-
-    assert (least, appetite.limit) == (1, 3)
 
 
 async def test_giving_back_lost_claims_leaves_running_jobs_alone(desk: Desk, store: Cut) -> None:

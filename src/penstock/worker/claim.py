@@ -12,7 +12,6 @@ from penstock.core.moves import Release
 from penstock.core.outcomes import Claims
 from penstock.scheduler.reclaimer import Reclaimer, is_kept
 from penstock.scheduler.scheduler import Scheduler
-from penstock.stores.bounds import CHUNK_JOBS
 from penstock.stores.protocol import Bell, Store
 from penstock.stores.values import Topic
 from penstock.worker.appetite import Appetite
@@ -29,6 +28,9 @@ SHORTEST_REST: Final = 0.01
 """Seconds to rest at least after an empty claim, whatever the store says is due."""
 KEPT_REST: Final = 0.25
 """The same while what is due are leases of this process, which it leaves alone."""
+
+PATIENCE: Final = 0.02
+"""Seconds for which a worker that is kept waiting lets its jobs end before it claims more."""
 
 
 class ClaimLoop:
@@ -65,9 +67,8 @@ class ClaimLoop:
         self._about = about
         self._reclaimer = Reclaimer(store, queue)
         self._outage = Outage(_LOGGER, "claiming", about)
-        # From a server half of the slots at most: while these jobs run here, it works on the next.
-        most = -(-slots.count // 2) if store.is_server else slots.count
-        self._appetite = Appetite(min(CHUNK_JOBS, most))
+        self._appetite = Appetite(slots.count, is_server=store.is_server)
+        self._answered = 0.0
         self._task: asyncio.Task[None] | None = None
         self._is_resting = False
         self._is_at_bell = False
@@ -135,6 +136,9 @@ class ClaimLoop:
     async def _serve(self, bell: Bell) -> None:
         while not self._is_stopping:
             await self._slots.free()
+            if self._appetite.is_kept_waiting and self._slots.taken:
+                # Those that end soon are asked for together with the rest.
+                await self._slots.change(PATIENCE)
             if not self._settler.is_working:
                 await self._rest(self._settler.working)
             is_quiet = self._burst and not self._slots.taken
@@ -181,6 +185,7 @@ class ClaimLoop:
                 self._queue, worker=self._worker, limit=limit, lease_ms=self._lease_ms, stand_ms=stand_ms
             )
             self._is_unsure = False
+            self._note_wait(claims, sent)
             if claims.stands is not None:
                 self._stood = sent, claims.stands
             if stand_ms and not claims.jobs:
@@ -201,6 +206,12 @@ class ClaimLoop:
         if 0 < limit <= len(claims.jobs):
             self._appetite.grow()
         return claims
+
+    def _note_wait(self, claims: Claims, sent: float) -> None:
+        """Find out whether what this worker waits for is a server at work for others."""
+        ran, self._answered = sent - self._answered, boottime()
+        waited = self._answered - sent
+        self._appetite.is_kept_waiting = claims.is_contended and not self._slots.taken and waited > ran
 
     def _take(self, jobs: Sequence[Claimed], sent: float, stood: tuple[float, int] | None) -> None:
         adopted = self._keeper.adopted

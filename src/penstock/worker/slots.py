@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 
 
 class Slots:
@@ -43,6 +44,13 @@ class Slots:
         if self.taken >= self.count:
             self._free.clear()
             await self._free.wait()
+
+    async def change(self, seconds: float) -> None:
+        """Wait until another one is free, or until woken, for so long."""
+        self._free.clear()
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                await self._free.wait()
 
     async def idle(self) -> None:
         """Wait until nothing runs."""

@@ -241,9 +241,11 @@ def expire_arguments(expiry: Expire) -> tuple[Any, ...]:
 
 def claims(answer: Sequence[Any]) -> Claims:
     """What was answered to a claim."""
-    jobs, expired, wait_ms, has_keys, is_more, stands = answer
+    jobs, expired, wait_ms, has_keys, is_more, stands, is_contended = answer
     claimed = [_claimed(jobs[at], read_record(jobs[at + 1]), jobs[at + 2]) for at in range(0, len(jobs), 3)]
-    return Claims(claimed, expired_leases(expired, has_keys), wait_ms, bool(is_more), stands)
+    return Claims(
+        claimed, expired_leases(expired, has_keys), wait_ms, bool(is_more), stands, bool(is_contended)
+    )
 
 
 def handed(job: bytes, record: bytes, payload: bytes) -> Claims:

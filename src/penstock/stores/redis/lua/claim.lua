@@ -4,7 +4,7 @@
 --   nothing; how long this one may stand, its number, and the channel where its worker listens.
 -- Result: the jobs claimed, each as its id, record and payload; the leases that ran out, each as its id and record;
 --   the time until something becomes due, or nil; 1 where keys take turns, else 0; 1 where this call could not look at
---   all it should have, else 0; the time, if the claim stands.
+--   all it should have, else 0; the time, if the claim stands; 1 where another worker was the last to claim jobs, else 0.
 -- Refusals: none; a paused queue gives nothing.
 -- flags: allow-oom
 -- include: outcomes
@@ -206,7 +206,9 @@ take()
 if promoted > #ids then ring_for('pending') end
 local expired = expired_leases(recover_limit, lease_limit_ms)
 local is_more = passed >= pass_limit or (facts.refreshing or '') ~= ''
-local out = {handed_out(), expired, false, has_keys and 1 or 0, is_more and 1 or 0, false}
+local is_contended = meta[16] and meta[16] ~= worker
+if #ids > 0 and meta[16] ~= worker then facts.claimant = worker end
+local out = {handed_out(), expired, false, has_keys and 1 or 0, is_more and 1 or 0, false, is_contended and 1 or 0}
 local stands = may_stand(is_more)
 finish()
 out[3] = time_to_wait()

@@ -4,7 +4,7 @@
 local HELD_BACK_US = 60000000
 local meta = redis.call(
   'HMGET', META, 'number', 'seq', 'last_us', 'offset_ms', 'paused_at', 'paused_until', 'declared', 'arrival_us',
-  'virtual', 'joined', 'lanes', 'relayed', 'refreshing', 'standing', 'handed'
+  'virtual', 'joined', 'lanes', 'relayed', 'refreshing', 'standing', 'handed', 'claimant'
 )
 if not meta[1] then return redis.error_reply('NOQUEUE the queue is not open') end
 local seq, declared = tonumber(meta[2]), meta[7] and cjson.decode(meta[7]) or {}
