@@ -24,7 +24,7 @@ _UNITS: Final = {
     "both": "µs of both per job",
     "rate": "jobs/s",
 }
-_TURNS: Final = 10
+_TURNS: Final = 20
 """Parts of the jobs, by which one worker and two take turns: what disturbs the machine meets both."""
 _START_SECONDS: Final = 20.0
 _REST_SECONDS: Final = 0.5
