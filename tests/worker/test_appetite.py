@@ -21,7 +21,7 @@ ANSWER_SECONDS = 1_000.0
 
 
 class Busy(MemoryStore):
-    """A server whose answers take their time, by the worker's clock; other workers claim as well, or not."""
+    """A server that answers one call after the other, and claims late; others claim there, or not."""
 
     is_server: ClassVar[bool] = True
 
@@ -29,16 +29,26 @@ class Busy(MemoryStore):
         super().__init__()
         self.is_contended = is_contended
         self.seconds = 0.0
+        self._line = asyncio.Lock()
         self.asked: list[int] = []
 
     async def claim(self, *args: Any, **kwargs: Any) -> Claims:
         self.asked.append(kwargs["limit"])
-        claims = await super().claim(*args, **kwargs)
-        # Long enough for what was claimed before to end.
+        async with self._line:
+            claims = await super().claim(*args, **kwargs)
+            await self._work()
+            self.seconds += ANSWER_SECONDS
+            return replace(claims, is_contended=self.is_contended)
+
+    async def settle(self, *args: Any, **kwargs: Any) -> Any:
+        async with self._line:
+            await self._work()
+            return await super().settle(*args, **kwargs)
+
+    async def _work(self) -> None:
+        """Long enough for what was claimed before to end."""
         for _ in range(10):
             await asyncio.sleep(0)
-        self.seconds += ANSWER_SECONDS
-        return replace(claims, is_contended=self.is_contended)
 
 
 def desk_at(store: Busy, queue: QueueRef, monkeypatch: pytest.MonkeyPatch) -> Desk:
@@ -121,6 +131,16 @@ def test_an_appetite_never_ends_and_never_grows_beyond_its_bound(is_kept_waiting
     appetite.shrink(1)
     least = appetite.limit
     for _ in range(10):
-        appetite.grow()
+        appetite.grow(appetite.limit)
 
     assert (least, appetite.limit) == (1, 6 if is_kept_waiting else 3)
+
+
+def test_an_appetite_does_not_grow_beyond_what_was_tried() -> None:
+    appetite = Appetite(6, is_server=True)
+    appetite.shrink(6)
+    for _ in range(10):
+        appetite.grow(appetite.limit)
+    appetite.is_kept_waiting = True
+
+    assert appetite.limit == 4

@@ -61,8 +61,8 @@ class Claims(msgspec.Struct, frozen=True):
     the claim brought all that it asked for. `is_more` says that the call reached the end of its work and not
     that of the queue: the next one may bring what this did not. `stands` is the store's time at which a claim
     that brought nothing was left standing, where it was: the next one may bring what was leased since then.
-    `is_contended` says that another worker claimed since this one did, at a store that answers one call after
-    the other.
+    `is_contended` says that the last claim that brought jobs was another worker's, at a store that answers
+    one call after the other.
     """
 
     jobs: list[Claimed] = []

@@ -26,9 +26,10 @@ class Appetite:
         """A claim for so many was not answered in time."""
         self._limit = max(1, asked // 2)
 
-    def grow(self) -> None:
+    def grow(self, asked: int) -> None:
         """A claim brought as many as it asked for.
 
-        By one: a step back costs an answer timeout, and its jobs are given back.
+        By one, and from what was tried: a step back costs an answer timeout, and its jobs are given back.
         """
-        self._limit = min(self._all, self._limit + 1)
+        if asked >= self._limit:
+            self._limit = min(self._all, asked + 1)

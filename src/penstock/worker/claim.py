@@ -30,7 +30,7 @@ KEPT_REST: Final = 0.25
 """The same while what is due are leases of this process, which it leaves alone."""
 
 PATIENCE: Final = 0.02
-"""Seconds for which a worker that is kept waiting lets its jobs end before it claims more."""
+"""Seconds that a worker that is kept waiting gives its jobs to end before it claims more."""
 
 
 class ClaimLoop:
@@ -138,7 +138,7 @@ class ClaimLoop:
             await self._slots.free()
             if self._appetite.is_kept_waiting and self._slots.taken:
                 # Those that end soon are asked for together with the rest.
-                await self._slots.change(PATIENCE)
+                await self._slots.more(PATIENCE)
             if not self._settler.is_working:
                 await self._rest(self._settler.working)
             is_quiet = self._burst and not self._slots.taken
@@ -204,7 +204,7 @@ class ClaimLoop:
             self._keeper.claim_sent = None
         self._outage.over()
         if 0 < limit <= len(claims.jobs):
-            self._appetite.grow()
+            self._appetite.grow(limit)
         return claims
 
     def _note_wait(self, claims: Claims, sent: float) -> None:

@@ -45,12 +45,14 @@ class Slots:
             self._free.clear()
             await self._free.wait()
 
-    async def change(self, seconds: float) -> None:
-        """Wait until another one is free, or until woken, for so long."""
-        self._free.clear()
+    async def more(self, seconds: float) -> None:
+        """Wait until more are free than now, for so long."""
+        before = self.taken
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
-                await self._free.wait()
+                while self.taken >= before:
+                    self._free.clear()
+                    await self._free.wait()
 
     async def idle(self) -> None:
         """Wait until nothing runs."""
