@@ -14,6 +14,7 @@ class Appetite:
         self._all = min(CHUNK_JOBS, slots)
         self._half = min(CHUNK_JOBS, -(-slots // 2)) if is_server else self._all
         self._limit = self._all
+        self._answered = 0.0
         self.is_kept_waiting = False
         """The answers to its claims find this worker idle, for the server works for others."""
 
@@ -21,6 +22,11 @@ class Appetite:
     def limit(self) -> int:
         """How many to ask for at most."""
         return min(self._limit, self._all if self.is_kept_waiting else self._half)
+
+    def answered(self, sent: float, now: float, *, waits_for_others: bool) -> None:
+        """A claim was answered: by a server at work for others, to a worker with nothing to do, or not so."""
+        ran, self._answered = sent - self._answered, now
+        self.is_kept_waiting = waits_for_others and now - sent > ran
 
     def shrink(self, asked: int) -> None:
         """A claim for so many was not answered in time."""

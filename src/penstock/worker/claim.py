@@ -28,7 +28,6 @@ SHORTEST_REST: Final = 0.01
 """Seconds to rest at least after an empty claim, whatever the store says is due."""
 KEPT_REST: Final = 0.25
 """The same while what is due are leases of this process, which it leaves alone."""
-
 PATIENCE: Final = 0.02
 """Seconds that a worker that is kept waiting gives its jobs to end before it claims more."""
 
@@ -68,7 +67,6 @@ class ClaimLoop:
         self._reclaimer = Reclaimer(store, queue)
         self._outage = Outage(_LOGGER, "claiming", about)
         self._appetite = Appetite(slots.count, is_server=store.is_server)
-        self._answered = 0.0
         self._task: asyncio.Task[None] | None = None
         self._is_resting = False
         self._is_at_bell = False
@@ -185,7 +183,8 @@ class ClaimLoop:
                 self._queue, worker=self._worker, limit=limit, lease_ms=self._lease_ms, stand_ms=stand_ms
             )
             self._is_unsure = False
-            self._note_wait(claims, sent)
+            waits = claims.is_contended and not self._slots.taken
+            self._appetite.answered(sent, boottime(), waits_for_others=waits)
             if claims.stands is not None:
                 self._stood = sent, claims.stands
             if stand_ms and not claims.jobs:
@@ -206,12 +205,6 @@ class ClaimLoop:
         if 0 < limit <= len(claims.jobs):
             self._appetite.grow(limit)
         return claims
-
-    def _note_wait(self, claims: Claims, sent: float) -> None:
-        """Find out whether what this worker waits for is a server at work for others."""
-        ran, self._answered = sent - self._answered, boottime()
-        waited = self._answered - sent
-        self._appetite.is_kept_waiting = claims.is_contended and not self._slots.taken and waited > ran
 
     def _take(self, jobs: Sequence[Claimed], sent: float, stood: tuple[float, int] | None) -> None:
         adopted = self._keeper.adopted
