@@ -1,17 +1,21 @@
 """What has to work within permissions; each is done by a confined process of its own."""
 
 import asyncio
+import fcntl
 import http.client
 import http.server
 import json
+import multiprocessing
 import os
 import shutil
 import signal
 import socket
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import threading
+import time
 import urllib.request
 from collections.abc import Callable
 from pathlib import Path
@@ -102,6 +106,91 @@ def write_where_it_may(folder: Path, port: int) -> None:
 
 
 @work
+def use_temporary_files(folder: Path, port: int) -> None:
+    with tempfile.TemporaryFile(dir=folder / "work") as unnamed:
+        unnamed.write(b"x")
+        # Python would do without O_TMPFILE where that is refused.
+        assert os.fstat(unnamed.fileno()).st_nlink == 0
+    with tempfile.TemporaryDirectory(dir=folder / "work") as made:
+        Path(made, "file").write_text("x")
+    os.close(os.open(folder / "work", os.O_TMPFILE | os.O_RDWR, 0o600))
+
+
+@work
+def use_a_database(folder: Path, port: int) -> None:
+    path = folder / "work" / "a.db"
+    for mode in ("wal", "delete"):
+        with sqlite3.connect(path) as database:
+            assert database.execute(f"pragma journal_mode={mode}").fetchone() == (mode,)
+            database.execute("create table if not exists t (x)")
+            database.execute("insert into t values (1)")
+        database.close()
+    reading = sqlite3.connect(f"file:{folder}/read.db?mode=ro", uri=True)
+    assert reading.execute("select x from t").fetchall() == [(7,)]
+    reading.close()
+
+
+@work
+def lock_what_it_may_write(folder: Path, port: int) -> None:
+    with (folder / "work" / "lock").open("w") as file:
+        fcntl.flock(file, fcntl.LOCK_EX)
+        fcntl.lockf(file, fcntl.LOCK_EX)
+        fcntl.lockf(file, fcntl.LOCK_UN)
+
+
+@work
+def copy_by_what_is_there(folder: Path, port: int) -> None:
+    source = folder / "work" / "source"
+    source.write_bytes(READS * 10_000)
+    shutil.copyfile(source, folder / "work" / "target")
+    assert (folder / "work" / "target").read_bytes() == READS * 10_000
+    one, other = socket.socketpair()
+    with (folder / "read" / "file").open("rb") as file, one, other:
+        assert one.sendfile(file) == len(READS)
+        assert other.recv(100) == READS
+
+
+@work
+def set_the_size_of_buffers(folder: Path, port: int) -> None:
+    with socket.create_connection(("127.0.0.1", port), timeout=5) as sock:
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 1 << 18)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 18)
+        sock.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+        assert sock.getsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE)
+
+
+@work
+def measure_itself(folder: Path, port: int) -> None:
+    own = ~os.getpid() << 3 | 2
+    for clock in (time.CLOCK_PROCESS_CPUTIME_ID, time.CLOCK_THREAD_CPUTIME_ID, own):
+        assert time.clock_gettime(clock) >= 0
+        assert time.clock_getres(clock) >= 0
+    times: list[float] = []
+    ask = threading.Thread(target=lambda: times.append(_time_of_this_thread()))
+    ask.start()
+    ask.join()
+    assert len(times) == 1
+    assert os.sched_getaffinity(0) == os.sched_getaffinity(os.getpid())
+    assert os.sched_getscheduler(0) == os.SCHED_OTHER
+    os.getpriority(os.PRIO_PROCESS, 0)
+
+
+def _time_of_this_thread() -> float:
+    return time.clock_gettime(time.pthread_getcpuclockid(threading.get_ident()))
+
+
+@work
+def use_processes_of_multiprocessing(folder: Path, port: int) -> None:
+    fork = multiprocessing.get_context("fork")
+    ours, theirs = fork.Pipe()
+    child = fork.Process(target=theirs.send, args=([1, 2],))
+    child.start()
+    assert ours.recv() == [1, 2]
+    child.join()
+    assert child.exitcode == 0
+
+
+@work
 def use_devices(folder: Path, port: int) -> None:
     assert len(os.urandom(8)) == 8
     Path("/dev/null").write_text("x")
@@ -122,6 +211,16 @@ def see_its_variables(folder: Path, port: int) -> None:
 def run_an_allowed_program(folder: Path, port: int) -> None:
     said = subprocess.run(["/bin/echo", "hello"], check=True, capture_output=True, text=True).stdout
     assert said == "hello\n"
+
+
+@work
+def run_a_program_by_asyncio(folder: Path, port: int) -> None:
+    async def main() -> None:
+        started = await asyncio.create_subprocess_exec("/bin/echo", "hello", stdout=asyncio.subprocess.PIPE)
+        said, _ = await started.communicate()
+        assert (said, started.returncode) == (b"hello\n", 0)
+
+    asyncio.run(main())
 
 
 @work
@@ -239,11 +338,15 @@ def main() -> None:
     (folder / "work").chmod(0o777)
     (folder / "read" / "file").write_bytes(READS)
     (folder / "link").symlink_to("read")
+    with sqlite3.connect(folder / "read.db") as database:
+        database.execute("create table t (x)")
+        database.execute("insert into t values (7)")
+    database.close()
     os.environ |= {"SHOWN": "shown", "HIDDEN": "hidden"}
     pid, port = _server()
     plan = prepare(
         Permissions(
-            read=[str(folder / "link"), "/proc/meminfo"],
+            read=[str(folder / "link"), str(folder / "read.db"), "/proc/meminfo"],
             write=[str(folder / "work")],
             env=["SHOWN"],
             run=["/bin/echo", "cat"],
