@@ -10,14 +10,17 @@ SECRET: Final = "the crown jewels"
 NAME: Final = "SECRET_OF_THE_PARENT"
 IS_X86: Final = platform.machine() == "x86_64"
 
-Given = Literal["plain", "programs", "net"]
+Given = Literal["plain", "programs", "net", "reader"]
 
 
 class Scene(NamedTuple):
     """Where the things are that are outside."""
 
     outside: str
-    """A folder that everybody may read and write; `secret` and `mine` are files in it."""
+    """A folder that everybody may read and write; `secret` and `mine` are files in it.
+
+    The secret has an attribute `user.mark`, and `link` is a symbolic link to it.
+    """
     allowed: str
     """A folder that may be read, with a file `open`."""
     work: str
@@ -99,7 +102,8 @@ _libc.syscall.restype = ctypes.c_long
 _NUMBERS: Final[dict[str, tuple[int, int]]] = {
     "add_key": (248, 217), "bpf": (321, 280), "clone": (56, 220), "clone3": (435, 435),
     "execveat": (322, 281), "getpid": (39, 172), "inotify_add_watch": (254, 27),
-    "inotify_init1": (294, 26), "io_uring_setup": (425, 425), "keyctl": (250, 219),
+    "inotify_init1": (294, 26), "io_setup": (206, 0), "io_uring_setup": (425, 425),
+    "ioprio_get": (252, 31), "keyctl": (250, 219), "landlock_create_ruleset": (444, 444),
     "listmount": (458, 458), "memfd_create": (319, 279), "memfd_secret": (447, 447), "mount": (165, 40),
     "mq_open": (240, 180), "mq_unlink": (241, 181), "name_to_handle_at": (303, 264),
     "open_by_handle_at": (304, 265), "open_tree": (428, 428), "openat2": (437, 437),
@@ -107,7 +111,7 @@ _NUMBERS: Final[dict[str, tuple[int, int]]] = {
     "pidfd_open": (434, 434), "pidfd_send_signal": (424, 424), "process_vm_readv": (310, 270),
     "process_vm_writev": (311, 271), "ptrace": (101, 117), "semget": (64, 190), "setns": (308, 268),
     "shmat": (30, 196), "shmget": (29, 194), "syslog": (103, 116), "unshare": (272, 97),
-    "userfaultfd": (323, 282),
+    "userfaultfd": (323, 282), "vmsplice": (278, 75),
 }  # fmt: skip
 """On x86_64 and aarch64."""
 

@@ -22,7 +22,16 @@ from penstock.sandbox.confine import Plan, prepare
 from penstock.sandbox.keeper import END
 from penstock.sandbox.permissions import Permissions
 from tests.sandbox.scene import NAME, SECRET, TECHNIQUES, Given, Scene, Technique, libc
-from tests.sandbox.techniques import amounts, files, kernel, network, processes  # noqa: F401 (they register)
+from tests.sandbox.techniques import (  # noqa: F401 (they register)
+    amounts,
+    buffers,
+    descriptors,
+    files,
+    kernel,
+    network,
+    probes,
+    processes,
+)
 
 PATIENCE: Final = 60.0
 WORKED: Final = "worked"
@@ -116,9 +125,11 @@ class Stage:
             (outside / name).unlink(missing_ok=True)
             (outside / name).write_text(text)
             (outside / name).chmod(0o666)
+        os.setxattr(outside / "secret", "user.mark", SECRET.encode())
         for path in [*outside.iterdir(), *(self._base / "work").iterdir()]:
             if path.name not in ("secret", "mine", "unix", "datagrams"):
                 shutil.rmtree(path) if path.is_dir() and not path.is_symlink() else path.unlink()
+        (outside / "link").symlink_to("secret")
         (self._base / "allowed" / "open").write_text("open")
         (self._base / "allowed" / "open").chmod(0o666)
         if self._victim:
@@ -227,10 +238,11 @@ def permissions(given: Given, scene: Scene) -> Permissions:
         "plain": {},
         "programs": {"run": ["/bin/echo", *filter(None, [scene.set_id])]},
         "net": {"net": [f"127.0.0.1:{scene.allowed_tcp}"]},
+        "reader": {},
     }[given]
     return Permissions(
         read=[scene.allowed],
-        write=[scene.work],
+        write=[] if given == "reader" else [scene.work],
         memory=64 << 20,
         cpu_seconds=1,
         processes=8,

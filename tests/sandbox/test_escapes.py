@@ -40,6 +40,10 @@ NOT_HERE = {
         "make_a_call_of_the_x32_kind": "most kernels have no x32 calls",
         "make_a_ping_socket": "a setting opens them to groups, and none may by default",
         "use_the_kernels_ciphers": "not in every kernel",
+        "be_told_by_signals_of_what_others_read": "not in every kernel",
+        "queue_calls_by_the_older_way": "not in every kernel",
+        "make_a_set_of_rules": "not in every kernel",
+        "change_the_flags_of_what_may_only_be_read": "not every file system has them",
     },
     "ordinary": dict.fromkeys(
         (

@@ -1,6 +1,7 @@
 """A small assembler for seccomp filters: for each system call, when it is refused."""
 
 import ctypes
+import errno
 import struct
 from collections.abc import Mapping, Sequence
 from typing import Final, NamedTuple
@@ -38,6 +39,16 @@ class Refusal(NamedTuple):
 
     errno: int
     tests: Sequence[Test] = ()
+
+
+def when(*tests: Test, code: int = errno.EPERM) -> Refusal:
+    """Refused when all the tests hold. Code 0: answered as if it had been done."""
+    return Refusal(code, tests)
+
+
+def has_any(argument: int, bits: int) -> Test:
+    """Holds when the argument has one of the bits."""
+    return Test(argument, 0, bits, is_not=True)
 
 
 class Instruction(NamedTuple):

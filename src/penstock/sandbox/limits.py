@@ -8,6 +8,8 @@ from typing import Final
 from penstock.sandbox.permissions import Permissions
 
 DESCRIPTORS: Final = 1024
+FEWEST_DESCRIPTORS: Final = 64
+_MEMORY_PER_DESCRIPTOR: Final = 1 << 20
 _NONE: Final = ("RLIMIT_CORE", "RLIMIT_MSGQUEUE", "RLIMIT_NICE", "RLIMIT_RTPRIO", "RLIMIT_MEMLOCK")
 
 
@@ -27,9 +29,19 @@ def tasks_of(uid: int) -> int:
     return count
 
 
+def descriptors(memory: int | None) -> int:
+    """How many may be open: fewer with little `memory`, which does not count buffers of pipes and sockets."""
+    if memory is None:
+        return DESCRIPTORS
+    return min(DESCRIPTORS, max(FEWEST_DESCRIPTORS, memory // _MEMORY_PER_DESCRIPTOR))
+
+
 def limit(permissions: Permissions, *, mapped: int, tasks: int) -> None:
     """Bound this process and its children; `mapped` and `tasks` are there already and do not count."""
-    bounds = {"RLIMIT_NOFILE": DESCRIPTORS, "RLIMIT_NPROC": tasks + permissions.processes}
+    bounds = {
+        "RLIMIT_NOFILE": descriptors(permissions.memory),
+        "RLIMIT_NPROC": tasks + permissions.processes,
+    }
     bounds |= dict.fromkeys(_NONE, 0)
     if permissions.memory is not None:
         bounds["RLIMIT_AS"] = mapped + permissions.memory

@@ -122,4 +122,13 @@ class Plan(msgspec.Struct, frozen=True):
         if self.has_filter:
             own = self.has_namespaces
             scoped = own or self.landlock >= landlock.SCOPED
-            seccomp.install(Standing(bool(self.permissions.run), own, own, scoped))
+            seccomp.install(
+                Standing(
+                    can_run=bool(self.permissions.run),
+                    has_pids=own,
+                    has_root=own,
+                    has_scope=scoped,
+                    can_write=bool(self.permissions.write),
+                    is_memory_limited=self.permissions.memory is not None,
+                )
+            )

@@ -4,8 +4,8 @@ import errno
 import os
 from typing import Final, NamedTuple
 
-from penstock.sandbox import bpf
-from penstock.sandbox.bpf import Refusal, Test
+from penstock.sandbox import bpf, descriptors
+from penstock.sandbox.bpf import Refusal, Test, has_any, when
 from penstock.sandbox.linux import MACHINE
 from penstock.sandbox.syscalls import NEWEST, numbers
 
@@ -27,6 +27,7 @@ REFUSED: Final = {
         "kexec_load kexec_file_load init_module finit_module delete_module reboot swapon swapoff sethostname"
         " setdomainname settimeofday clock_settime adjtimex clock_adjtime acct vhangup modify_ldt iopl ioperm"
     ),
+    "what the system has a number of for all": "io_setup",
     "memory that no limit counts": (
         "memfd_create memfd_secret shmget shmat shmctl semget semop semctl semtimedop msgget msgsnd msgrcv"
         " msgctl mq_open mq_unlink"
@@ -36,27 +37,30 @@ REFUSED: Final = {
 }
 METADATA: Final = (
     "chmod fchmod fchmodat fchmodat2 chown fchown lchown fchownat setxattr lsetxattr fsetxattr removexattr"
-    " lremovexattr fremovexattr utime utimes utimensat futimesat inotify_add_watch"
+    " lremovexattr fremovexattr utime utimes utimensat futimesat inotify_init inotify_init1 inotify_add_watch"
 )
 """Landlock does not look at these: without a root of its own a process does without them."""
+ATTRIBUTES: Final = "getxattr lgetxattr listxattr llistxattr"
+"""Nor at these, which read attributes of files that may not be read; programs know systems without them."""
 OTHERS: Final = "sched_setaffinity sched_setattr sched_setparam sched_setscheduler"
 """Take a pid: without a PID namespace only 0, the caller."""
+PROBES: Final = "sched_getscheduler sched_getparam sched_getattr sched_rr_get_interval"
+"""Take a pid as well: without a PID namespace only 0 or that of the process."""
+CLOCKS: Final = "clock_gettime clock_getres clock_nanosleep timer_create"
+"""Take a clock, and the CPU time of each process is one."""
+PINNING: Final = "splice tee vmsplice sendfile"
+"""Keep pages alive that are mapped no more, or whose file is gone. Programs copy instead."""
+RULES: Final = "landlock_create_ruleset landlock_add_rule landlock_restrict_self"
+"""Sets of rules for further confinement take as much memory as there are rules."""
 
 _NEW_NAMESPACES: Final = 0x7E020000
 _SET_ID: Final = 0o6000
-_O_CREAT: Final = 0o100
+_CREATES: Final = 0o20000100
+"""O_CREAT, and the bit of O_TMPFILE that is its own: with either of them a mode is given."""
 _MSG_FASTOPEN: Final = 0x20000000
 _AF_UNIX, _SOCK_STREAM, _SOCK_TYPE = 1, 1, 0xF
-_SET_OWNER: Final = (8, 15)
-"""What fcntl is told to name the process that gets signals about a descriptor; and ioctl:"""
-_SET_OWNER_BY_IOCTL: Final = (0x8901, 0x8902)
-_TERMINAL: Final = {
-    "TIOCSTI": 0x5412,
-    "TIOCSCTTY": 0x540E,
-    "TIOCLINUX": 0x541C,
-    "TIOCCONS": 0x541D,
-    "TIOCSETD": 0x5423,
-}
+_CLOCK_KIND, _CLOCK_OF_PROCESS, _CLOCK_OWNER = 0x80000004, 0x80000000, 0xFFFFFFFC
+"""A clock of CPU time is the inverted pid, shifted by 3; the kernel gives threads' only to their process."""
 
 
 class Standing(NamedTuple):
@@ -70,6 +74,10 @@ class Standing(NamedTuple):
     """It sees no files but its own."""
     has_scope: bool
     """It cannot signal others. Without that, processes that it forks can signal nobody at all."""
+    can_write: bool
+    """There are files that it may write."""
+    is_memory_limited: bool
+    """Its memory is bounded, so what the bound does not count is kept small."""
 
 
 def refusals(standing: Standing, pid: int) -> dict[str, list[Refusal]]:
@@ -78,22 +86,26 @@ def refusals(standing: Standing, pid: int) -> dict[str, list[Refusal]]:
     found = {name: never for names in REFUSED.values() for name in names.split()}
     # The C library then takes the older call, whose arguments can be seen.
     found |= {name: [Refusal(errno.ENOSYS)] for name in ("clone3", "openat2")}
-    found["clone"] = [_when(_any(0, _NEW_NAMESPACES))]
-    found["personality"] = [_when(Test(0, 0xFFFFFFFF, is_not=True))]
-    found["prlimit64"] = [_when(Test(0, 0, is_not=True))]
-    found["ioctl"] = [_when(Test(1, request)) for request in _TERMINAL.values()]
+    found["clone"] = [when(has_any(0, _NEW_NAMESPACES))]
+    found["personality"] = [when(Test(0, 0xFFFFFFFF, is_not=True))]
+    found["prlimit64"] = [when(Test(0, 0, is_not=True))]
     found |= _sockets() | _set_id()
+    found |= descriptors.refusals(
+        can_write=standing.can_write,
+        has_root=standing.has_root,
+        is_memory_limited=standing.is_memory_limited,
+    )
     if not standing.can_run:
         found["execve"] = never
+    if standing.is_memory_limited:
+        found |= _uncounted_memory()
     if not standing.has_root:
         found |= dict.fromkeys(METADATA.split(), never)
+        found |= {name: [Refusal(errno.EOPNOTSUPP)] for name in ATTRIBUTES.split()}
     if not standing.has_pids:
-        found |= {name: [_when(Test(0, 0, is_not=True))] for name in OTHERS.split()}
-        for name, this_process in (("setpriority", 0), ("ioprio_set", 1)):
-            found[name] = [_when(Test(0, this_process, is_not=True)), _when(Test(1, 0, is_not=True))]
+        found |= _other_processes(pid)
     if not standing.has_scope:
         found |= _signals(pid)
-        found["ioctl"] = [*found["ioctl"], *(_when(Test(1, request)) for request in _SET_OWNER_BY_IOCTL)]
     return found
 
 
@@ -109,41 +121,56 @@ def _sockets() -> dict[str, list[Refusal]]:
     """Pairs of stream sockets only: a datagram socket could name any receiver."""
     return {
         "socketpair": [
-            _when(Test(0, _AF_UNIX, is_not=True)),
-            _when(Test(1, _SOCK_STREAM, _SOCK_TYPE, is_not=True)),
+            when(Test(0, _AF_UNIX, is_not=True)),
+            when(Test(1, _SOCK_STREAM, _SOCK_TYPE, is_not=True)),
         ],
         "sendto": [
-            _when(Test(4, 0, is_not=True)),
-            _when(Test(4, 0, is_not=True, half=1)),
-            _when(_any(3, _MSG_FASTOPEN)),
+            when(Test(4, 0, is_not=True)),
+            when(Test(4, 0, is_not=True, half=1)),
+            when(has_any(3, _MSG_FASTOPEN)),
         ],
-        "sendmsg": [_when(_any(2, _MSG_FASTOPEN))],
-        "sendmmsg": [_when(_any(3, _MSG_FASTOPEN))],
+        "sendmsg": [when(has_any(2, _MSG_FASTOPEN))],
+        "sendmmsg": [when(has_any(3, _MSG_FASTOPEN))],
     }
 
 
+def _uncounted_memory() -> dict[str, list[Refusal]]:
+    """The answers are those of a system without the feature, or whose own limit is reached."""
+    found = {name: [Refusal(errno.EINVAL)] for name in PINNING.split()}
+    found |= {name: [Refusal(errno.ENOSYS)] for name in RULES.split()}
+    return found | {name: [Refusal(errno.EMFILE)] for name in ("inotify_init", "inotify_init1")}
+
+
+def _other_processes(pid: int) -> dict[str, list[Refusal]]:
+    """Neither schedule them nor ask about them."""
+    found = {name: [when(Test(0, 0, is_not=True))] for name in OTHERS.split()}
+    another = (Test(0, 0, is_not=True), Test(0, pid, is_not=True))
+    found |= {name: [when(*another)] for name in PROBES.split()}
+    # The C library asks so about its threads, and does without where the call is not there.
+    found["sched_getaffinity"] = [when(*another, code=errno.ENOSYS)]
+    # asyncio tries it with the process itself, and else waits for its children in threads.
+    found["pidfd_open"] = [Refusal(errno.ENOSYS)]
+    for names, this_process in (("setpriority getpriority", 0), ("ioprio_set ioprio_get", 1)):
+        only_itself = [when(Test(0, this_process, is_not=True)), when(Test(1, 0, is_not=True))]
+        found |= dict.fromkeys(names.split(), only_itself)
+    own = [Test(0, ~each << 3 & _CLOCK_OWNER, _CLOCK_OWNER, is_not=True) for each in (0, pid)]
+    of_another = when(Test(0, _CLOCK_OF_PROCESS, _CLOCK_KIND), *own, code=errno.EINVAL)
+    return found | {name: [of_another] for name in CLOCKS.split()}
+
+
 def _signals(pid: int) -> dict[str, list[Refusal]]:
-    """Only to this process and, by 0, to its group; not by a descriptor either."""
+    """Only to this process and, by 0, to its group."""
     another = Test(0, pid, is_not=True)
-    found = {name: [_when(another)] for name in ("tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")}
+    found = {name: [when(another)] for name in ("tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")}
     found |= {name: [Refusal(errno.EPERM)] for name in ("tkill", "pidfd_send_signal")}
-    found["kill"] = [_when(another, Test(0, 0, is_not=True))]
-    found["fcntl"] = [_when(Test(1, command)) for command in _SET_OWNER]
+    found["kill"] = [when(another, Test(0, 0, is_not=True))]
     return found
 
 
 def _set_id() -> dict[str, list[Refusal]]:
     """No file of the task's user on which others would run as that user."""
     where = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "creat": 1, "mknod": 1, "mknodat": 2}
-    found = {name: [_when(_any(mode, _SET_ID))] for name, mode in where.items()}
+    found = {name: [when(has_any(mode, _SET_ID))] for name, mode in where.items()}
     for name, flags in (("open", 1), ("openat", 2)):
-        found[name] = [_when(_any(flags, _O_CREAT), _any(flags + 1, _SET_ID))]
+        found[name] = [when(has_any(flags, _CREATES), has_any(flags + 1, _SET_ID))]
     return found
-
-
-def _when(*tests: Test) -> Refusal:
-    return Refusal(errno.EPERM, tests)
-
-
-def _any(argument: int, bits: int) -> Test:
-    return Test(argument, 0, bits, is_not=True)

@@ -17,6 +17,9 @@ chmod 90 -
 chown 92 -
 chroot 161 51
 clock_adjtime 305 266
+clock_getres 229 114
+clock_gettime 228 113
+clock_nanosleep 230 115
 clock_settime 227 112
 clone 56 220
 clone3 435 435
@@ -33,6 +36,7 @@ fchown 93 55
 fchownat 260 54
 fcntl 72 25
 finit_module 313 273
+flock 73 32
 fremovexattr 199 16
 fsconfig 431 431
 fsetxattr 190 7
@@ -40,23 +44,35 @@ fsmount 432 432
 fsopen 430 430
 fspick 433 433
 futimesat 261 -
+getpriority 140 141
+getxattr 191 8
 init_module 175 105
 inotify_add_watch 254 27
+inotify_init 253 -
+inotify_init1 294 26
+io_setup 206 0
 io_uring_enter 426 426
 io_uring_register 427 427
 io_uring_setup 425 425
 ioctl 16 29
 ioperm 173 -
 iopl 172 -
+ioprio_get 252 31
 ioprio_set 251 30
 kcmp 312 272
 kexec_file_load 320 294
 kexec_load 246 104
 keyctl 250 219
 kill 62 129
+landlock_add_rule 445 445
+landlock_create_ruleset 444 444
+landlock_restrict_self 446 446
 lchown 94 -
+lgetxattr 192 9
 listen 50 201
 listmount 458 458
+listxattr 194 11
+llistxattr 195 12
 lookup_dcookie 212 18
 lremovexattr 198 15
 lsetxattr 189 6
@@ -85,6 +101,7 @@ openat2 437 437
 perf_event_open 298 241
 personality 135 92
 pidfd_getfd 438 438
+pidfd_open 434 434
 pidfd_send_signal 424 424
 pivot_root 155 41
 prlimit64 302 261
@@ -100,6 +117,11 @@ removexattr 197 14
 request_key 249 218
 rt_sigqueueinfo 129 138
 rt_tgsigqueueinfo 297 240
+sched_getaffinity 204 123
+sched_getattr 315 275
+sched_getparam 143 121
+sched_getscheduler 145 120
+sched_rr_get_interval 148 127
 sched_setaffinity 203 122
 sched_setattr 314 274
 sched_setparam 142 118
@@ -108,6 +130,7 @@ semctl 66 191
 semget 64 190
 semop 65 193
 semtimedop 220 192
+sendfile 40 71
 sendmmsg 307 269
 sendmsg 46 211
 sendto 44 206
@@ -115,6 +138,7 @@ setdomainname 171 162
 sethostname 170 161
 setns 308 268
 setpriority 141 140
+setsockopt 54 208
 settimeofday 164 170
 setxattr 188 5
 shmat 30 196
@@ -122,11 +146,14 @@ shmctl 31 195
 shmget 29 194
 socket 41 198
 socketpair 53 199
+splice 275 76
 statmount 457 457
 swapoff 168 225
 swapon 167 224
 syslog 103 116
+tee 276 77
 tgkill 234 131
+timer_create 222 107
 tkill 200 130
 umount2 166 39
 unshare 272 97
@@ -135,6 +162,7 @@ utime 132 -
 utimensat 280 88
 utimes 235 -
 vhangup 153 58
+vmsplice 278 75
 """
 
 
