@@ -1,4 +1,4 @@
-"""Runs every technique twice, bare and confined, and prints what came of it."""
+"""Runs every technique confined, and before that bare unless it is root's, and prints what came of it."""
 
 import ctypes
 import json
@@ -36,6 +36,7 @@ from tests.sandbox.techniques import (  # noqa: F401 (they register)
 PATIENCE: Final = 60.0
 WORKED: Final = "worked"
 UNFIT: Final = "was not confined"
+UNPLAYED: Final = "was not played"
 
 
 class Stage:
@@ -59,7 +60,8 @@ class Stage:
     def play(self, technique: Technique) -> dict[str, Any]:
         """What came of it bare and confined, and what the confined one left behind."""
         self._tidy()
-        bare = self._run(technique, None)
+        # Root plays none of them unconfined: what a technique does then, it does to the whole machine.
+        bare = self._run(technique, None) if os.geteuid() else UNPLAYED
         self._tidy()
         before = self._look()
         confined = self._run(technique, self._plan(technique.given))
