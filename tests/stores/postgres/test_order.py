@@ -125,7 +125,7 @@ async def test_what_others_made_on_the_tables_is_named_and_stays(
     await (await _older(f"{url}?schema=ordered", monkeypatch)).close()
     await run(url, "CREATE VIEW letters AS SELECT id FROM ordered.dead")
     try:
-        with pytest.raises(StoreError, match=r"not Penstock's: letters; drop them, migrate"):
+        with pytest.raises(StoreError, match=r"not Penstock's: public.letters; drop them, migrate"):
             await PostgresStore(f"{url}?schema=ordered").open()
         left = await run(url, "SELECT id FROM letters")
     finally:

@@ -33,7 +33,7 @@ class Engine:
         """Called when tables are found to be gone."""
         self._pool = Pool(address)
         said = ", ".join(
-            f"set_config('{name}', '{value}', true)" for name, value in settings(address).items()
+            f"pg_catalog.set_config('{name}', '{value}', true)" for name, value in settings(address).items()
         )
         self._local = f"SELECT {said}".encode()
 

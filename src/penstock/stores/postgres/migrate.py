@@ -12,6 +12,7 @@ import psycopg
 
 from penstock.core.errors import ConfigError, PenstockError, StoreFormatError, StoreVersionError
 from penstock.stores.postgres.engine import Connection, Engine
+from penstock.stores.postgres.pool import SEARCH_PATH
 from penstock.stores.postgres.sources import in_schema, load_migrations
 
 # A job's stamp is that of an event, which is there or was trimmed.
@@ -35,6 +36,9 @@ UPDATE penstock.ended SET stamp = '0';
 UPDATE penstock.event SET stamp = '0';
 DELETE FROM penstock.reader
 """
+
+# For sessions whose settings are not the store's: behind a pooler, and where the printed script is run.
+OWN_NAMES: Final = f"SET LOCAL search_path = {SEARCH_PATH}"
 
 T = TypeVar("T")
 _TRIES: Final = 9
@@ -109,7 +113,7 @@ async def version_of(connection: Connection, engine: Engine) -> int:
 
 async def migrate(engine: Engine) -> Schema:
     """Apply the migrations that are missing; the schema then. What open() does."""
-    async with engine.connection() as connection:
+    async with engine.transaction() as connection:
         before = await look(connection, engine)
     if before.is_settled:
         return before
@@ -148,6 +152,7 @@ async def bring_up(connection: Connection, engine: Engine, *, may_start_again: b
     The schema then, and whether it had to start again.
     """
     schema = engine.address.schema
+    await connection.execute(OWN_NAMES)
     await connection.execute("SELECT pg_advisory_xact_lock(%s)", (lock_of(schema),))
     version = await version_of(connection, engine)
     missing = pending(schema, version)
@@ -202,7 +207,7 @@ def script(schema: str, version: int, roles: Sequence[str] = (), *, starts_again
     if not statements:
         return f"-- The schema {schema} has version {version}: there is nothing to run."
     lock = f"SELECT pg_advisory_xact_lock({lock_of(schema)})"
-    return "\n\n".join(f"{each};" for each in ["BEGIN", lock, *statements, "COMMIT"])
+    return "\n\n".join(f"{each};" for each in ["BEGIN", OWN_NAMES, lock, *statements, "COMMIT"])
 
 
 def grants(schema: str, role: str) -> list[str]:

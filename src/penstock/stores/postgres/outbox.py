@@ -31,7 +31,7 @@ CREATE TABLE IF NOT EXISTS penstock.outbox (
     tenant text NOT NULL,
     queue text NOT NULL,
     body text NOT NULL,
-    written_at timestamptz NOT NULL DEFAULT clock_timestamp()
+    written_at timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp()
 ) WITH (
     autovacuum_vacuum_scale_factor = 0.01,
     autovacuum_vacuum_threshold = 1000,
@@ -44,13 +44,13 @@ CREATE TABLE IF NOT EXISTS penstock.failed (
     queue text NOT NULL,
     body text NOT NULL,
     written_at timestamptz NOT NULL,
-    failed_at timestamptz NOT NULL DEFAULT clock_timestamp(),
+    failed_at timestamptz NOT NULL DEFAULT pg_catalog.clock_timestamp(),
     reason text NOT NULL
 );
 """
 _WRITE: Final = """
 WITH written AS (INSERT INTO penstock.outbox (tenant, queue, body) VALUES ($1, $2, $3) RETURNING 1)
-SELECT pg_notify($4, '') FROM written
+SELECT pg_catalog.pg_notify($4, '') FROM written
 """
 _NEXT: Final = """
 SELECT number, tenant, queue, body,

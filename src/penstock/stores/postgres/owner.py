@@ -9,7 +9,7 @@ import psycopg
 from penstock.core.errors import ConfigError
 from penstock.stores.postgres.address import address_of
 from penstock.stores.postgres.engine import Connection, Engine
-from penstock.stores.postgres.migrate import Schema, bring_up, grants, insisting, look, script
+from penstock.stores.postgres.migrate import OWN_NAMES, Schema, bring_up, grants, insisting, look, script
 from penstock.stores.postgres.sources import in_schema
 
 _ADMITTED: Final = "SELECT role, tenant FROM penstock.member WHERE role = ANY(%s) LIMIT 1"
@@ -33,7 +33,8 @@ class SchemaOwner:
 
     async def look(self) -> Schema:
         """The schema as it is."""
-        async with self._connection() as connection:
+        async with self._connection() as connection, connection.transaction():
+            await connection.execute(OWN_NAMES)
             return await look(connection, self._engine)
 
     async def up(self, roles: Sequence[str]) -> bool:

@@ -24,6 +24,12 @@ _STATEMENT_SHARE: Final = 0.8
 _LOCK_SHARE: Final = 0.4
 _IDLE_SECONDS: Final = 30
 
+SEARCH_PATH: Final = "pg_catalog,pg_temp"
+"""Where statements of the store find functions, operators and types: nowhere that others may create any.
+
+pg_temp is named because PostgreSQL would otherwise search it first.
+"""
+
 
 class Pool:
     """The connections of one store, used from one event loop."""
@@ -137,6 +143,7 @@ def settings(address: Address) -> dict[str, str]:
         "lock_timeout": str(max(1, round(answer_ms * _LOCK_SHARE))),
         "idle_in_transaction_session_timeout": str(_IDLE_SECONDS * 1000),
         "timezone": "UTC",
+        "search_path": SEARCH_PATH,
     }
     return found if address.role is None else {**found, "role": address.role}
 

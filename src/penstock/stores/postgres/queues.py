@@ -83,7 +83,7 @@ class PostgresQueues(Room):
 
     async def info(self) -> StoreInfo:
         """What this store is."""
-        async with self._engine.connection() as connection:
+        async with self._engine.transaction() as connection:
             version = await version_of(connection, self._engine)
         [(offset, server, fsync, commit, standbys)] = await self._ask(_INFO)
         return StoreInfo(

@@ -5,6 +5,7 @@ from contextlib import asynccontextmanager, suppress
 from copy import copy
 from typing import Any, Final, cast
 
+import msgspec
 import psycopg
 from psycopg.pq import PipelineStatus, TransactionStatus
 from psycopg.rows import tuple_row
@@ -18,21 +19,34 @@ from penstock.stores.postgres.address import Address
 from penstock.stores.postgres.engine import Engine, Row, Value, bound
 from penstock.stores.postgres.enqueue import PostgresEnqueue
 from penstock.stores.postgres.faults import Faults
-from penstock.stores.postgres.pool import settings
+from penstock.stores.postgres.pool import SEARCH_PATH, settings
 from penstock.stores.postgres.sources import in_schema
 from penstock.stores.postgres.wakeups import Wakeups, channel_of
 from penstock.stores.values import Topic
 
 Driver = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
 
-_STORE: Final = "SELECT value FROM penstock.meta WHERE name = 'store'"
-# PostgreSQL keeps the notification until the commit, one for all of the same transaction.
+_STORE: Final = "SELECT value FROM penstock.meta WHERE name OPERATOR(pg_catalog.=) 'store'"
+# PostgreSQL keeps the notification until the commit, one for all of the same transaction. Names are resolved
+# by the search_path of the caller here, and by that of the store in all statements after this one.
 _ENTER: Final = f"""
-SELECT ({_STORE}), current_setting('transaction_isolation'),
-    (SELECT is_plain FROM penstock.queue WHERE n = $1::integer), current_setting('lock_timeout') = '0',
-    pg_notify($2, '')
+WITH before AS MATERIALIZED (
+    SELECT
+        pg_catalog.current_setting('lock_timeout') AS lock_timeout,
+        pg_catalog.current_setting('search_path') AS search_path
+),
+entered AS MATERIALIZED (
+    SELECT before.*, pg_catalog.pg_notify($2, ''), pg_catalog.set_config('search_path', '{SEARCH_PATH}', true)
+    FROM before
+)
+SELECT ({_STORE}), pg_catalog.current_setting('transaction_isolation'),
+    (SELECT is_plain FROM penstock.queue WHERE n OPERATOR(pg_catalog.=) $1::pg_catalog.int4),
+    entered.lock_timeout, entered.search_path
+FROM entered
 """  # noqa: S608 (constants)
-_WAIT_AT_MOST: Final = "SELECT set_config('lock_timeout', $1, true)"
+_SET: Final = """
+SELECT pg_catalog.set_config('lock_timeout', $1, true), pg_catalog.set_config('search_path', $2, true)
+"""
 
 # What the server says of a connection and a transaction that are the caller's.
 _NOT_FOR_US: Final = {
@@ -57,48 +71,51 @@ class PostgresWithin(PostgresEnqueue):
         number = self._numbers.get(queue)
         if number is None:
             raise TransactionError(f"the queue {queue} was not opened before the transaction")
-        holds, waits_for_ever = await self._enter(
-            engine, queue, number, is_unique=any(new.unique for new in jobs)
-        )
-        guest = copy(self)
-        guest._engine = cast(Engine, engine)
-        guest._wakeups = cast(Wakeups, _Silent())
-        # What the guest comes to know is true only if the caller commits.
-        guest._hints, guest._lines, guest._numbers = {}, {}, {queue: number}
-        if not waits_for_ever or not (holds or any(new.idempotency_key for new in jobs)):
-            return await guest.enqueue(queue, jobs)
-        # Others may hold the queue's row, or the same key, in transactions that stay open.
-        await engine.run(_WAIT_AT_MOST, settings(self._address)["lock_timeout"])
+        channel = channel_of(self._address.schema, queue, Topic.READY)
+        [row] = await engine.run(in_schema(_ENTER, self._address.schema), number, channel)
+        found = _Found(*row)
         try:
+            holds = self._holds(found, is_unique=any(new.unique for new in jobs))
+            if found.lock_timeout == "0" and (holds or any(new.idempotency_key for new in jobs)):
+                # Others may hold the queue's row, or the same key, in transactions that stay open.
+                await engine.run(_SET, settings(self._address)["lock_timeout"], SEARCH_PATH)
+            guest = copy(self)
+            guest._engine = cast(Engine, engine)
+            guest._wakeups = cast(Wakeups, _Silent())
+            # What the guest comes to know is true only if the caller commits.
+            guest._hints, guest._lines, guest._numbers = {}, {}, {queue: number}
             return await guest.enqueue(queue, jobs)
         finally:
             if engine.goes_on:
-                await engine.run(_WAIT_AT_MOST, "0")
+                await engine.run(_SET, found.lock_timeout, found.search_path)
 
-    async def _enter(
-        self, engine: "GuestEngine", queue: QueueRef, number: int, *, is_unique: bool
-    ) -> tuple[bool, bool]:
-        """Wake the workers at the commit; TransactionError where the jobs would not reach them.
-
-        Whether the queue's row will be held, and whether the transaction would wait for it without end.
-        """
-        channel = channel_of(self._address.schema, queue, Topic.READY)
-        [(store, isolation, is_plain, waits_for_ever, _)] = await engine.run(
-            in_schema(_ENTER, self._address.schema), number, channel
-        )
-        if store != self._store_id:
+    def _holds(self, found: "_Found", *, is_unique: bool) -> bool:
+        """Whether the queue's row will be held; TransactionError where the jobs would reach no worker."""
+        if found.store != self._store_id:
             raise TransactionError(
                 f"the connection is to another database than the store at {self._address.shown}"
             )
-        if is_plain is None:
-            raise TransactionError(f"the transaction is {isolation} and began before the queue was opened")
-        holds = is_unique or not is_plain
-        if isolation != "read committed" and holds:
+        if found.is_plain is None:
             raise TransactionError(
-                f"the transaction is {isolation}: for queues with limits, and jobs one of a kind, it has to "
-                "see what others did since it began; wanted read committed"
+                f"the transaction is {found.isolation} and began before the queue was opened"
             )
-        return holds, waits_for_ever
+        holds = is_unique or not found.is_plain
+        if found.isolation != "read committed" and holds:
+            raise TransactionError(
+                f"the transaction is {found.isolation}: for queues with limits, and jobs one of a kind, it "
+                "has to see what others did since it began; wanted read committed"
+            )
+        return holds
+
+
+class _Found(msgspec.Struct, frozen=True):
+    """The store, the queue and the transaction as the caller has them, and the caller's settings."""
+
+    store: int | None
+    isolation: str
+    is_plain: bool | None
+    lock_timeout: str
+    search_path: str
 
 
 class GuestEngine:
