@@ -1,11 +1,16 @@
 """Tests of the PostgreSQL store run on the servers that there are."""
 
+import asyncio
+from collections.abc import Iterator
 from pathlib import Path
 
 import psycopg
 import pytest
 
-from tests.conformance.stores import STORES, Kind, Place
+from penstock.core.job import QueueRef
+from penstock.stores.postgres import PostgresStore
+from tests.conformance.arrange import enqueue, new_job
+from tests.conformance.stores import STORES, Kind, Place, opened
 from tests.kit import postgres
 
 KINDS = [kind for kind in STORES if kind.name.startswith("postgres")]
@@ -42,3 +47,44 @@ async def run(url: str, *statements: str) -> list[tuple[object, ...]]:
             cursor = await connection.execute(each.encode())
             found = await cursor.fetchall() if cursor.description else []
         return found
+
+
+@pytest.fixture
+def guarded(url: str) -> Iterator[str]:
+    """The url of a schema whose owner is no superuser, and where `mail_app` may act for the tenant mail."""
+    asyncio.run(build_guarded(url))
+    yield url
+    asyncio.run(remove_guarded(url))
+
+
+async def build_guarded(url: str) -> None:
+    """The schema `guarded` with its two roles, and a job of the tenant mail."""
+    await run(
+        url,
+        "CREATE ROLE guarded_owner LOGIN",
+        "CREATE ROLE mail_app LOGIN",
+        f"GRANT CREATE ON DATABASE {url.rpartition('/')[2]} TO guarded_owner",
+    )
+    async with opened(PostgresStore(owner_of(url))) as owner:
+        await enqueue(owner, QueueRef("mail", "q"), [new_job("a")])
+    await run(as_role("guarded_owner", url), "SELECT guarded.admit('mail_app', 'mail')")
+
+
+async def remove_guarded(url: str) -> None:
+    """All of it gone."""
+    await run(
+        url,
+        "DROP SCHEMA guarded CASCADE",
+        "DROP OWNED BY mail_app, guarded_owner",
+        "DROP ROLE mail_app, guarded_owner",
+    )
+
+
+def as_role(role: str, url: str) -> str:
+    """The url of another role."""
+    return url.replace("//postgres@", f"//{role}@")
+
+
+def owner_of(url: str) -> str:
+    """The url of the store for the owner of its schema."""
+    return f"{as_role('guarded_owner', url)}?schema=guarded"

@@ -1,8 +1,8 @@
 """Functions that run with the rights of the schema's owner run nothing that their caller brought along."""
 
-import asyncio
-from collections.abc import Iterator
+import re
 from contextlib import suppress
+from pathlib import Path
 
 import psycopg
 import pytest
@@ -12,8 +12,7 @@ from penstock.stores.postgres import PostgresStore
 from penstock.stores.postgres.owner import SchemaOwner
 from penstock.stores.postgres.sources import load_migrations
 from tests.conformance.arrange import claim, enqueue, new_job
-from tests.conformance.stores import opened
-from tests.stores.postgres.conftest import run
+from tests.stores.postgres.conftest import as_role, build_guarded, owner_of, remove_guarded, run
 
 MAIL = QueueRef("mail", "q")
 
@@ -45,45 +44,6 @@ _CALLS = [
     "SELECT count(*) FROM guarded.job",
     "SELECT count(*) FROM guarded.kept",
 ]
-
-
-@pytest.fixture
-def guarded(url: str) -> Iterator[str]:
-    """The url of a schema whose owner is no superuser, and where `mail_app` may act for the tenant mail."""
-    asyncio.run(_build(url))
-    yield url
-    asyncio.run(_remove(url))
-
-
-async def _build(url: str) -> None:
-    await run(
-        url,
-        "CREATE ROLE guarded_owner LOGIN",
-        "CREATE ROLE mail_app LOGIN",
-        f"GRANT CREATE ON DATABASE {url.rpartition('/')[2]} TO guarded_owner",
-    )
-    async with opened(PostgresStore(owner_of(url))) as owner:
-        await enqueue(owner, MAIL, [new_job("a")])
-    await run(as_role("guarded_owner", url), "SELECT guarded.admit('mail_app', 'mail')")
-
-
-async def _remove(url: str) -> None:
-    await run(
-        url,
-        "DROP SCHEMA guarded CASCADE",
-        "DROP OWNED BY mail_app, guarded_owner",
-        "DROP ROLE mail_app, guarded_owner",
-    )
-
-
-def as_role(role: str, url: str) -> str:
-    """The url of another role."""
-    return url.replace("//postgres@", f"//{role}@")
-
-
-def owner_of(url: str) -> str:
-    """The url of the store for the owner of its schema."""
-    return f"{as_role('guarded_owner', url)}?schema=guarded"
 
 
 @pytest.mark.parametrize("trap", [_VIEW, _DOMAIN], ids=["view", "domain"])
@@ -160,7 +120,7 @@ async def test_a_schema_from_before_is_mended_beside_those_at_work(
     older = load_migrations()[:7]
     with monkeypatch.context() as patched:
         patched.setattr("penstock.stores.postgres.migrate.load_migrations", lambda: older)
-        await _build(url)
+        await build_guarded(url)
         mail = PostgresStore(f"{as_role('mail_app', url)}?schema=guarded")
         await mail.open()
     try:
@@ -185,12 +145,32 @@ async def test_a_schema_from_before_is_mended_beside_those_at_work(
         jobs = [job.id for job in await claim(mail, MAIL)]
     finally:
         await mail.close()
-        await _remove(url)
+        await remove_guarded(url)
 
     assert escaped == [("mail_app",)]
     assert again == [("mail_app", "mail")]
     assert after == before
     assert jobs == ["a", "b"]
+
+
+async def test_the_queries_of_the_advisories_tell_a_mended_schema_from_one_of_before(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each of them runs; the first one finds what is not mended."""
+    text = (Path(__file__).parents[3] / "SECURITY.md").read_text("utf-8").partition("## Advisories")[2]
+    queries = re.findall(r"```sql\n(.*?)```", text, re.DOTALL)
+    older = load_migrations()[:7]
+    with monkeypatch.context() as patched:
+        patched.setattr("penstock.stores.postgres.migrate.load_migrations", lambda: older)
+        await SchemaOwner(url).up([])
+    before = await run(url, queries[0])
+    await SchemaOwner(url).up([])
+    after = await run(url, queries[0])
+    await run(url, *queries)
+
+    assert len(before) == 4
+    assert after == []
+    assert len(queries) == 3
 
 
 async def _call_beside(url: str, trap: list[str], statement: str) -> None:
