@@ -92,6 +92,11 @@ class ServeSettings(_Group, frozen=True, kw_only=True):
     port: Port = Port(8640)
     auth_file: str | None = None
     shutdown_timeout: Seconds = Seconds(10)
+    connections: Count = 1_000
+    connections_per_peer: Count | None = None
+    requests_per_tenant: Count | None = None
+    streams: Count | None = None
+    streams_per_tenant: Count | None = None
     log_level: LogLevel = LogLevel("info")
     log_json: bool = False
 

@@ -49,6 +49,8 @@ def test_a_service_prints_a_key_serves_with_it_and_ends_on_sigterm(shell: Shell)
     [
         (("--host", "0.0.0.0"), "for this machine alone"),
         (("--port", "70000"), "a port, 0 to 65535"),
+        (("--connections", "0"), "--connections: found '0', wanted a whole number"),
+        (("--connections", "100", "--streams", "100"), "streams: found 100, wanted fewer than the 100"),
         (("--key", "psk_short"), "the development key"),
         (("--auth-file", "missing.toml"), "missing.toml: cannot be read"),
         (("--url", "memory://"), "memory"),

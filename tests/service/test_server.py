@@ -161,17 +161,6 @@ async def test_a_refusal_never_passes_for_the_answer_to_the_request_before(more:
     assert answer == b""
 
 
-async def test_connections_beyond_the_limit_are_told_so() -> None:
-    async with served(Limits(connections=2)) as (server, port):
-        held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(2)]
-        await until(lambda: len(server.server_state.connections) == 2)
-        answer = await answered(port, CLOSE)
-        for _, writer in held:
-            writer.close()
-
-    assert answer.startswith(b"HTTP/1.1 503 ")
-
-
 async def test_a_stop_answers_what_runs_and_ends_what_waits() -> None:
     body = b'{"worker":"w","wait":60}'
     asking = (

@@ -29,6 +29,26 @@ async def serve(
     shutdown_timeout: Annotated[
         str | None, setting("serve.shutdown_timeout", "How long to answer what runs", metavar="TIME")
     ] = None,
+    connections: Annotated[
+        str | None, setting("serve.connections", "Connections at a time", metavar="N")
+    ] = None,
+    connections_per_peer: Annotated[
+        str | None,
+        setting(
+            "serve.connections_per_peer", "Connections of one address without an accepted token", metavar="N"
+        ),
+    ] = None,
+    requests_per_tenant: Annotated[
+        str | None,
+        setting("serve.requests_per_tenant", "Requests of one tenant handled at a time", metavar="N"),
+    ] = None,
+    streams: Annotated[
+        str | None, setting("serve.streams", "Streams and long polls at a time", metavar="N")
+    ] = None,
+    streams_per_tenant: Annotated[
+        str | None,
+        setting("serve.streams_per_tenant", "The same for a tenant without a quota of its own", metavar="N"),
+    ] = None,
     log_level: Annotated[
         str | None, setting("serve.log_level", "debug, info, warning, error or critical", metavar="LEVEL")
     ] = None,
@@ -41,7 +61,9 @@ async def serve(
     """
     with needs_service():
         from penstock.service.auth.development import DevelopmentKey
+        from penstock.service.descriptors import fitted
         from penstock.service.egress.policy import EgressPolicy
+        from penstock.service.limits import limits_of
         from penstock.service.server import Server, listen
         from penstock.service.serving import full_service
     said = desk.settings.serve
@@ -61,6 +83,15 @@ async def serve(
         key=made or (None if key_text is None else DevelopmentKey.read(key_text)),
         auth_file=None if file is None else Path(file),
         egress=EgressPolicy.of(allow=egress.allow, ports=egress.ports, plain=egress.plain),
+        limits=fitted(
+            limits_of(
+                connections=said.connections,
+                connections_per_peer=said.connections_per_peer,
+                requests_per_tenant=said.requests_per_tenant,
+                streams=said.streams,
+                streams_per_tenant=said.streams_per_tenant,
+            )
+        ),
     )
     with listen(said.host, int(said.port)) as bound:
         async with service:

@@ -152,6 +152,8 @@ async def audit(
 
 def _bound(quota: Quota, field: str) -> str:
     value = getattr(quota, field)
+    if value is None and field == "streams":
+        return "as the service is set (serve.streams_per_tenant)"
     return "no bound" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Mapping
 from typing import Final
 
+from penstock.service.admission import RequestSlot
 from penstock.service.limits import Message, Send
 
 _LOGGER: Final = logging.getLogger("penstock.access")
@@ -21,7 +22,7 @@ def request_id(headers: Mapping[str, str]) -> str:
 class Visit:
     """What the log tells of a request."""
 
-    __slots__ = ("method", "path", "request_id", "subject", "tenant")
+    __slots__ = ("method", "path", "request_id", "slot", "subject", "tenant")
 
     def __init__(self, method: str, request_id: str) -> None:
         self.method = method
@@ -29,6 +30,8 @@ class Visit:
         self.request_id = request_id
         self.tenant: str | None = None
         self.subject: str | None = None
+        self.slot: RequestSlot | None = None
+        """Held until the request was answered."""
 
 
 class Sent:

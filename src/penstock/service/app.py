@@ -15,11 +15,12 @@ from penstock.client.persist import Persistence
 from penstock.service import access
 from penstock.service.absent import KnownQueues
 from penstock.service.access import Sent, Visit
+from penstock.service.admission import RequestAdmission
 from penstock.service.answers import Answer, Stream, encoded, send_body, send_stream
 from penstock.service.ask import Ask
 from penstock.service.egress.egress import Egress
 from penstock.service.errors import ForbiddenError, ServiceError
-from penstock.service.limits import Disconnected, Limits, Receive, Scope, Send, within
+from penstock.service.limits import IDENTIFIED, Disconnected, Limits, Receive, Scope, Send, within
 from penstock.service.openapi import document
 from penstock.service.principal import AuditLog, Door, Nobody, Principal, Quotas
 from penstock.service.problems import problem_of
@@ -79,6 +80,7 @@ class Service:
         """Whether the clock, which is that of all tenants, may be turned over HTTP: for tests."""
         self.known = KnownQueues(store)
         self.waiting: set[Ask] = set()
+        self.requests = RequestAdmission(self.limits.requests_per_tenant)
         self.is_stopping = False
         self._router = Router(self.routes)
         self.webhooks = PostOffice(store, egress or Egress())
@@ -193,6 +195,8 @@ class Service:
         except Disconnected:
             sent.status = sent.status or 499
         finally:
+            if visit.slot is not None:
+                visit.slot.release()
             access.log(visit, sent.status, time.perf_counter() - began)
 
     async def _answer(
@@ -205,12 +209,16 @@ class Service:
         if route.verb is not None:
             principal = await self.door.authenticate(headers)
             visit.tenant, visit.subject = principal.tenant, principal.subject
+            if (identified := scope.get(IDENTIFIED)) is not None:
+                identified()
+            visit.slot = self.requests.enter(principal.tenant)
             if not principal.may(route.verb, values.get("queue")):
                 raise ForbiddenError(f"{route.verb} is not in the token's scopes here")
         check_names(values)
         if "queue" in values:
             check_queue(route.verb, values["queue"])
         ask = Ask(self, route, principal, headers, receive, visit.request_id)
+        ask.slot = visit.slot
         given: dict[str, Any] = dict(values)
         if route.query is not None:
             given["query"] = query_of(scope, route.query)

@@ -9,7 +9,8 @@ from penstock.client.client import Client
 from penstock.core.errors import PenstockError, UnknownQueueError
 from penstock.core.job import QueueRef
 from penstock.core.names import check_name
-from penstock.service.errors import BusyError, ForbiddenError, MalformedError, UnauthenticatedError
+from penstock.service.admission import RequestSlot, admit_stream
+from penstock.service.errors import ForbiddenError, MalformedError, UnauthenticatedError
 from penstock.service.limits import Receive
 from penstock.service.principal import Principal
 from penstock.service.reserved import check_queue
@@ -44,6 +45,11 @@ class Ask:
         self.request_id = request_id
         self.over = asyncio.Event()
         """Set when the client went away, its token is good no more or the service stops: who waits ends."""
+        self.slot: RequestSlot | None = None
+        """What the request is counted by until it becomes a stream."""
+        self.held_since = 0.0
+        self.has_given_way = False
+        """True when it was ended for a stream of another tenant: its client still waits for the answer."""
         self._receive = receive
 
     @property
@@ -98,23 +104,18 @@ class Ask:
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
         """Hold one of the places for those who wait, and notice when the client goes away."""
-        limits, waiting = self.service.limits, self.service.waiting
-        if len(waiting) >= limits.streams:
-            raise BusyError(f"{limits.streams} streams and long polls are open already")
-        waiting.add(self)
-        if self.service.is_stopping:
-            self.over.set()
-        watches = [asyncio.create_task(self._watch()), asyncio.create_task(self._stay_known())]
-        try:
-            async with AsyncExitStack() as stack:
-                if self.service.quotas is not None:
-                    await stack.enter_async_context(self.service.quotas.stream(self.principal.tenant))
+        async with AsyncExitStack() as stack:
+            if self.service.quotas is not None:
+                await stack.enter_async_context(self.service.quotas.stream(self.principal.tenant))
+            self._enter_streams()
+            watches = [asyncio.create_task(self._watch()), asyncio.create_task(self._stay_known())]
+            try:
                 yield
-        finally:
-            waiting.discard(self)
-            for watch in watches:
-                watch.cancel()
-            await asyncio.gather(*watches, return_exceptions=True)
+            finally:
+                self.service.waiting.discard(self)
+                for watch in watches:
+                    watch.cancel()
+                await asyncio.gather(*watches, return_exceptions=True)
 
     async def until_over(self, work: Coroutine[Any, Any, T]) -> T | None:
         """What this brings; None, and it is cut off, when the request is over before."""
@@ -126,6 +127,20 @@ class Ask:
             for each in (task, over):
                 each.cancel()
             await asyncio.gather(task, over, return_exceptions=True)
+
+    def _enter_streams(self) -> None:
+        limits, waiting = self.service.limits, self.service.waiting
+        share = limits.streams_per_tenant if self.service.quotas is None else None
+        if (ended := admit_stream(waiting, self, most=limits.streams, share=share)) is not None:
+            waiting.discard(ended)
+            ended.has_given_way = True
+            ended.over.set()
+        waiting.add(self)
+        self.held_since = asyncio.get_running_loop().time()
+        if self.slot is not None:
+            self.slot.release()
+        if self.service.is_stopping:
+            self.over.set()
 
     async def _watch(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":

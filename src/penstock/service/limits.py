@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
+from penstock.core.errors import OptionError
 from penstock.service.errors import MalformedError, SlowRequestError, TooLargeError, UnsupportedMediaError
 
 Scope = MutableMapping[str, Any]
@@ -13,6 +14,8 @@ Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
+IDENTIFIED: Final = "penstock.identified"
+"""The key in a scope of what is called once the request's token was accepted."""
 LONGEST_WAIT: Final = 60.0
 """The longest long poll, in seconds."""
 
@@ -30,10 +33,44 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     send_timeout: float = 30.0
     """For a client to take one piece of an answer."""
     connections: int = 1_000
+    """Connections at once; at the limit, one that waits for its client is closed for a new one."""
+    connections_per_peer: int = 200
+    """Connections of one address on which no token was accepted yet."""
+    pipelined: int = 64
+    """Requests that wait on one connection for the answer to the one before."""
+    requests_per_tenant: int = 250
+    """Requests of one tenant that are handled at once, without streams and long polls."""
     streams: int = 500
     """Streams and long polls at once, of all tenants."""
+    streams_per_tenant: int = 250
+    """The same of a tenant whose quota does not say it."""
     batch: int = 1_000
     """Jobs, leases or settlements in one request."""
+
+
+def limits_of(
+    *,
+    connections: int = 1_000,
+    connections_per_peer: int | None = None,
+    requests_per_tenant: int | None = None,
+    streams: int | None = None,
+    streams_per_tenant: int | None = None,
+) -> Limits:
+    """Limits in proportion to the connections, where they are not given; OptionError for impossible ones.
+
+    >>> limits_of(connections=100).streams, limits_of() == Limits()
+    (50, True)
+    """
+    if streams is not None and streams >= connections:
+        raise OptionError("streams", streams, f"fewer than the {connections} connections")
+    streams = streams or max(1, connections // 2)
+    return Limits(
+        connections=connections,
+        connections_per_peer=connections_per_peer or max(1, connections // 5),
+        requests_per_tenant=requests_per_tenant or max(1, connections // 4),
+        streams=streams,
+        streams_per_tenant=streams_per_tenant or max(1, streams // 2),
+    )
 
 
 class Disconnected(Exception):

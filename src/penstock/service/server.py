@@ -13,9 +13,12 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from penstock.core.errors import ConfigError
+from penstock.service.accepting import Acceptor
 from penstock.service.app import Service
-from penstock.service.limits import Limits
+from penstock.service.connections import ConnectionAdmission, Place, peer_of
+from penstock.service.limits import IDENTIFIED, Limits
 from penstock.service.problems import MEDIA_TYPE, Problem
+from penstock.service.reserve import HealthOnly
 
 KEEP_ALIVE: Final = 30
 """Seconds that a connection without a request is kept."""
@@ -32,9 +35,12 @@ class GuardedProtocol(HttpToolsProtocol):
     """HTTP/1.1 within `Limits`: a head that comes slowly, or is too large, ends the connection."""
 
     limits = Limits()
+    admission = ConnectionAdmission(limits)
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
+        self.peer = ""
+        self._unread_since: float | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._in_head = True
         self._is_between = False
@@ -47,14 +53,15 @@ class GuardedProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for the first head."""
         super().connection_made(transport)
-        if len(self.connections) > self.limits.connections:
-            self._refuse(503)
-        else:
-            self._expect_head()
+        self.peer = peer_of(self.client[0] if self.client else None)
+        if self.admission.admit(self) is Place.RESERVED:
+            self.app = HealthOnly(self.app)
+        self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Nothing is waited for any more."""
         self._stop_waiting()
+        self.admission.remove(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
@@ -64,6 +71,7 @@ class GuardedProtocol(HttpToolsProtocol):
         if self._is_between:
             self._is_between = False
             self._expect_head()
+            self._note_phase()
         if self._left is not None:
             self._left -= len(data)
             if self._left < 0:
@@ -92,7 +100,11 @@ class GuardedProtocol(HttpToolsProtocol):
         self._weight = 0
         if not self._in_head:
             self._expect_head()
+        if len(self.pipeline) >= self.limits.pipelined:
+            # Each of them costs much more memory than the bytes that it came in.
+            raise ValueError("too many requests wait on this connection")
         super().on_message_begin()
+        self.scope[IDENTIFIED] = self._identified  # type: ignore[typeddict-unknown-key]
 
     def on_headers_complete(self) -> None:
         """The head is there."""
@@ -100,6 +112,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._is_busy = True
         self._stop_waiting()
         super().on_headers_complete()
+        self._note_phase()
 
     def on_response_complete(self) -> None:
         """What is left of a request that is answered already is passed over, within bounds."""
@@ -113,6 +126,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self._wait(self.transport.close)
         elif was_last:
             self._is_between = True
+        self._note_phase()
 
     def on_message_complete(self) -> None:
         """The rest of a request that was answered before is there: the connection may be used again."""
@@ -122,6 +136,48 @@ class GuardedProtocol(HttpToolsProtocol):
             self._is_between = True
             self._stop_waiting()
             self.timeout_keep_alive_task = self.loop.call_later(KEEP_ALIVE, self.timeout_keep_alive_handler)
+        self._note_phase()
+
+    def pause_writing(self) -> None:
+        """The client does not read what it is sent."""
+        super().pause_writing()
+        self._note_phase()
+
+    def resume_writing(self) -> None:
+        """It does again."""
+        super().resume_writing()
+        self._unread_since = None
+        self._note_phase()
+
+    def evict(self) -> None:
+        """Close the connection at once to make room; a client in the middle of a request is told why."""
+        if self._is_busy or (self._in_head and self._head_bytes):
+            self._refuse(503)
+        self.transport.close()
+        if self.transport.get_write_buffer_size():
+            # Closing waits until the client has read all of it.
+            self.transport.abort()
+
+    def abort_if_unread(self, now: float) -> None:
+        """End the connection when its client has not read what it was sent in time.
+
+        A handler gives up by itself, but then closing the connection waits until all is read.
+        """
+        if not self.transport.is_closing() and not self.flow.write_paused:
+            return
+        if self._unread_since is None:
+            self._unread_since = now
+        elif now - self._unread_since > self.limits.send_timeout:
+            self.transport.abort()
+
+    def _identified(self) -> None:
+        self.admission.identified(self)
+
+    def _note_phase(self) -> None:
+        if self._is_busy and not self.cycle.more_body and not self.flow.write_paused:
+            self.admission.works(self)
+        else:
+            self.admission.waits(self)
 
     def send_400_response(self, msg: str) -> None:
         """Refuse what cannot be read."""
@@ -153,7 +209,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def _refuse(self, status: int) -> None:
         self._stop_waiting()
-        if self._is_busy and (self._in_head or self.cycle.response_started):
+        if self._is_busy and (self._in_head or self.pipeline or self.cycle.response_started):
             # It would pass for the answer to a request before this one, or for a part of it.
             self.transport.close()
             return
@@ -162,8 +218,11 @@ class GuardedProtocol(HttpToolsProtocol):
         body = msgspec.json.encode(problem)
         head = (
             f"HTTP/1.1 {status} {title}\r\ncontent-type: {MEDIA_TYPE}\r\n"
-            f"content-length: {len(body)}\r\nconnection: close\r\n\r\n"
+            f"content-length: {len(body)}\r\nconnection: close\r\n"
         )
+        if status == 503:
+            head += "retry-after: 1\r\n"
+        head += "\r\n"
         self.transport.write(head.encode() + body)
         self.transport.close()
 
@@ -172,7 +231,9 @@ class Server(uvicorn.Server):
     """Ends gracefully on SIGTERM and Ctrl-C: what waits is told at once, and what runs is answered."""
 
     def __init__(self, service: Service, *, grace: float) -> None:
-        guarded = type("GuardedProtocol", (GuardedProtocol,), {"limits": service.limits})
+        self.admission = ConnectionAdmission(service.limits)
+        own = {"limits": service.limits, "admission": self.admission}
+        guarded = type("GuardedProtocol", (GuardedProtocol,), own)
         config = uvicorn.Config(
             service,
             http=guarded,
@@ -185,12 +246,39 @@ class Server(uvicorn.Server):
             proxy_headers=False,
             timeout_keep_alive=KEEP_ALIVE,
             timeout_graceful_shutdown=max(1, round(grace)),
-            backlog=BACKLOG,
         )
         super().__init__(config)
         # What it says of requests that cannot be read would fill a log with whatever strangers send.
         logging.getLogger("uvicorn").addHandler(logging.NullHandler())
         self.service = service
+        self._acceptors: list[Acceptor] = []
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        """Begin to accept connections on these sockets, which listen already."""
+        self.servers = []
+        for bound in sockets or []:
+            self._acceptors.append(Acceptor(bound, self._protocol, self.admission.relieve))
+        self.started = True
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        """Accept no more connections, and answer what runs."""
+        for acceptor in self._acceptors:
+            acceptor.stop()
+        await super().shutdown(sockets)
+
+    async def on_tick(self, counter: int) -> bool:
+        """Also end connections that are closed and never read."""
+        if counter % 5 == 0:
+            now = asyncio.get_running_loop().time()
+            for connection in list(self.server_state.connections):
+                if isinstance(connection, GuardedProtocol):
+                    connection.abort_if_unread(now)
+        return await super().on_tick(counter)
+
+    def _protocol(self) -> asyncio.Protocol:
+        protocol = self.config.http_protocol_class
+        own: dict[str, Any] = {"config": self.config, "server_state": self.server_state, "app_state": {}}
+        return protocol(**own)
 
     def stop(self) -> None:
         """Begin to end; a second time, end at once."""

@@ -29,10 +29,11 @@ def full_service(
     """Tokens, quotas and the audit log from the store; ConfigError for a file that cannot be used."""
     issuers = None if auth_file is None else read_auth_file(auth_file)
     door, usage = door_of(issuers, ApiTokens(store), key), Usage(store)
+    limits = limits or Limits()
     return Service(
         store,
         door=door,
-        quotas=StoredQuotas(store, usage),
+        quotas=StoredQuotas(store, usage, streams=limits.streams_per_tenant),
         audit=Audit(store),
         limits=limits,
         egress=Egress(egress),

@@ -48,7 +48,7 @@ async def claim(ask: Ask, queue: str, body: ClaimWish) -> ClaimsView:
     if not _jobs(found) and body.wait:
         async with ask.held():
             found = await _wait(ask, queue, body, found)
-            if ask.over.is_set() and not ask.service.is_stopping:
+            if ask.over.is_set() and not ask.service.is_stopping and not ask.has_given_way:
                 await _give_back(ask, queue, found)
     is_many = bool(ask.principal.tenants)
     due = [claims.wait_ms for _, claims in found if claims.wait_ms is not None]

@@ -35,8 +35,15 @@ class StoredQuotas:
     """The quotas of a store. Every refusal is counted."""
 
     def __init__(
-        self, store: _Place, usage: Usage | None = None, *, clock: Callable[[], float] = time.monotonic
+        self,
+        store: _Place,
+        usage: Usage | None = None,
+        *,
+        streams: int | None = None,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
+        """`streams` bounds tenants whose quota says nothing of streams."""
+        self._unset_streams = streams
         self._store = store
         self._usage = usage or Usage(store)
         self._clock = clock
@@ -74,6 +81,8 @@ class StoredQuotas:
     async def stream(self, tenant: str) -> AsyncIterator[None]:
         """One stream or long poll, held for the time of the block."""
         most = (await self._quota(tenant)).streams
+        if most is None and tenant != EVERYONE:
+            most = self._unset_streams
         held = self._streams.get(tenant, 0)
         if most is not None and held >= most:
             self._usage.note(tenant, refused=1)
