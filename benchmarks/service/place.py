@@ -4,17 +4,18 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from benchmarks.postgres import server as postgres
+from benchmarks.redis import server as redis
 from benchmarks.spawn import ROOT, Failed
 from penstock.service.auth.development import DevelopmentKey
 
-TITLES: Final = {"sqlite": "SQLite", "postgres": "PostgreSQL"}
+TITLES: Final = {"sqlite": "SQLite", "postgres": "PostgreSQL", "valkey": "Valkey"}
 
 
 @dataclass(slots=True)
@@ -40,17 +41,33 @@ class Place:
     remote: Reached
     address: str
     token: str
+    key: str
+
+    def token_of(self, tenant: str) -> str:
+        """A token with which a tenant may do everything that is its own."""
+        return DevelopmentKey.read(self.key).mint(
+            tenants=[tenant], subject="bench", scopes=["*"], seconds=3_600, now=time.time()
+        )
 
 
 @contextmanager
-def running(store: str, folder: Path) -> Iterator[Place]:
-    """A place with nothing in it; gone at the end of the block."""
+def running(store: str, folder: Path, prepare: Callable[[str], object] = lambda url: None) -> Iterator[Place]:
+    """A place with nothing but what `prepare` puts into its store; gone at the end of the block."""
     if store == "sqlite":
-        with _served(f"sqlite:///{folder / 'jobs.db'}", folder) as place:
+        url = f"sqlite:///{folder / 'jobs.db'}"
+        prepare(url)
+        with _served(url, folder) as place:
             yield place
+    elif store == "valkey":
+        with redis.running("valkey", folder) as valkey:
+            prepare(valkey.url)
+            with _served(valkey.url, folder) as place:
+                yield place
     else:
-        with postgres.running() as server, _served(server.url, folder) as place:
-            yield place
+        with postgres.running() as server:
+            prepare(server.url)
+            with _served(server.url, folder) as place:
+                yield place
 
 
 @contextmanager
@@ -70,7 +87,7 @@ def _served(url: str, folder: Path) -> Iterator[Place]:
             tenants=["default"], subject="bench", scopes=["*"], seconds=3_600, now=time.time()
         )
         scheme, _, rest = said["address"].partition("://")
-        yield Place(Reached(url), Reached(f"{scheme}://{token}@{rest}"), said["address"], token)
+        yield Place(Reached(url), Reached(f"{scheme}://{token}@{rest}"), said["address"], token, said["key"])
     finally:
         service.terminate()
         try:
