@@ -59,6 +59,7 @@ CLOSE = b"GET /health/live HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
             id="many headers",
         ),
         pytest.param(b"nonsense\r\n\r\n", 400, id="no HTTP"),
+        pytest.param(b"GET http://[ HTTP/1.1\r\nHost: x\r\n\r\n", 400, id="no address"),
         pytest.param(b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", 400, id="TLS"),
         pytest.param(
             LIVE[:-2] + b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
@@ -148,7 +149,11 @@ async def test_pipelined_requests_are_answered_in_their_order() -> None:
     assert answer.count(b"HTTP/1.1 200 ") == 4
 
 
-@pytest.mark.parametrize("more", [b"nonsense\r\n\r\n", b"GET / HTTP/1.1\r\nHost:"], ids=["forged", "slow"])
+@pytest.mark.parametrize(
+    "more",
+    [b"nonsense\r\n\r\n", b"GET / HTTP/1.1\r\nHost:", b"GET http://[ HTTP/1.1\r\nHost: x\r\n\r\n"],
+    ids=["forged", "slow", "no address"],
+)
 async def test_a_refusal_never_passes_for_the_answer_to_the_request_before(more: bytes) -> None:
     body = b'{"worker":"w","wait":60}'
     polling = (

@@ -108,10 +108,11 @@ class GuardedProtocol(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         """The head is there."""
+        self._stop_waiting()
+        # It fails for an address that cannot be read: then there is no request yet, and still a head.
+        super().on_headers_complete()
         self._in_head = False
         self._is_busy = True
-        self._stop_waiting()
-        super().on_headers_complete()
         self._note_phase()
 
     def on_response_complete(self) -> None:
