@@ -14,6 +14,7 @@ import msgspec
 import pytest
 
 from penstock.core.errors import OptionError
+from penstock.service.app import Service
 from penstock.service.connections import peer_of
 from penstock.service.errors import QuotaError
 from penstock.service.limits import Limits, limits_of
@@ -22,8 +23,8 @@ from penstock.service.tenants.book import Quota, QuotaBook
 from penstock.service.tenants.quotas import StoredQuotas
 from penstock.settings import ServeSettings
 from penstock.stores.memory import MemoryStore
-from penstock.stores.values import EVERYONE
-from tests.service.kit import until
+from penstock.stores.values import EVERYONE, QueueInfo
+from tests.service.kit import Doorman, client_of, until
 from tests.service.test_server import CLOSE, LIVE, answered, served
 
 MOST = 20
@@ -45,6 +46,7 @@ def request(
     return f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body
 
 
+JSON = {"content-type": "application/json"}
 POLL = b'{"worker":"w","wait":60}'
 
 
@@ -345,23 +347,44 @@ async def test_when_all_streams_are_taken_the_tenant_with_most_gives_its_oldest_
     assert again[9:12] == b"429"
 
 
-async def test_a_tenant_has_so_many_requests_handled_at_once_beside_its_streams() -> None:
-    limits = msgspec.structs.replace(PATIENT, requests_per_tenant=2)
-    async with crowded(limits) as (server, hostile, other):
-        for number in (1, 2, 3):
-            await hostile.connect(poll())
-            await until(lambda number=number: len(server.service.waiting) == number)  # type: ignore[misc]
-        slow = [await hostile.connect(WAITING_FOR_CONTINUE) for _ in range(2)]
-        for reader, _ in slow:
-            await head_of(reader)
-        refused = await hostile.ask(request(b'{"task":"t"}'))
-        elsewhere = await other.ask(request(b'{"task":"t"}', tenant="other"))
-        for _, writer in slow:
-            writer.transport.abort()
-        await until(lambda: len(server.server_state.connections) == 5)
-        again = await hostile.ask(request(b'{"task":"t"}'))
+class Slow(MemoryStore):
+    """Lists no queues until it is told to go on."""
 
-    assert [answer[9:12] for answer in (refused, elsewhere, again)] == [b"429", b"201", b"201"]
+    def __init__(self) -> None:
+        super().__init__()
+        self.asked = 0
+        self.goes_on = asyncio.Event()
+
+    async def queues(self, tenant: str) -> list[QueueInfo]:
+        self.asked += 1
+        await self.goes_on.wait()
+        return await super().queues(tenant)
+
+
+async def test_a_tenant_has_so_many_requests_handled_at_once_beside_its_streams() -> None:
+    store = Slow()
+    service = Service(store, door=Doorman(), limits=Limits(requests_per_tenant=2))
+    async with service, client_of(service) as client:
+        polls = []
+        for number in (1, 2, 3):
+            polling = client.post("/v1/queues/mail/claims", content=POLL, headers=JSON)
+            polls.append(asyncio.create_task(polling))
+            await until(lambda number=number: len(service.waiting) == number)  # type: ignore[misc]
+        held = [asyncio.create_task(client.get("/v1/queues")) for _ in range(2)]
+        await until(lambda: store.asked == 2)
+        refused = await client.get("/v1/queues")
+        elsewhere = asyncio.create_task(client.get("/v1/queues", headers={"x-tenant": "other"}))
+        await until(lambda: store.asked == 3)
+        live = await client.get("/health/live")
+        store.goes_on.set()
+        answers = await asyncio.gather(*held, elsewhere)
+        again = await client.get("/v1/queues")
+        service.stop()
+        await asyncio.gather(*polls)
+
+    assert refused.status_code == 429
+    assert refused.headers["retry-after"] == "1"
+    assert [each.status_code for each in (live, *answers, again)] == [200] * 5
 
 
 @pytest.mark.parametrize(

@@ -211,19 +211,20 @@ class Service:
             visit.tenant, visit.subject = principal.tenant, principal.subject
             if (identified := scope.get(IDENTIFIED)) is not None:
                 identified()
-            visit.slot = self.requests.enter(principal.tenant)
             if not principal.may(route.verb, values.get("queue")):
                 raise ForbiddenError(f"{route.verb} is not in the token's scopes here")
         check_names(values)
         if "queue" in values:
             check_queue(route.verb, values["queue"])
         ask = Ask(self, route, principal, headers, receive, visit.request_id)
-        ask.slot = visit.slot
         given: dict[str, Any] = dict(values)
         if route.query is not None:
             given["query"] = query_of(scope, route.query)
         if route.takes is not None:
             given["body"] = await read_as(self.limits, headers, receive, route.takes)
+        if route.verb is not None:
+            # Not before the body is there: slow clients of a tenant are no burden to its other ones.
+            visit.slot = ask.slot = self.requests.enter(principal.tenant)
         answer = await route.handler(ask, **given)
         about = {"x-request-id": visit.request_id}
         if isinstance(answer, Stream):
