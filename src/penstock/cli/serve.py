@@ -26,6 +26,9 @@ async def serve(
     auth_file: Annotated[
         str | None, setting("serve.auth_file", "Issuers whose tokens are good", metavar="FILE")
     ] = None,
+    json_values: Annotated[
+        str | None, setting("serve.json_values", "Most JSON values in one request's body", metavar="N")
+    ] = None,
     shutdown_timeout: Annotated[
         str | None, setting("serve.shutdown_timeout", "How long to answer what runs", metavar="TIME")
     ] = None,
@@ -42,6 +45,7 @@ async def serve(
     with needs_service():
         from penstock.service.auth.development import DevelopmentKey
         from penstock.service.egress.policy import EgressPolicy
+        from penstock.service.limits import Limits
         from penstock.service.server import Server, listen
         from penstock.service.serving import full_service
     said = desk.settings.serve
@@ -61,6 +65,7 @@ async def serve(
         key=made or (None if key_text is None else DevelopmentKey.read(key_text)),
         auth_file=None if file is None else Path(file),
         egress=EgressPolicy.of(allow=egress.allow, ports=egress.ports, plain=egress.plain),
+        limits=Limits(json_values=said.json_values),
     )
     with listen(said.host, int(said.port)) as bound:
         async with service:

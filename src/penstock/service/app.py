@@ -15,6 +15,7 @@ from penstock.client.persist import Persistence
 from penstock.service import access
 from penstock.service.absent import KnownQueues
 from penstock.service.access import Sent, Visit
+from penstock.service.admission import limits_before_body
 from penstock.service.answers import Answer, Stream, encoded, send_body, send_stream
 from penstock.service.ask import Ask
 from penstock.service.egress.egress import Egress
@@ -23,7 +24,7 @@ from penstock.service.limits import Disconnected, Limits, Receive, Scope, Send, 
 from penstock.service.openapi import document
 from penstock.service.principal import AuditLog, Door, Nobody, Principal, Quotas
 from penstock.service.problems import problem_of
-from penstock.service.reading import check_names, headers_of, query_of, read_as
+from penstock.service.reading import check_headers, check_names, headers_of, query_of, read_as
 from penstock.service.reserved import check_queue
 from penstock.service.routes import ROUTES
 from penstock.service.routing import Route, Router
@@ -198,6 +199,7 @@ class Service:
     async def _answer(
         self, scope: Scope, headers: Mapping[str, str], receive: Receive, sent: Sent, visit: Visit
     ) -> None:
+        check_headers(scope)
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         route, values = self._router.find(visit.method, path)
         visit.path = route.path
@@ -215,7 +217,8 @@ class Service:
         if route.query is not None:
             given["query"] = query_of(scope, route.query)
         if route.takes is not None:
-            given["body"] = await read_as(self.limits, headers, receive, route.takes)
+            limits = await limits_before_body(self.limits, self.quotas, route, values, principal)
+            given["body"] = await read_as(limits, headers, receive, route.takes, ask.yielder)
         answer = await route.handler(ask, **given)
         about = {"x-request-id": visit.request_id}
         if isinstance(answer, Stream):

@@ -14,6 +14,7 @@ from penstock.service.limits import Receive
 from penstock.service.principal import Principal
 from penstock.service.reserved import check_queue
 from penstock.service.routing import Route
+from penstock.service.slices import Yielder
 from penstock.stores.protocol import Store
 from penstock.stores.values import EVERYONE, QueueInfo
 
@@ -44,6 +45,8 @@ class Ask:
         self.request_id = request_id
         self.over = asyncio.Event()
         """Set when the client went away, its token is good no more or the service stops: who waits ends."""
+        self.yielder = Yielder()
+        """Where a handler with much to do lets other requests have their turn."""
         self._receive = receive
 
     @property
