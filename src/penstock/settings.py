@@ -91,6 +91,7 @@ class ServeSettings(_Group, frozen=True, kw_only=True):
     host: str = "127.0.0.1"
     port: Port = Port(8640)
     auth_file: str | None = None
+    json_values: Count = 50_000
     shutdown_timeout: Seconds = Seconds(10)
     connections: Count = 1_000
     connections_per_peer: Count | None = None

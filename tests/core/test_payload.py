@@ -99,10 +99,14 @@ def test_sixty_four_levels_pass_and_one_more_does_not() -> None:
 
 def test_a_list_in_itself_is_refused() -> None:
     endless: list[Any] = []
-    endless.extend([endless, endless])
+    endless.append(endless)
+    doubled: list[Any] = []
+    doubled.extend([doubled, doubled])
 
     with pytest.raises(PayloadError, match="at most 64 levels"):
         check_json("body", endless)
+    with pytest.raises(PayloadError, match="at most 1048576 bytes"):
+        check_json("body", doubled)
 
 
 def test_a_small_value_that_would_be_huge_in_json_is_refused_quickly() -> None:

@@ -26,6 +26,9 @@ async def serve(
     auth_file: Annotated[
         str | None, setting("serve.auth_file", "Issuers whose tokens are good", metavar="FILE")
     ] = None,
+    json_values: Annotated[
+        str | None, setting("serve.json_values", "Most JSON values in one request's body", metavar="N")
+    ] = None,
     shutdown_timeout: Annotated[
         str | None, setting("serve.shutdown_timeout", "How long to answer what runs", metavar="TIME")
     ] = None,
@@ -90,6 +93,7 @@ async def serve(
                 requests_per_tenant=said.requests_per_tenant,
                 streams=said.streams,
                 streams_per_tenant=said.streams_per_tenant,
+                json_values=said.json_values,
             )
         ),
     )

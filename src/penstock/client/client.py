@@ -197,10 +197,11 @@ class Client:
         for call in calls if keyed else ():
             check_mode(call, entrances[call.queue].info.mode)
         out: list[JobHandle[R] | PenstockError | None] = [None] * len(calls)
+        by_queue: dict[str, list[int]] = {name: [] for name in entrances}
+        for place, call in enumerate(calls):
+            by_queue[call.queue].append(place)
         for name, entrance in entrances.items():
-            places: Sequence[int] = range(len(calls))
-            if len(entrances) > 1:
-                places = [place for place, call in enumerate(calls) if call.queue == name]
+            places = by_queue[name]
             number, rest = entrance.info.number, iter(places)
             jobs = (new_job(calls[place], self._ids.make(number), self._ids.nonce()) for place in places)
             async for answers in entrance.send_many(jobs, len(places)):

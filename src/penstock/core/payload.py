@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Collection
+from itertools import chain
 from math import isfinite
 from types import NoneType
 from typing import Any, Final
@@ -22,6 +23,8 @@ _WANTED_TEXT: Final = "text without lone surrogates"
 _WANTED_DEPTH: Final = f"at most {MAX_DEPTH} levels of lists and dicts"
 _ENCODER: Final = msgspec.json.Encoder()
 _CHEAP: Final = frozenset({str, bool, NoneType})
+_TEXT: Final = frozenset({str})
+_PLAIN: Final = _CHEAP | {int, float, list, dict}
 
 
 class Words(str):
@@ -84,7 +87,7 @@ def member(path: str, key: str) -> str:
 
 
 class _Walk:
-    """Looks at every node once; a container that is shared many times over is as large as written out."""
+    """Looks at every value once; a container that is shared many times over is as large as written out."""
 
     def __init__(self, limit: int) -> None:
         # Each item takes two bytes or more, its comma included.
@@ -95,60 +98,114 @@ class _Walk:
         return self._left < 0
 
     def is_plain(self, value: Any, depth: int) -> bool:
+        """Level by level, because a call for each of many small containers takes several times as long."""
         kind = type(value)
-        if kind in _CHEAP:
-            return True
-        if kind is int:
-            return bool(MIN_INT <= value <= MAX_INT)
-        if kind is float:
-            return isfinite(value)
-        if kind is list:
-            return depth > 0 and self._all_plain(value, depth - 1)
-        if kind is dict:
-            return depth > 0 and set(map(type, value)) <= {str} and self._all_plain(value.values(), depth - 1)
-        return False
+        level: Collection[Any] = (value,)
+        if kind is dict or kind is list:
+            # Most values are one flat container.
+            self._left -= len(value)
+            if depth == 0 or self.is_over or (kind is dict and not set(map(type, value)) <= _TEXT):
+                return False
+            level, depth = value.values() if kind is dict else value, depth - 1
+        while True:
+            kinds = set(map(type, level))
+            if kinds <= _CHEAP:
+                return True
+            if not kinds <= _PLAIN or not _are_numbers_plain(level, kinds):
+                return False
+            if list not in kinds and dict not in kinds:
+                return True
+            lists = _of_kind(list, level, kinds)
+            dicts = _of_kind(dict, level, kinds)
+            self._left -= sum(map(len, lists)) + sum(map(len, dicts))
+            if depth == 0 or self.is_over or not set(map(type, chain.from_iterable(dicts))) <= _TEXT:
+                return False
+            level = [*chain.from_iterable(lists), *chain.from_iterable(map(dict.values, dicts))]
+            depth -= 1
 
-    def _all_plain(self, values: Collection[Any], depth: int) -> bool:
-        self._left -= len(values)
-        if self.is_over:
+
+def _are_numbers_plain(level: Collection[Any], kinds: set[type]) -> bool:
+    if int in kinds:
+        ints = _of_kind(int, level, kinds)
+        if min(ints) < MIN_INT or max(ints) > MAX_INT:
             return False
-        # Most long lists hold one kind of thing, and that is checked without a call per item.
-        kinds = set(map(type, values))
-        if kinds <= _CHEAP:
-            return True
-        if kinds == {int}:
-            return bool(min(values) >= MIN_INT and max(values) <= MAX_INT)
-        if kinds == {float}:
-            return all(map(isfinite, values))
-        return all(self.is_plain(value, depth) for value in values)
+    return float not in kinds or all(map(isfinite, _of_kind(float, level, kinds)))
+
+
+def _of_kind(kind: type, level: Collection[Any], kinds: set[type]) -> Collection[Any]:
+    """The values of one type. Most levels have all, or none, of their values of it."""
+    if kind not in kinds:
+        return ()
+    return level if len(kinds) == 1 else [each for each in level if type(each) is kind]
+
+
+class _Fault:
+    """The first value that cannot be JSON; `steps` lead to it from the inside outwards."""
+
+    __slots__ = ("found", "steps", "wanted")
+
+    def __init__(self, found: object, wanted: str) -> None:
+        self.found = found
+        self.wanted = wanted
+        self.steps: list[str | int] = []
 
 
 def _find_fault(path: str, value: Any, depth: int) -> None:
     """Raise for the first fault, with its path."""
+    fault = _fault_in(value, depth)
+    if fault is None:
+        return
+    for step in reversed(fault.steps):
+        path = f"{path}[{step}]" if isinstance(step, int) else member(path, step)
+    if fault.wanted == _WANTED_DEPTH:
+        # The whole path would say the same sixty times over.
+        path = re.split(r"[.\[]", path)[0]
+    raise PayloadError(path, fault.found, fault.wanted)
+
+
+def _fault_in(value: Any, depth: int) -> _Fault | None:
+    """Paths are put together on the way back from a fault: most values have none."""
     kind = type(value)
     if kind is str:
-        try:
-            value.encode()
-        except UnicodeEncodeError:
-            raise PayloadError(path, value, _WANTED_TEXT) from None
-    elif kind is int:
-        if not MIN_INT <= value <= MAX_INT:
-            raise PayloadError(path, value, _WANTED_INT)
-    elif kind is float:
-        if not isfinite(value):
-            raise PayloadError(path, value, "a finite number")
-    elif kind is list or kind is dict:
+        return None if _is_text(value) else _Fault(value, _WANTED_TEXT)
+    if kind is int:
+        return None if MIN_INT <= value <= MAX_INT else _Fault(value, _WANTED_INT)
+    if kind is float:
+        return None if isfinite(value) else _Fault(value, "a finite number")
+    if kind is list or kind is dict:
         if depth == 0:
-            # The whole path would say the same sixty times over.
-            raise PayloadError(re.split(r"[.\[]", path)[0], Words(kind.__name__), _WANTED_DEPTH)
-        if kind is list:
-            for index, item in enumerate(value):
-                _find_fault(f"{path}[{index}]", item, depth - 1)
-            return
-        for key, item in value.items():
-            if type(key) is not str:
-                raise PayloadError(path, key, "a key that is text")
-            _find_fault(path, key, depth)
-            _find_fault(member(path, key), item, depth - 1)
-    elif value is not None and kind is not bool:
-        raise PayloadError(path, value, f"{WANTED}; other types have to be declared in the signature")
+            return _Fault(Words(kind.__name__), _WANTED_DEPTH)
+        return _fault_in_list(value, depth - 1) if kind is list else _fault_in_dict(value, depth - 1)
+    if value is None or kind is bool:
+        return None
+    return _Fault(value, f"{WANTED}; other types have to be declared in the signature")
+
+
+def _fault_in_list(values: list[Any], depth: int) -> _Fault | None:
+    for index, item in enumerate(values):
+        fault = _fault_in(item, depth)
+        if fault is not None:
+            fault.steps.append(index)
+            return fault
+    return None
+
+
+def _fault_in_dict(values: dict[Any, Any], depth: int) -> _Fault | None:
+    for key, item in values.items():
+        if type(key) is not str:
+            return _Fault(key, "a key that is text")
+        if not _is_text(key):
+            return _Fault(key, _WANTED_TEXT)
+        fault = _fault_in(item, depth)
+        if fault is not None:
+            fault.steps.append(key)
+            return fault
+    return None
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

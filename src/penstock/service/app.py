@@ -20,11 +20,12 @@ from penstock.service.answers import Answer, Stream, encoded, send_body, send_st
 from penstock.service.ask import Ask
 from penstock.service.egress.egress import Egress
 from penstock.service.errors import ForbiddenError, ServiceError
+from penstock.service.job_admission import limits_before_body
 from penstock.service.limits import IDENTIFIED, Disconnected, Limits, Receive, Scope, Send, within
 from penstock.service.openapi import document
 from penstock.service.principal import AuditLog, Door, Nobody, Principal, Quotas
 from penstock.service.problems import problem_of
-from penstock.service.reading import check_names, headers_of, query_of, read_as
+from penstock.service.reading import check_headers, check_names, headers_of, query_of, read_as
 from penstock.service.reserved import check_queue
 from penstock.service.routes import ROUTES
 from penstock.service.routing import Route, Router
@@ -202,6 +203,7 @@ class Service:
     async def _answer(
         self, scope: Scope, headers: Mapping[str, str], receive: Receive, sent: Sent, visit: Visit
     ) -> None:
+        check_headers(scope)
         path = scope["path"].removeprefix(scope.get("root_path", ""))
         route, values = self._router.find(visit.method, path)
         visit.path = route.path
@@ -221,7 +223,8 @@ class Service:
         if route.query is not None:
             given["query"] = query_of(scope, route.query)
         if route.takes is not None:
-            given["body"] = await read_as(self.limits, headers, receive, route.takes)
+            limits = await limits_before_body(self.limits, self.quotas, route, values, principal)
+            given["body"] = await read_as(limits, headers, receive, route.takes, ask.yielder)
         if route.verb is not None:
             # Not before the body is there: slow clients of a tenant are no burden to its other ones.
             visit.slot = ask.slot = self.requests.enter(principal.tenant)

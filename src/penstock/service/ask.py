@@ -15,6 +15,7 @@ from penstock.service.limits import Receive
 from penstock.service.principal import Principal
 from penstock.service.reserved import check_queue
 from penstock.service.routing import Route
+from penstock.service.slices import Yielder
 from penstock.stores.protocol import Store
 from penstock.stores.values import EVERYONE, QueueInfo
 
@@ -50,6 +51,8 @@ class Ask:
         self.held_since = 0.0
         self.has_given_way = False
         """True when it was ended for a stream of another tenant: its client still waits for the answer."""
+        self.yielder = Yielder()
+        """Where a handler with much to do lets other requests have their turn."""
         self._receive = receive
 
     @property

@@ -1,6 +1,6 @@
 """What arrives as records of the store's protocol is held to the same bounds as what a client here makes."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
@@ -12,31 +12,36 @@ from penstock.core.job import NewJob, Options, QueueRef
 from penstock.core.names import check_key, check_name
 from penstock.core.payload import Words
 from penstock.core.retry import MAX_DELAY_MS, Shape
+from penstock.service.json_bodies import check_unique_names, check_values
 from penstock.service.paging import CURSOR
 from penstock.service.principal import Verb
 from penstock.service.reserved import check_queue
 from penstock.stores.values import StoredSchedule
+from penstock.stores.wire import MOST_ITEMS
 from penstock.tasks.options import LONGEST, MOST_ATTEMPTS
 
 if TYPE_CHECKING:
     from penstock.service.ask import Ask
 
-MOST_ITEMS: Final = 20_000
-"""Entries of one list: the relay entries of the largest flow, and some."""
 MOST_ASKED: Final = 100_000
 """Jobs or events that one answer is asked for: it is held in memory while it goes out."""
 _LARGE: Final = frozenset({"claim", "event_columns", "events", "find"})
 MOST_TEXT: Final = 10_000
+RECORD_BYTES: Final = 4 << 20
+"""The record of a schedule: a payload of 1 MiB as text within JSON, and the schedule itself."""
 MOST_INT: Final = 2**53
 """What every store and every language can count to."""
 _LONGEST_MS: Final = int(LONGEST.total_seconds() * 1000)
 
 
-def check_arguments(call: str, given: Mapping[str, Any]) -> None:
-    """InvalidError where a number, text or list is out of the bounds that every store can keep."""
+def check_arguments(call: str, given: Mapping[str, Any]) -> Generator[None]:
+    """InvalidError where a number, text or list is out of the bounds that every store can keep; in steps."""
     for name, value in given.items():
-        if not _is_within(name, value):
-            _check(name, value)
+        items = value if type(value) is list and len(value) <= MOST_ITEMS else (value,)
+        for each in items:
+            if not _is_within(name, each):
+                _check(name, value)
+            yield
     if (more := _MORE.get(call)) is not None:
         more(given)
     asked = given.get("limit", getattr(given.get("query"), "limit", None))
@@ -53,17 +58,23 @@ async def check_jobs(ask: "Ask", queue: QueueRef, jobs: Sequence[NewJob]) -> Non
     """
     for place, new in enumerate(jobs):
         _check_job(f"jobs[{place}]", new)
+        await ask.yielder.checkpoint()
     if ask.service.quotas is not None and jobs:
         largest = max(len(new.payload) for new in jobs)
         await ask.service.quotas.admit(queue.tenant, queue.name, jobs=len(jobs), largest=largest)
 
 
-def check_stored(stored: StoredSchedule) -> Schedule:
+async def check_stored(ask: "Ask", stored: StoredSchedule) -> Schedule:
     """The schedule; InvalidError unless a client could have made its record, and its times are some."""
+    if len(stored.body) > RECORD_BYTES:
+        found = Words(f"{len(stored.body)} bytes")
+        raise InvalidError("schedule.body", found, f"at most {RECORD_BYTES} bytes")
+    await ask.yielder.run(check_values("schedule.body", stored.body, ask.service.limits.json_values))
     try:
         schedule = decode_schedule(stored.body)
     except (msgspec.MsgspecError, UnicodeError, RecursionError, KeyError):
         raise InvalidError("schedule.body", Words("something else"), "a schedule in JSON") from None
+    check_unique_names(stored.body, "schedule.body")
     if schedule.name != stored.name:
         raise InvalidError("schedule.body.name", schedule.name, f"the schedule's own name, {stored.name!r}")
     check_schedule(schedule)

@@ -24,6 +24,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """Bounds of every request. Times are seconds."""
 
     body_bytes: int = 8 << 20
+    json_values: int = 50_000
+    """Values in a JSON body: each list, each object and each comma outside of text counts as one."""
     head_bytes: int = 32 << 10
     headers: int = 64
     head_timeout: float = 10.0
@@ -55,6 +57,7 @@ def limits_of(
     requests_per_tenant: int | None = None,
     streams: int | None = None,
     streams_per_tenant: int | None = None,
+    json_values: int = 50_000,
 ) -> Limits:
     """Limits in proportion to the connections, where they are not given; OptionError for impossible ones.
 
@@ -70,6 +73,7 @@ def limits_of(
         requests_per_tenant=requests_per_tenant or max(1, connections // 4),
         streams=streams,
         streams_per_tenant=streams_per_tenant or max(1, streams // 2),
+        json_values=json_values,
     )
 
 
@@ -86,7 +90,7 @@ async def read_body(limits: Limits, headers: Mapping[str, str], receive: Receive
     if not announced.isdecimal() or not announced.isascii():
         raise MalformedError(f"content-length: found {announced!r}, wanted a number")
     if int(announced[:20]) > limits.body_bytes:
-        raise _too_large(limits)
+        raise _too_large(limits, announced[:20])
     chunks: list[bytes] = []
     size = 0
     try:
@@ -98,7 +102,7 @@ async def read_body(limits: Limits, headers: Mapping[str, str], receive: Receive
                 if chunk := message.get("body", b""):
                     size += len(chunk)
                     if size > limits.body_bytes:
-                        raise _too_large(limits)
+                        raise _too_large(limits, f"more than {limits.body_bytes}")
                     chunks.append(chunk)
                 if not message.get("more_body", False):
                     return chunks[0] if len(chunks) == 1 else b"".join(chunks)
@@ -119,5 +123,5 @@ def within(limits: Limits, send: Send) -> Send:
     return bounded
 
 
-def _too_large(limits: Limits) -> TooLargeError:
-    return TooLargeError(f"a body has at most {limits.body_bytes} bytes")
+def _too_large(limits: Limits, found: str) -> TooLargeError:
+    return TooLargeError(f"the body: found {found} bytes, wanted at most {limits.body_bytes}")

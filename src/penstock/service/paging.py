@@ -11,9 +11,9 @@ CURSOR: Final = re.compile(r"[0-9]{1,15}/[^\0/]{1,128}")
 
 def states_of(text: str | None) -> frozenset[State]:
     """States from text such as pending,delayed; none is all."""
-    out = set()
+    out, known = set(), set(State)
     for part in (text or "").split(","):
-        if part and part not in set(State):
+        if part and part not in known:
             wanted = f"some of {', '.join(State)}, joined by commas"
             raise BadRequestError(Fault(wanted=wanted, found=part[:100], parameter="state"))
         if part:

@@ -69,6 +69,13 @@ class AuditLog(Protocol):
 class Quotas(Protocol):
     """What a tenant may use. QuotaError says when to come back."""
 
+    async def check(self, tenant: str) -> int | None:
+        """QuotaError when the tenant may enqueue nothing now; else the bytes that a payload may have.
+
+        None stands for no bound.
+        """
+        ...
+
     async def admit(self, tenant: str, queue: str, *, jobs: int, largest: int) -> None:
         """So many jobs more in this queue, with no payload above `largest` bytes."""
         ...

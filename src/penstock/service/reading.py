@@ -1,5 +1,6 @@
 """Reading a request: headers, names in the path, the query, the body."""
 
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any, Final
 from urllib.parse import parse_qsl
@@ -10,31 +11,65 @@ from penstock.core.errors import InvalidError
 from penstock.core.names import check_name
 from penstock.service.answers import JSON
 from penstock.service.errors import MalformedError, UnsupportedMediaError
+from penstock.service.json_bodies import check_unique_names, check_values
 from penstock.service.limits import Limits, Receive, Scope, read_body
 from penstock.service.problems import BadRequestError, Fault, decoded, validation_fault
+from penstock.service.slices import Yielder
 from penstock.stores.wire import MEDIA_TYPE
 
 NAMES: Final = frozenset({"id", "name", "queue"})
 """Values in a path that are names by the rules of the queue."""
+SINGLE_HEADERS: Final = frozenset(
+    {
+        b"authorization",
+        b"content-encoding",
+        b"content-length",
+        b"content-type",
+        b"host",
+        b"idempotency-key",
+        b"last-event-id",
+        b"penstock-tenant",
+    }
+)
+"""Headers that decide who asks, for whom, and how the body is read."""
 
 
-async def read_as(limits: Limits, headers: Mapping[str, str], receive: Receive, kind: Any) -> Any:
+async def read_as(
+    limits: Limits, headers: Mapping[str, str], receive: Receive, kind: Any, yielder: Yielder
+) -> Any:
     """The body as one of the wire's models, or as the bytes of a call to the store."""
     wanted = MEDIA_TYPE if kind is bytes else JSON
     media = headers.get("content-type", wanted).partition(";")[0].strip().lower()
     if media != wanted:
         raise UnsupportedMediaError(f"content-type: found {media!r}, wanted {wanted}")
     body = await read_body(limits, headers, receive)
-    return body if kind is bytes else decoded(body, kind)
+    if kind is bytes:
+        return body
+    await yielder.run(check_values("the body", body, limits.json_values))
+    found = decoded(body, kind)
+    await yielder.checkpoint()
+    check_unique_names(body)
+    await yielder.checkpoint()
+    return found
 
 
 def headers_of(scope: Scope) -> dict[str, str]:
-    """By name in small letters. One that stands there twice is joined, so that no reader picks another."""
+    """The headers by their names in small letters; values of one that is repeated are joined by commas."""
     headers: dict[str, str] = {}
     for name, value in scope["headers"]:
         key, text = name.decode("latin-1").lower(), value.decode("latin-1")
         headers[key] = f"{headers[key]}, {text}" if key in headers else text
     return headers
+
+
+def check_headers(scope: Scope) -> None:
+    """MalformedError when a header that the service acts on is repeated: a proxy could act on another one."""
+    names = [name.lower() for name, _ in scope["headers"]]
+    if len(set(names)) == len(names):
+        return
+    for name, count in Counter(names).items():
+        if count > 1 and name in SINGLE_HEADERS:
+            raise MalformedError(f"header {name.decode()}: found {count} of them, wanted one")
 
 
 def check_names(values: Mapping[str, str]) -> None:

@@ -84,8 +84,11 @@ class GuardedProtocol(HttpToolsProtocol):
             self._refuse(431)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep a header, while there is room."""
+        """Keep a header, while there is room. The parser also calls this for trailers, which are dropped."""
         self._weigh(len(name) + len(value))
+        if not self._in_head:
+            # The request was routed and authenticated by its head; a proxy in front saw no trailers either.
+            return
         super().on_header(name, value)
         if len(self.headers) > self.limits.headers:
             self._weigh(self.limits.head_bytes + 1)
@@ -114,6 +117,9 @@ class GuardedProtocol(HttpToolsProtocol):
         self._in_head = False
         self._is_busy = True
         self._note_phase()
+        if self.parser.should_upgrade():
+            # The parser reads no further request on this connection: a client must not wait for its answer.
+            self.cycle.keep_alive = False
 
     def on_response_complete(self) -> None:
         """What is left of a request that is answered already is passed over, within bounds."""

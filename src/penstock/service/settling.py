@@ -9,6 +9,7 @@ from penstock.core.decide import Interrupted, Postponed, Raised, Returned
 from penstock.core.job import Claimed, Job, Options, QueueRef
 from penstock.core.moves import Fault, Move, Settlement
 from penstock.core.outcomes import repeated
+from penstock.service.slices import Yielder
 from penstock.service.wire.claims import (
     CompleteWish,
     FailWish,
@@ -23,13 +24,19 @@ from penstock.stores.protocol import Reads
 _NO_FAULT: Final = Fault(decide.ERROR)
 
 
-async def settlements(store: Reads, queue: QueueRef, wishes: Sequence[SettleWish]) -> list[Settlement]:
+async def settlements(
+    store: Reads, queue: QueueRef, wishes: Sequence[SettleWish], yielder: Yielder
+) -> list[Settlement]:
     """The move for each. Only a retry needs the record: how many attempts are used, and its backoff."""
     ids = list(dict.fromkeys(wish.id for wish in wishes if isinstance(wish, RetryWish)))
     records: dict[str, Job] = {}
     if ids:
         records = {job.id: job for job in await store.get(queue, ids) if job is not None}
-    return [_settlement(place, wish, records.get(wish.id)) for place, wish in enumerate(wishes)]
+    found: list[Settlement] = []
+    for place, wish in enumerate(wishes):
+        found.append(_settlement(place, wish, records.get(wish.id)))
+        await yielder.checkpoint()
+    return found
 
 
 def _settlement(place: int, wish: SettleWish, job: Job | None) -> Settlement:

@@ -5,9 +5,10 @@ the service, which has a store, and the store that has a service.
 """
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Generator, Sequence
+from functools import cache
 from types import NoneType, UnionType
-from typing import Any, Final, Union, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Final, Union, get_args, get_origin, get_type_hints
 
 import msgspec
 
@@ -27,7 +28,7 @@ from penstock.stores.protocol import (
     Schedules,
     Shelves,
 )
-from penstock.stores.values import Adoption, Relay, Topic
+from penstock.stores.values import Adoption, Firing, Relay, Spawn, Topic
 
 PARTS: Final = (Moves, Flows, Schedules, Reads, Queues, Shelves, EventLog, HasHoldups, Clock, Health)
 MEDIA_TYPE: Final = "application/msgpack"
@@ -36,7 +37,17 @@ NOT_CARRIED: Final = frozenset({"stand_ms"})
 MOST_BELLS: Final = 256
 """Bells on one stream."""
 
+MOST_ITEMS: Final = 20_000
+"""Entries of one list: the relay entries of the largest flow, and some."""
+MOST_REFS: Final = 100_000
+"""References of all jobs of one call to the jobs that they wait for, or that wait for them."""
+RECORD_BYTES: Final = 1 << 20
+"""The largest record of a job, its payload not counted."""
+SMALL_BYTES: Final = 64 << 10
+"""Records up to this size are decoded without another look at what they are made of."""
+
 Convert = Callable[[Any], Any]
+Steps = Generator[None, None, Any]
 
 
 class Ring(msgspec.Struct, frozen=True, array_like=True):
@@ -90,15 +101,39 @@ class Choice:
 SETTLEMENT: Final = Choice(*get_args(Settlement))
 OUTCOME: Final = Choice(Applied, Refused, Enqueued)
 CARRIED: Final = Choice(NewJob, Adoption, ChildEnding)
+_NO_BYTES: Final = msgspec.Raw(b"")
+_PAYLOAD: Final = msgspec.defstruct("Payload", [("payload", msgspec.Raw, _NO_BYTES)])
+_RECORD: Final = msgspec.defstruct(
+    "Record", [("payload", msgspec.Raw, _NO_BYTES), ("job", _PAYLOAD | None, None)]
+)
+"""What is looked at of a job's or a spawn's record before it is decoded."""
+_FIRING: Final = msgspec.defstruct(
+    "Firing",
+    [
+        ("name", str),
+        ("at", int),
+        ("jobs", Annotated[list[msgspec.Raw], msgspec.Meta(max_length=MOST_ITEMS)]),
+        ("next_at", int | None),
+        ("last_at", int),
+    ],
+)
 _RELAY: Final = msgspec.defstruct("Relay", [("number", int), ("queue", str), ("what", CARRIED.type)])
 
 
 class Codec(msgspec.Struct, frozen=True):
-    """How values of one type travel."""
+    """How values of one type travel. `read` decodes one that came, in steps that others may run between."""
 
     type: Any
     out: Convert | None = None
     back: Convert | None = None
+    read: Callable[[str, msgspec.Raw], Steps] | None = None
+
+    def reading(self, path: str, raw: msgspec.Raw) -> Steps:
+        """The value that came; ValidationError names its place."""
+        if self.read is not None:
+            return (yield from self.read(path, raw))
+        came = _decoded(path, raw, self.type)
+        return came if self.back is None else self.back(came)
 
 
 class Call(msgspec.Struct, frozen=True):
@@ -108,6 +143,8 @@ class Call(msgspec.Struct, frozen=True):
     scope: str
     fields: tuple[str, ...]
     arguments: type
+    outer: type
+    """The same with arguments that are not decoded yet."""
     answer: Codec
     codecs: dict[str, Codec]
 
@@ -119,15 +156,17 @@ class Call(msgspec.Struct, frozen=True):
         }
         return _ENCODER.encode(self.arguments(tenant=tenant, queue=queue, **sent))
 
-    def decode(self, body: bytes) -> tuple[str | None, str | None, dict[str, Any]]:
+    def decode_in_steps(
+        self, body: bytes
+    ) -> Generator[None, None, tuple[str | None, str | None, dict[str, Any]]]:
         """The tenant, the queue's name and the arguments of a call that came."""
-        came: Any = msgspec.msgpack.decode(body, type=self.arguments)
+        came: Any = msgspec.msgpack.decode(body, type=self.outer)
         given = {}
         for name in self.fields:
-            value = getattr(came, name)
-            if value is not msgspec.UNSET:
-                back = self.codecs[name].back
-                given[name] = value if back is None else back(value)
+            raw = getattr(came, name)
+            if raw is not msgspec.UNSET:
+                yield
+                given[name] = yield from self.codecs[name].reading(name, raw)
         return came.tenant, came.queue, given
 
     def encode_answer(self, answer: Any) -> bytes:
@@ -154,7 +193,10 @@ def _codec(kind: Any) -> Codec:
         return Codec(kind)
     if get_origin(kind) in (list, Sequence):
         inner = _codec(args[0])
-        return Codec(list[inner.type], _each(inner.out), _each(inner.back))  # type: ignore[name-defined]
+        listed = list[inner.type]  # type: ignore[name-defined]
+        return Codec(listed, _each(inner.out), _each(inner.back), _list_reader(inner))
+    if kind is Firing:
+        return Codec(kind, read=_read_firing)
     if kind is Relay:
         return Codec(_RELAY, _relay_out, _relay_back)
     return Codec(kind)
@@ -162,6 +204,85 @@ def _codec(kind: Any) -> Codec:
 
 def _each(convert: Convert | None) -> Convert | None:
     return None if convert is None else lambda values: [convert(value) for value in values]
+
+
+def _list_reader(inner: Codec) -> Callable[[str, msgspec.Raw], Steps]:
+    """Reads lists of bounded length. Their number is known before the first of their items is decoded."""
+    is_job = inner.type in (NewJob, Spawn)
+    item = msgspec.Raw if is_job else inner.type
+    bounded: Any = Annotated[list[item], msgspec.Meta(max_length=MOST_ITEMS)]  # type: ignore[valid-type]
+
+    def read(path: str, raw: msgspec.Raw) -> Steps:
+        came = _decoded(path, raw, bounded)
+        yield
+        if is_job:
+            came = yield from _read_jobs(path, came, inner.type)
+        if inner.back is None:
+            return came
+        values = []
+        for each in came:
+            values.append(inner.back(each))
+            yield
+        return values
+
+    return read
+
+
+def _read_firing(path: str, raw: msgspec.Raw) -> Steps:
+    came = _decoded(path, raw, _FIRING)
+    jobs = yield from _read_jobs(f"{path}.jobs", came.jobs, NewJob)
+    return Firing(came.name, came.at, tuple(jobs), came.next_at, came.last_at)
+
+
+def _read_jobs(path: str, raws: Sequence[msgspec.Raw], kind: Any) -> Steps:
+    """Jobs, or spawns: one by one, because each can hold long lists of other jobs."""
+    decoder = _decoder(kind)
+    records, refs = [], 0
+    for place, raw in enumerate(raws):
+        here = f"{path}[{place}]"
+        if len(bytes(raw)) > SMALL_BYTES:
+            _check_record(here, raw)
+        try:
+            record = decoder.decode(raw)
+        except msgspec.ValidationError as error:
+            raise _placed(here, error) from None
+        job = record.job if kind is Spawn else record
+        refs += len(job.awaits) + len(job.parents)
+        if refs > MOST_REFS:
+            raise msgspec.ValidationError(
+                f"Expected `at most {MOST_REFS} references to other jobs`, got `more` - at `$.{path}`"
+            )
+        records.append(record)
+        yield
+    return records
+
+
+def _check_record(path: str, raw: msgspec.Raw) -> None:
+    found = _decoded(path, raw, _RECORD)
+    payload = found.payload if found.job is None else found.job.payload
+    size = len(bytes(raw)) - len(bytes(payload))
+    if size > RECORD_BYTES:
+        raise msgspec.ValidationError(
+            f"Expected `at most {RECORD_BYTES} bytes beside the payload`, got `{size} bytes` - at `$.{path}`"
+        )
+
+
+def _decoded(path: str, raw: msgspec.Raw, kind: Any) -> Any:
+    try:
+        return _decoder(kind).decode(raw)
+    except msgspec.ValidationError as error:
+        raise _placed(path, error) from None
+
+
+@cache
+def _decoder(kind: Any) -> msgspec.msgpack.Decoder[Any]:
+    return msgspec.msgpack.Decoder(kind)
+
+
+def _placed(path: str, error: msgspec.ValidationError) -> msgspec.ValidationError:
+    """The same error with the place of the argument before the place in it."""
+    what, _, where = str(error).partition(" - at `$")
+    return msgspec.ValidationError(f"{what} - at `$.{path}{where or '`'}")
 
 
 def _relay_out(relay: Relay) -> Any:
@@ -195,7 +316,10 @@ def _call(name: str, method: Any) -> Call:
         # The schedule itself says whose it is.
         scope = "tenant"
     arguments = msgspec.defstruct(name, fields, kw_only=True, omit_defaults=True, forbid_unknown_fields=True)
-    return Call(name, scope, tuple(codecs), arguments, _codec(hints["return"]), codecs)
+    # The tenant and the queue come first; any other argument stays as it came, with its default or without.
+    raw = [(field[0], msgspec.Raw, *field[2:]) for field in fields[2:]]
+    outer = msgspec.defstruct(name, [*fields[:2], *raw], kw_only=True, forbid_unknown_fields=True)
+    return Call(name, scope, tuple(codecs), arguments, outer, _codec(hints["return"]), codecs)
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()

@@ -257,3 +257,12 @@ def _answering(text: bytes) -> Any:
         return text
 
     return fetch
+
+
+def test_a_name_that_stands_twice_in_a_set_of_keys_is_refused() -> None:
+    """One reader would check signatures with the first key, another with the last."""
+    text = key_set(OLD)
+    assert read_key_set(text, Family.ES).keys
+
+    with pytest.raises(ConfigError, match="found something else, wanted a JSON object with keys"):
+        read_key_set(text.replace(b'"kty"', b'"kty": "RSA", "kty"', 1), Family.ES)

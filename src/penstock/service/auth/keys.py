@@ -10,6 +10,7 @@ import msgspec
 
 from penstock.core.errors import ConfigError
 from penstock.service.auth.issuers import Family
+from penstock.service.auth.strict import unique_pairs
 
 SET_BYTES: Final = 256 * 1024
 MOST_KEYS: Final = 100
@@ -49,7 +50,7 @@ def read_key_set(text: bytes, family: Family) -> KeySet:
     if len(text) > SET_BYTES:
         _wrong(f"{len(text)} bytes", f"at most {SET_BYTES}")
     try:
-        found = json.loads(text)
+        found = json.loads(text, object_pairs_hook=unique_pairs)
     except (ValueError, RecursionError):
         _wrong("something else", "a JSON object with keys")
     listed = found.get("keys") if isinstance(found, dict) else None

@@ -90,7 +90,7 @@ def _bytes(part: str) -> bytes:
 
 def _object(what: str, text: bytes) -> dict[str, Any]:
     try:
-        found = json.loads(text.decode(), object_pairs_hook=_once, parse_constant=_no_number)
+        found = json.loads(text.decode(), object_pairs_hook=unique_pairs, parse_constant=_no_number)
     except (ValueError, RecursionError):
         refuse(f"its {what} is not JSON, or says something twice")
     if not isinstance(found, dict) or _depth(found) > DEPTH:
@@ -98,7 +98,8 @@ def _object(what: str, text: bytes) -> dict[str, Any]:
     return found
 
 
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+def unique_pairs(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """An object of JSON; ValueError when a name stands there twice, as readers disagree about its value."""
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("a name stands there twice")

@@ -78,6 +78,7 @@ async def progress(ask: Ask, queue: str, body: ProgressReports) -> Outcomes:
     for place, each in enumerate(body.reports):
         checked_json(f"reports[{place}].value", bytes(each.value))
         reports.append(Report(each.id, each.token, bytes(each.value)))
+        await ask.yielder.checkpoint()
     ref = ask.ref(queue)
     answers = await ask.store.progress(ref, reports) if await ask.service.known.has(ref) else lost(reports)
     return Outcomes([outcome(each.id, answer) for each, answer in zip(reports, answers, strict=True)])
@@ -90,7 +91,7 @@ async def settle(ask: Ask, queue: str, body: Settlements) -> Outcomes:
     if not await ask.service.known.has(ref):
         wishes = body.settlements
         return Outcomes([outcome(each.id, no) for each, no in zip(wishes, lost(wishes), strict=True)])
-    moves = await settlements(ask.store, ref, body.settlements)
+    moves = await settlements(ask.store, ref, body.settlements, ask.yielder)
     answers = await unbroken(ask.store.settle(ref, moves))
     await _carry(ask, ref)
     return Outcomes([outcome(each.id, answer) for each, answer in zip(moves, answers, strict=True)])

@@ -5,6 +5,7 @@ from typing import Any, Final
 from penstock.core.errors import FlowError, InvalidError
 from penstock.core.flows import JobRef
 from penstock.service.ask import Ask
+from penstock.service.job_admission import admit_jobs
 from penstock.service.principal import Verb
 from penstock.service.problems import BadRequestError, fault_of
 from penstock.service.routing import Routes
@@ -21,30 +22,35 @@ from penstock.tasks.flow import Flow, Node
 
 routes: Final = Routes()
 MOST_CANCELLED: Final = 20_000
+MOST_EDGES: Final = 20_000
+"""Entries of all `after` lists of one flow."""
 
 
 @routes.post("/v1/flows", Verb.ENQUEUE, status=201)
 async def create_flow(ask: Ask, body: FlowWish) -> FlowMade:
     """Create jobs that wait for each other, over any queues of the tenant: all of them, or none."""
+    edges = sum(len(wish.after) for wish in body.jobs)
+    if edges > MOST_EDGES:
+        raise FlowError(f"the flow: found {edges} entries of `after`, wanted at most {MOST_EDGES}")
+    for wish in body.jobs:
+        ask.require(wish.queue)
+    await admit_jobs(ask, [(wish.queue, len(bytes(wish.payload))) for wish in body.jobs])
     flow = Flow(name=body.id)
     nodes: dict[str, Node[Any]] = {}
     for place, wish in enumerate(body.jobs):
-        ask.require(wish.queue)
         if wish.name in nodes:
             raise FlowError(f"two jobs are called {wish.name!r}")
         try:
             nodes[wish.name] = flow.add(wish.call(wish.queue), child_policy=wish.child_policy)
         except InvalidError as error:
             raise BadRequestError(fault_of(error, f"/jobs/{place}")) from None
+        await ask.yielder.checkpoint()
     for wish in body.jobs:
         for name in wish.after:
             if name not in nodes:
                 raise FlowError(f"{wish.name!r} waits for {name!r}, which is not part of the flow")
             nodes[wish.name].after(nodes[name])
-    if ask.service.quotas is not None:
-        for queue in dict.fromkeys(wish.queue for wish in body.jobs):
-            sizes = [len(bytes(wish.payload)) for wish in body.jobs if wish.queue == queue]
-            await ask.service.quotas.admit(ask.tenant, queue, jobs=len(sizes), largest=max(sizes))
+        await ask.yielder.checkpoint()
     handle = await ask.client.send_flow(flow)
     return FlowMade({name: Place(handle[node].queue, handle[node].id) for name, node in nodes.items()})
 

@@ -1,7 +1,6 @@
 """Jobs: create one or many, look, list, cancel, retry, delete, wait for the result, ask why."""
 
 import asyncio
-from collections.abc import Sequence
 from typing import Annotated, Any, Final
 
 import msgspec
@@ -22,6 +21,7 @@ from penstock.explain.facts import gather
 from penstock.explain.sentences import explain
 from penstock.service.answers import Answer
 from penstock.service.ask import Ask
+from penstock.service.job_admission import admit_jobs
 from penstock.service.limits import LONGEST_WAIT
 from penstock.service.paging import after_of, states_of
 from penstock.service.principal import Verb
@@ -83,8 +83,8 @@ async def create_job(ask: Ask, queue: str, body: JobWish) -> Answer[Made]:
 
     201 when it was created, 200 when an earlier job stands for it.
     """
+    await admit_jobs(ask, [(queue, len(bytes(body.payload)))])
     call = body.call(queue, **_idempotency(ask, body))
-    await _admit(ask, [call])
     made = _made(await ask.client.send(call))
     return Answer(made, 201 if made.created else 200, {"location": f"/v1/queues/{queue}/jobs/{made.id}"})
 
@@ -97,13 +97,17 @@ async def create_jobs(ask: Ask, body: ManyWishes) -> ManyMade:
     for place, wish in enumerate(body.jobs):
         try:
             ask.require(wish.queue)
+        except PenstockError as error:
+            problems[place] = problem_of(error)[0]
+    allowed = [(place, wish) for place, wish in enumerate(body.jobs) if place not in problems]
+    await admit_jobs(ask, [(wish.queue, len(bytes(wish.payload))) for _, wish in allowed])
+    for place, wish in allowed:
+        try:
             calls[place] = wish.call(wish.queue)
         except InvalidError as error:
             fault = fault_of(error, f"/jobs/{place}")
             problems[place] = msgspec.structs.replace(problem_of(error)[0], errors=(fault,))
-        except PenstockError as error:
-            problems[place] = problem_of(error)[0]
-    await _admit(ask, list(calls.values()))
+        await ask.yielder.checkpoint()
     outcomes = {place: MadeOrNot(problem=problem) for place, problem in problems.items()}
     for place, sent in zip(calls, await _send_many(ask, list(calls.values())), strict=True):
         if isinstance(sent, PenstockError):
@@ -206,15 +210,6 @@ def _idempotency(ask: Ask, wish: JobWish) -> dict[str, str]:
     if wish.idempotency_key not in (msgspec.UNSET, key):
         raise OptionError("idempotency_key", wish.idempotency_key, "what the header Idempotency-Key says")
     return {"idempotency_key": key}
-
-
-async def _admit(ask: Ask, calls: Sequence[Call[Any]]) -> None:
-    """Room for all of them in the tenant's quotas, queue by queue."""
-    if ask.service.quotas is None:
-        return
-    for queue in dict.fromkeys(call.queue for call in calls):
-        sizes = [len(call.payload) for call in calls if call.queue == queue]
-        await ask.service.quotas.admit(ask.tenant, queue, jobs=len(sizes), largest=max(sizes))
 
 
 async def _send_many(ask: Ask, calls: list[Call[Any]]) -> list[JobHandle[Any] | PenstockError]:

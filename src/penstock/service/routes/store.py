@@ -56,12 +56,12 @@ async def call_store(ask: Ask, move: str, body: bytes) -> Bytes:
     if call is None:
         raise NotFoundError(f"a store has no call {move!r}")
     try:
-        named, queue, given = call.decode(body)
+        named, queue, given = await ask.yielder.run(call.decode_in_steps(body))
     except msgspec.ValidationError as error:
         raise BadRequestError(validation_fault(str(error))) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedError(f"the body is not MessagePack: {error}") from None
-    check_arguments(move, given)
+    await ask.yielder.run(check_arguments(move, given))
     first: list[Any] = []
     if call.scope == "queue":
         first = [_queue(ask, _tenant(ask, named), queue)]
@@ -118,7 +118,7 @@ async def _put_schedule(ask: Ask, call: Call, first: list[Any], given: dict[str,
     schedule = given["schedule"]
     ref = _queue(ask, first[0], schedule.queue.name)
     check_name("schedule", schedule.name)
-    record = check_stored(schedule)
+    record = await check_stored(ask, schedule)
     known = [each for each in await ask.store.schedules(ref.tenant) if each.name == schedule.name]
     for each in known:
         # A token for some queues puts none beside that of another, which has the name already.

@@ -52,15 +52,22 @@ class Pace:
                 mine.until = self._clock() + 2 * SLICE_SECONDS
             mine.left = left - many
 
+    async def check(self, tenant: str, rate: float) -> None:
+        """QuotaError when not even one could be taken now. Nothing is used."""
+        mine = self._slices.get(tenant)
+        if mine is not None and mine.left >= 1 and self._clock() < mine.until:
+            return
+        entry = await self._store.kept(EVERYONE, SHELF, tenant)
+        if entry is not None:
+            _check_used(int(entry.body), await self._store.now() * 1000, rate)
+
     async def _slice(self, tenant: str, rate: float, least: float) -> float:
         """Take this much of the rate, or as much as a slice holds and is left."""
         for _ in range(_TRIES):
             entry = await self._store.kept(EVERYONE, SHELF, tenant)
             now = await self._store.now() * 1000
             used = 0 if entry is None else int(entry.body)
-            if used > now:
-                wait = (used - now) / 1e6
-                raise QuotaError(f"jobs_per_second: the tenant may enqueue {rate:g} a second", wait)
+            _check_used(used, now, rate)
             used = max(used, now - round(BURST_SECONDS * 1e6))
             many = max(least, min(rate * SLICE_SECONDS, (now - used) * rate / 1e6))
             body = b"%d" % (used + round(many / rate * 1e6))
@@ -68,3 +75,9 @@ class Pace:
             if await self._store.keep(EVERYONE, SHELF, tenant, body, expected=version) is not None:
                 return many
         raise QuotaError("jobs_per_second: too many use the tenant's rate at once")
+
+
+def _check_used(used: int, now: int, rate: float) -> None:
+    if used > now:
+        wait = (used - now) / 1e6
+        raise QuotaError(f"jobs_per_second: the tenant may enqueue {rate:g} a second", wait)

@@ -53,6 +53,18 @@ class StoredQuotas:
         self._lengths: dict[QueueRef, tuple[float, int]] = {}
         self._streams: dict[str, int] = {}
 
+    async def check(self, tenant: str) -> int | None:
+        """The bytes that a payload may have; QuotaError while the tenant's rate is used up."""
+        quota = await self._quota(tenant)
+        if quota.jobs_per_second is not None:
+            try:
+                await self._pace.check(tenant, quota.jobs_per_second)
+            except QuotaError:
+                # How many jobs the request has is not known before its body is read.
+                self._usage.note(tenant, refused=1)
+                raise
+        return quota.payload_bytes
+
     async def admit(self, tenant: str, queue: str, *, jobs: int, largest: int) -> None:
         """So many jobs more in this queue, no payload above `largest` bytes; QuotaError or PayloadError."""
         quota = await self._quota(tenant)

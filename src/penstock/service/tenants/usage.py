@@ -24,7 +24,10 @@ class _Place(Shelves, Clock, Protocol):
 
 
 class Day(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a tenant used on a day, by UTC: jobs that were let in, and what a quota refused."""
+    """What a tenant used on a day, by UTC: jobs that were let in, and what a quota refused.
+
+    A request that is refused before its body is read counts as one.
+    """
 
     day: str
     jobs: int = 0

@@ -15,7 +15,7 @@ class FlowJob(Wish, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_
 
     name: Name
     queue: Name
-    after: tuple[Name, ...] = ()
+    after: Annotated[tuple[Name, ...], Meta(max_length=1_000)] = ()
     child_policy: ChildPolicy = ChildPolicy.FAIL
     """What it means when one of them ends without success: fail too, ignore it, or wait for its redrive."""
 

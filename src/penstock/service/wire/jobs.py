@@ -20,6 +20,7 @@ from penstock.tasks.call import Call
 from penstock.tasks.options import JobOptions
 
 Seconds = Annotated[float, Meta(ge=0, le=315_619_200, description="Seconds")]
+Delays = Annotated[list[Seconds], Meta(max_length=1_000)]
 Moment = Annotated[datetime, Meta(tz=True)]
 Key = Annotated[str, Meta(min_length=1, max_length=512)]
 Name = Annotated[str, whole(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")]
@@ -60,7 +61,7 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     delay: Seconds | UnsetType = UNSET
     run_at: Moment | UnsetType = UNSET
     max_attempts: Annotated[int, Meta(ge=1, le=1_000_000)] | UnsetType = UNSET
-    backoff: BackoffWish | list[Seconds] | str | UnsetType = UNSET
+    backoff: BackoffWish | Delays | str | UnsetType = UNSET
     """A shape, the name of a preset, or seconds to wait in turn."""
     timeout: Seconds | UnsetType = UNSET
     retention: Seconds | UnsetType = UNSET

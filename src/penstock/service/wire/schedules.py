@@ -13,6 +13,7 @@ from penstock.core.errors import OptionError
 from penstock.scheduler.book import ScheduleInfo
 from penstock.service.wire.jobs import (
     BackoffWish,
+    Delays,
     Key,
     Moment,
     Name,
@@ -41,7 +42,7 @@ class ScheduleWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     priority: Priority | UnsetType = UNSET
     key: Key | UnsetType = UNSET
     max_attempts: Annotated[int, Meta(ge=1, le=1_000_000)] | UnsetType = UNSET
-    backoff: BackoffWish | list[Seconds] | str | UnsetType = UNSET
+    backoff: BackoffWish | Delays | str | UnsetType = UNSET
     timeout: Seconds | UnsetType = UNSET
     retention: Seconds | UnsetType = UNSET
 

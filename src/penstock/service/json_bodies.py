@@ -1,0 +1,77 @@
+"""What JSON may hold before it is decoded: so many values, and each name of an object once."""
+
+import json
+from collections.abc import Generator
+from typing import Any, Final
+
+from penstock.service.errors import MalformedError, TooLargeError
+
+PIECE_BYTES: Final = 256 << 10
+"""How much is looked at in one step."""
+_SIGNS: Final = (b"[", b"{", b",")
+
+
+def check_values(what: str, body: bytes, most: int) -> Generator[None]:
+    """TooLargeError when there are more values than this, counted without decoding them.
+
+    Each list, each object and each comma outside of text counts as one value.
+    """
+    # Most bodies have so few of the signs that it need not be known which of them stand in text.
+    if sum(map(body.count, _SIGNS)) <= most:
+        return
+    yield
+    if (yield from count_values(body, most)) > most:
+        raise TooLargeError(f"{what}: found more than {most} JSON values, wanted at most {most}")
+
+
+def count_values(body: bytes, most: int) -> Generator[None, None, int]:
+    """How many values there are; counting ends soon after `most`, where that is not 0."""
+    values, is_text, skip = 0, False, 0
+    for start in range(0, len(body), PIECE_BYTES):
+        piece = body[start + skip : start + PIECE_BYTES]
+        # A backslash at the end of a piece, unless another one escapes it, escapes the byte that follows.
+        skip = (len(piece) - len(piece.rstrip(b"\\"))) % 2
+        parts = piece.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
+        outside = b"".join(parts[is_text::2])
+        is_text ^= len(parts) % 2 == 0
+        values += sum(map(outside.count, _SIGNS))
+        if most and values > most:
+            break
+        yield
+    return values
+
+
+def check_unique_names(body: bytes, what: str = "the body") -> None:
+    """MalformedError when an object has a name twice: one reader takes the first value, another the last."""
+    try:
+        _NAMES.decode(body.decode())
+    except _RepeatedNameError as error:
+        raise MalformedError(
+            f"{what}: found the name {error.name[:100]!r} twice in one object, wanted each name once"
+        ) from None
+    except (ValueError, RecursionError) as error:
+        raise MalformedError(f"{what} is not JSON: {error}") from None
+
+
+class _RepeatedNameError(Exception):
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+
+def _check_pairs(pairs: list[tuple[str, Any]]) -> None:
+    if len(dict(pairs)) < len(pairs):
+        names: set[str] = set()
+        for name, _ in pairs:
+            if name in names:
+                raise _RepeatedNameError(name)
+            names.add(name)
+
+
+_NAMES: Final = json.JSONDecoder(
+    object_pairs_hook=_check_pairs,
+    # Values are not looked at, and a number of many digits is expensive: its length is as good.
+    parse_int=len,
+    parse_float=len,
+    parse_constant=len,
+)
+"""Reads JSON in C, and sees every object's names as they were written."""
