@@ -13,8 +13,6 @@ from penstock.core.names import check_key, check_name
 from penstock.core.payload import Words
 from penstock.core.retry import MAX_DELAY_MS, Shape
 from penstock.service.paging import CURSOR
-from penstock.service.principal import Verb
-from penstock.service.reserved import check_queue
 from penstock.stores.values import StoredSchedule
 from penstock.tasks.options import LONGEST, MOST_ATTEMPTS
 
@@ -92,9 +90,6 @@ def _check_job(path: str, new: NewJob) -> None:
     _check_at(f"{path}.instant", new.instant)
     if new.unique is not None:
         check_delay(f"{path}.unique.window_ms", new.unique.window_ms)
-    for parent in new.parents:
-        # Its end is carried to the queue of whoever waits for it.
-        check_queue(Verb.STORE, parent.queue)
     _check_options(f"{path}.options", new.options)
 
 

@@ -166,7 +166,7 @@ async def retry_job(ask: Ask, queue: str, id: str) -> Outcome:  # noqa: A002 (th
 @routes.get("/v1/queues/{queue}/jobs/{id}/explain", Verb.READ)
 async def explain_job(ask: Ask, queue: str, id: str) -> Explanation:  # noqa: A002 (the word for it)
     """Say why a job is not running, in sentences."""
-    facts = await gather(ask.store, await ask.client.job(queue, id))
+    facts = await gather(ask.store, await ask.client.job(queue, id), ask.may)
     return Explanation(id, queue, facts.job.state, explain(facts))
 
 

@@ -43,17 +43,17 @@ async def put_schedule(ask: Ask, name: str, body: ScheduleWish) -> Answer[Schedu
     ask.require(body.queue)
     book = _book(ask)
     schedule = body.schedule(name)
-    old = next((each for each in await book.list() if each.name == name), None)
-    if old is not None:
+    known = [each for each in await book.list() if each.name == name]
+    for each in known:
         # A token for one queue moves nothing out of another.
-        ask.require(old.queue)
-    elif ask.service.quotas is not None:
+        ask.require(each.queue)
+    if not known and ask.service.quotas is not None:
         await ask.service.quotas.admit_schedule(ask.tenant)
     if ask.service.quotas is not None:
         await ask.service.quotas.admit(ask.tenant, body.queue, jobs=0, largest=len(schedule.payload))
     await book.put(body.queue, schedule)
     await ask.note("schedule.put", name, f"in queue {body.queue}")
-    return Answer(schedule_view(await book.show(name)), 201 if old is None else 200)
+    return Answer(schedule_view(await book.show(name)), 200 if known else 201)
 
 
 @routes.delete("/v1/schedules/{name}", Verb.MANAGE)

@@ -15,12 +15,13 @@ from penstock.service.ask import Ask, unbroken
 from penstock.service.auth.scopes import ALL
 from penstock.service.checks import check_arguments, check_jobs, check_stored
 from penstock.service.errors import ForbiddenError, MalformedError, NotFoundError
+from penstock.service.naming import require_named, require_relayed, shown_relays
 from penstock.service.principal import Verb
 from penstock.service.problems import BadRequestError, validation_fault
 from penstock.service.reserved import check_reader, is_reserved
 from penstock.service.routing import Routes
 from penstock.stores.protocol import Bell, HasHoldups
-from penstock.stores.values import QueueInfo, Spawn, StoredSchedule, StoreInfo
+from penstock.stores.values import QueueInfo, Relay, Spawn, StoredSchedule, StoreInfo
 from penstock.stores.wire import CALLS, MEDIA_TYPE, MOST_BELLS, Bells, Call, Hello, Ring
 
 routes: Final = Routes()
@@ -67,6 +68,9 @@ async def call_store(ask: Ask, move: str, body: bytes) -> Bytes:
         first = [_queue(ask, _tenant(ask, named), queue)]
     elif call.scope == "tenant":
         first = [_tenant(ask, named)]
+    subject = first[0] if call.scope == "queue" else None
+    if not await require_named(ask, move, subject, given):
+        return Bytes(call.encode_answer(ANSWERS[move](given)), MEDIA_TYPE)
     if move in ANSWERS and not await ask.service.known.has(first[0]):
         return Bytes(call.encode_answer(ANSWERS[move](given)), MEDIA_TYPE)
     answer = await unbroken(_SPECIAL.get(move, _plain)(ask, call, first, given))
@@ -81,17 +85,22 @@ async def _enqueue(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]
     queue: QueueRef = first[0]
     jobs: list[NewJob] = given["jobs"]
     spawns: list[Spawn] = given.get("spawns", [])
-    for each in spawns:
-        _queue(ask, queue.tenant, each.queue)
     await check_jobs(ask, queue, [*jobs, *(each.job for each in spawns)])
     return await _plain(ask, call, first, given)
 
 
 async def _spawn(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
-    for each in given["spawns"]:
-        _queue(ask, first[0].tenant, each.queue)
     await check_jobs(ask, first[0], [each.job for each in given["spawns"]])
     return await _plain(ask, call, first, given)
+
+
+async def _relays(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> list[Relay]:
+    return await shown_relays(ask, first[0], **given)
+
+
+async def _relayed(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> None:
+    await require_relayed(ask, first[0], given["numbers"])
+    await ask.store.relayed(first[0], given["numbers"])
 
 
 async def _fire(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
@@ -163,6 +172,8 @@ async def _turn(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -
 _SPECIAL: Final = {
     "enqueue": _enqueue,
     "spawn": _spawn,
+    "relays": _relays,
+    "relayed": _relayed,
     "fire": _fire,
     "schedules": _schedules,
     "put_schedule": _put_schedule,
