@@ -1,23 +1,20 @@
 """What arrives as records of the store's protocol is held to the same bounds as what a client here makes."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 import msgspec
 
 from penstock.core.cron.instants import LAST_MS
 from penstock.core.cron.schedule import Schedule, check_schedule, decode_schedule
 from penstock.core.errors import InvalidError, OptionError
-from penstock.core.job import NewJob, Options, QueueRef
+from penstock.core.job import NewJob, Options
 from penstock.core.names import check_key, check_name
 from penstock.core.payload import Words
 from penstock.core.retry import MAX_DELAY_MS, Shape
 from penstock.service.paging import CURSOR
-from penstock.stores.values import StoredSchedule
+from penstock.stores.values import Spawn, StoredSchedule
 from penstock.tasks.options import LONGEST, MOST_ATTEMPTS
-
-if TYPE_CHECKING:
-    from penstock.service.ask import Ask
 
 MOST_ITEMS: Final = 20_000
 """Entries of one list: the relay entries of the largest flow, and some."""
@@ -44,16 +41,19 @@ def check_arguments(call: str, given: Mapping[str, Any]) -> None:
         raise InvalidError("limit", asked, f"up to {MOST_ASKED}")
 
 
-async def check_jobs(ask: "Ask", queue: QueueRef, jobs: Sequence[NewJob]) -> None:
-    """Each job is one that a client could have made, and the tenant's quotas have room for all of them.
+def check_jobs(jobs: Sequence[NewJob], field: str = "jobs") -> None:
+    """Each job is one that a client could have made.
 
     A payload is any text to every store, and so it is here.
     """
     for place, new in enumerate(jobs):
-        _check_job(f"jobs[{place}]", new)
-    if ask.service.quotas is not None and jobs:
-        largest = max(len(new.payload) for new in jobs)
-        await ask.service.quotas.admit(queue.tenant, queue.name, jobs=len(jobs), largest=largest)
+        _check_job(f"{field}[{place}]", new)
+
+
+def check_spawns(spawns: Sequence[Spawn]) -> None:
+    """The same of jobs for other queues."""
+    for place, each in enumerate(spawns):
+        _check_job(f"spawns[{place}].job", each.job)
 
 
 def check_stored(stored: StoredSchedule) -> Schedule:

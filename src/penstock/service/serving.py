@@ -29,14 +29,15 @@ def full_service(
     """Tokens, quotas and the audit log from the store; ConfigError for a file that cannot be used."""
     issuers = None if auth_file is None else read_auth_file(auth_file)
     door, usage = door_of(issuers, ApiTokens(store), key), Usage(store)
+    quotas = StoredQuotas(store, usage)
     return Service(
         store,
         door=door,
-        quotas=StoredQuotas(store, usage),
+        quotas=quotas,
         audit=Audit(store),
         limits=limits,
         egress=Egress(egress),
-        duties=[TenantKeeper(store), usage, _Porter(door)],
+        duties=[TenantKeeper(store, quotas), usage, _Porter(door)],
     )
 
 

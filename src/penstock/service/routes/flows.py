@@ -41,11 +41,11 @@ async def create_flow(ask: Ask, body: FlowWish) -> FlowMade:
             if name not in nodes:
                 raise FlowError(f"{wish.name!r} waits for {name!r}, which is not part of the flow")
             nodes[wish.name].after(nodes[name])
-    if ask.service.quotas is not None:
-        for queue in dict.fromkeys(wish.queue for wish in body.jobs):
-            sizes = [len(bytes(wish.payload)) for wish in body.jobs if wish.queue == queue]
-            await ask.service.quotas.admit(ask.tenant, queue, jobs=len(sizes), largest=max(sizes))
-    handle = await ask.client.send_flow(flow)
+    sizes: dict[str, list[int]] = {}
+    for wish in body.jobs:
+        sizes.setdefault(wish.queue, []).append(len(bytes(wish.payload)))
+    async with ask.enqueueing(sizes):
+        handle = await ask.client.send_flow(flow)
     return FlowMade({name: Place(handle[node].queue, handle[node].id) for name, node in nodes.items()})
 
 

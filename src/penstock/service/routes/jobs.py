@@ -84,8 +84,8 @@ async def create_job(ask: Ask, queue: str, body: JobWish) -> Answer[Made]:
     201 when it was created, 200 when an earlier job stands for it.
     """
     call = body.call(queue, **_idempotency(ask, body))
-    await _admit(ask, [call])
-    made = _made(await ask.client.send(call))
+    async with ask.enqueueing(_sizes([call])):
+        made = _made(await ask.client.send(call))
     return Answer(made, 201 if made.created else 200, {"location": f"/v1/queues/{queue}/jobs/{made.id}"})
 
 
@@ -103,9 +103,10 @@ async def create_jobs(ask: Ask, body: ManyWishes) -> ManyMade:
             problems[place] = msgspec.structs.replace(problem_of(error)[0], errors=(fault,))
         except PenstockError as error:
             problems[place] = problem_of(error)[0]
-    await _admit(ask, list(calls.values()))
+    async with ask.enqueueing(_sizes(list(calls.values()))):
+        answers = await _send_many(ask, list(calls.values()))
     outcomes = {place: MadeOrNot(problem=problem) for place, problem in problems.items()}
-    for place, sent in zip(calls, await _send_many(ask, list(calls.values())), strict=True):
+    for place, sent in zip(calls, answers, strict=True):
         if isinstance(sent, PenstockError):
             outcomes[place] = MadeOrNot(problem=problem_of(sent)[0])
         else:
@@ -159,7 +160,8 @@ async def cancel_job(ask: Ask, queue: str, id: str) -> Outcome:  # noqa: A002 (t
 async def retry_job(ask: Ask, queue: str, id: str) -> Outcome:  # noqa: A002 (the word for it)
     """Run a dead, failed or cancelled job again, with all its attempts."""
     info = await ask.queue(queue)
-    (answer,) = await ask.store.redrive(info.queue, [id])
+    async with ask.redriving(info.queue, 1):
+        (answer,) = await ask.store.redrive(info.queue, [id])
     return _applied(queue, id, answer, "retried")
 
 
@@ -208,13 +210,12 @@ def _idempotency(ask: Ask, wish: JobWish) -> dict[str, str]:
     return {"idempotency_key": key}
 
 
-async def _admit(ask: Ask, calls: Sequence[Call[Any]]) -> None:
-    """Room for all of them in the tenant's quotas, queue by queue."""
-    if ask.service.quotas is None:
-        return
-    for queue in dict.fromkeys(call.queue for call in calls):
-        sizes = [len(call.payload) for call in calls if call.queue == queue]
-        await ask.service.quotas.admit(ask.tenant, queue, jobs=len(sizes), largest=max(sizes))
+def _sizes(calls: Sequence[Call[Any]]) -> dict[str, list[int]]:
+    """The sizes of their payloads, by queue."""
+    sizes: dict[str, list[int]] = {}
+    for call in calls:
+        sizes.setdefault(call.queue, []).append(len(call.payload))
+    return sizes
 
 
 async def _send_many(ask: Ask, calls: list[Call[Any]]) -> list[JobHandle[Any] | PenstockError]:
