@@ -22,7 +22,7 @@ from penstock.service.problems import BadRequestError, validation_fault
 from penstock.service.reserved import check_reader, is_reserved
 from penstock.service.routing import Routes
 from penstock.stores.protocol import Bell, HasHoldups
-from penstock.stores.values import QueueInfo, Relay, StoredSchedule, StoreInfo
+from penstock.stores.values import EVERYONE, QueueInfo, Relay, StoredSchedule, StoreInfo
 from penstock.stores.wire import CALLS, MEDIA_TYPE, MOST_BELLS, Bells, Call, Hello, Ring
 
 routes: Final = Routes()
@@ -133,7 +133,11 @@ async def _tenants(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]
 
 
 async def _holdup(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
-    return await ask.store.holdup() if isinstance(ask.store, HasHoldups) else None
+    held = await ask.store.holdup() if isinstance(ask.store, HasHoldups) else None
+    if held is None or EVERYONE in ask.principal.tenants:
+        return held
+    # It is a session of the server, with its user and program: of no concern to a tenant.
+    return msgspec.structs.replace(held, who=None)
 
 
 async def _info(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> StoreInfo:
