@@ -18,14 +18,17 @@ def test_a_quota_is_set_shown_and_cleared(shell: Shell) -> None:
     assert shell.json("tenants", "show", "acme")["quota"] == {
         "jobs_per_second": 2.5,
         "queue_length": 100,
+        "queues": 1_000,
         "streams": 4,
     }
     assert shell.json("tenants", "quota", "acme", "--clear", "--schedules", "1")["quota"] == {"schedules": 1}
     assert shell.json("tenants", "quota", "acme", "--clear")["quota"] == {}
-    assert shell.json("tenants", "show", "acme")["quota"] == {"queue_length": 100}
+    assert shell.json("tenants", "show", "acme")["quota"] == {"queue_length": 100, "queues": 1_000}
+    shell.json("tenants", "quota", "acme", "--queues", "7")
+    assert shell.json("tenants", "show", "acme")["quota"] == {"queue_length": 100, "queues": 7}
     acts = shell.json("tenants", "audit")["acts"]
     assert [(act["what"], act["on"]) for act in acts][-1] == ("quota.set", "acme")
-    assert len(acts) == 5
+    assert len(acts) == 6
 
 
 def test_tenants_with_queues_or_quotas_are_listed(shell: Shell) -> None:
@@ -65,6 +68,7 @@ def test_what_cannot_be_is_said_in_a_line(shell: Shell) -> None:
         ("quota", "acme", "--default"): "NAME",
         ("quota", "a/b", "--streams", "1"): "tenant",
         ("quota", "acme", "--streams", "-1"): "streams",
+        ("quota", "acme", "--queues", "-1"): "queues",
         ("quota", "acme", "--jobs-per-second", "0"): "jobs_per_second",
         ("show", "a/b"): "NAME",
         ("audit", "a/b"): "tenant",

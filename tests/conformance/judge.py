@@ -147,7 +147,7 @@ async def _make(store: Store, scene: Scene, case: Case) -> object:
         case Move.PROMOTE:
             return await store.promote(queue)
         case Move.CLAIM:
-            return await store.claim(queue, worker="new worker", limit=1, lease_ms=NEW_LEASE_MS)
+            return await store.claim(queue, worker="new-worker", limit=1, lease_ms=NEW_LEASE_MS)
         case Move.HEARTBEAT:
             return await store.heartbeat(queue, [Beat(subject.id, token)], NEW_LEASE_MS)
         case Move.PROGRESS:
@@ -321,7 +321,7 @@ def _expected_claim(case: Case, job: Job | None, at: int, found: Job | None) -> 
         source, after = (
             after.state,
             effects.claimed(
-                after, token=token, worker="new worker", now=at, now_us=fence, lease_ms=NEW_LEASE_MS
+                after, token=token, worker="new-worker", now=at, now_us=fence, lease_ms=NEW_LEASE_MS
             ),
         )
         made.append((Move.CLAIM, source, after))

@@ -314,13 +314,13 @@ async def test_errors_are_kept_whole_and_told_by_their_first_line(store: Store, 
     """With quotes, several scripts and many lines."""
     error = f"Fehler: 'x' \"y\" żółw 🐢 {'e' * 600}\nline 2\n\tline 3 \\u0000"
     await store.enqueue(queue, [new_job("a")])
-    held = await claim_one(store, queue, worker="wörker {1}:2 'x'")
+    held = await claim_one(store, queue, worker="worker-1:2@x.y")
     await settle(store, queue, Bury("a", held.token, replace(FAULT, error=error)))
     record = await record_of(store, queue, "a")
     *_, event = await store.events(queue)
 
     assert record.error == error
-    assert record.worker == "wörker {1}:2 'x'"
+    assert record.worker == "worker-1:2@x.y"
     assert event.move is Move.BURY
     assert event.error == error.partition("\n")[0][:500]
 

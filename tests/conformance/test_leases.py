@@ -182,7 +182,7 @@ async def test_a_stale_lease_changes_nothing(store: Store, queue: QueueRef) -> N
     stale = await claim_one(store, queue)
     await store.turn(LEASE_MS)
     await store.expire(queue, [Expire("a", stale.token, State.PENDING, FAULT)])
-    await claim_one(store, queue, worker="the next one")
+    await claim_one(store, queue, worker="the-next-one")
     before = await record_of(store, queue, "a")
     outcomes = [
         *await store.heartbeat(queue, [Beat("a", stale.token)], LEASE_MS),

@@ -158,7 +158,8 @@ async def test_no_answer_is_asked_for_that_memory_could_not_hold(move: str, give
     async with asked() as client:
         answer = await called(client, move, **given)
 
-    assert (answer["status"], answer["errors"][0]["pointer"]) == (400, "/limit")
+    pointer = "/query/limit" if move == "find" else "/limit"
+    assert (answer["status"], answer["errors"][0]["pointer"]) == (400, pointer)
 
 
 @pytest.mark.parametrize(
@@ -361,7 +362,13 @@ async def test_shelves_need_the_scope_of_all_queues(move: str, given: dict[str, 
         ("settle", {"settlements": [Retry("a", "x", 2**53, Fault("E"))]}, "/settlements/0/delay_ms"),
         ("claim", {"worker": "w", "limit": -1, "lease_ms": 1_000}, "/limit"),
         ("promote", {"limit": -1}, "/limit"),
-        ("find", {"query": Query(limit=-1)}, "/limit"),
+        ("find", {"query": Query(limit=-1)}, "/query/limit"),
+        ("claim", {"worker": "w\n", "limit": 1, "lease_ms": 1_000}, "/worker"),
+        ("claim", {"worker": "w", "limit": 1, "lease_ms": -1}, "/lease_ms"),
+        ("claim", {"worker": "w", "limit": 1, "lease_ms": 10**9}, "/lease_ms"),
+        ("heartbeat", {"beats": [Beat("a", "x")], "lease_ms": 0}, "/lease_ms"),
+        ("drop_reader", {"name": "r\n"}, "/reader"),
+        ("events", {"after": "x"}, "/after"),
         ("find", {"query": Query(after="x")}, "/query/after"),
         ("pause", {"pause": Pause(0), "for_ms": 2**53}, "/for_ms"),
     ],

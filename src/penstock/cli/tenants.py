@@ -99,6 +99,7 @@ async def quota(
     queue_length: Annotated[int | None, _most("Jobs that wait in one queue")] = None,
     payload_bytes: Annotated[int | None, _most("The largest payload")] = None,
     schedules: Annotated[int | None, _most("Schedules")] = None,
+    queues: Annotated[int | None, _most("Queues")] = None,
     streams: Annotated[int | None, _most("Streams and long polls at a time, per process")] = None,
     clear: Annotated[bool, typer.Option("--clear", help="Take all of it back first")] = False,
 ) -> None:
@@ -110,6 +111,7 @@ async def quota(
         "queue_length": queue_length,
         "payload_bytes": payload_bytes,
         "schedules": schedules,
+        "queues": queues,
         "streams": streams,
     }
     named = {field: value for field, value in given.items() if value is not None}

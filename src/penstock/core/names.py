@@ -5,15 +5,31 @@ from typing import Final
 
 from penstock.core.errors import InvalidNameError
 
-_NAME: Final = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}")
-_NAME_WANTED: Final = "1 to 128 letters, digits, '.', '_' or '-', the first a letter or digit"
+NAME_FORM: Final = r"[A-Za-z0-9][A-Za-z0-9._-]{0,127}"
+_NAME: Final = re.compile(NAME_FORM)
+NAME_WANTED: Final = "1 to 128 letters, digits, '.', '_' or '-', the first a letter or digit"
+WORKER_FORM: Final = r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}"
+"""The form of a worker's name, as a regular expression: it stands in logs, records and tables."""
+WORKER_WANTED: Final = "1 to 128 letters, digits, '.', '_', ':', '@' or '-', the first a letter or digit"
+_WORKER: Final = re.compile(WORKER_FORM)
 KEY_BYTES: Final = 512
 
 
 def check_name(field: str, name: object) -> str:
     """The name itself, or InvalidNameError: tenants, queues, tasks and job ids."""
     if not isinstance(name, str) or not _NAME.fullmatch(name):
-        raise InvalidNameError(field, name, _NAME_WANTED)
+        raise InvalidNameError(field, name, NAME_WANTED)
+    return name
+
+
+def check_worker(field: str, name: object) -> str:
+    """The name of a worker itself, or InvalidNameError. Everywhere the same: in Python and over HTTP.
+
+    >>> check_worker("worker", "host-1:4711@eu")
+    'host-1:4711@eu'
+    """
+    if not isinstance(name, str) or not _WORKER.fullmatch(name):
+        raise InvalidNameError(field, name, WORKER_WANTED)
     return name
 
 

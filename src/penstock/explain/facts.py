@@ -1,5 +1,6 @@
 """What an explanation of a job is made from, gathered without touching anything."""
 
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -45,8 +46,8 @@ class Facts(msgspec.Struct, frozen=True, kw_only=True):
         return [child for child in self.children if not child.is_done]
 
 
-async def gather(store: Store, job: Job) -> Facts:
-    """What an explanation of this job needs to know."""
+async def gather(store: Store, job: Job, sees: Callable[[str], bool] = lambda _: True) -> Facts:
+    """What an explanation of this job needs to know; no child is looked up in a queue that `sees` denies."""
     events, _ = await events_of(store, job.ref, job, newest_only=True)
     info = await store.queue(job.ref)
     declared = None if info is None else info.declaration
@@ -62,7 +63,9 @@ async def gather(store: Store, job: Job) -> Facts:
     if job.state is State.BLOCKED:
         children = await store.children(job.ref, job.id)
         facts = msgspec.structs.replace(facts, children=children)
-        return msgspec.structs.replace(facts, states=await _states(store, job, facts.left[:NAMED]))
+        some = facts.left[:NAMED]
+        states = await _states(store, job, some) if all(sees(child.ref.queue) for child in some) else []
+        return msgspec.structs.replace(facts, states=states)
     if job.state is not State.PENDING:
         return facts
     token_at = None if info is None else info.held_until(facts.now)

@@ -10,6 +10,7 @@ from penstock.core.errors import StoreError
 from penstock.core.job import QueueRef
 from penstock.scheduler.pruner import EVENTS_AGE, EVENTS_KEPT
 from penstock.scheduler.scheduler import Scheduler
+from penstock.scheduler.ticker import Admission
 from penstock.stores.protocol import Store
 
 _LOGGER: Final = logging.getLogger("penstock.scheduler")
@@ -28,8 +29,10 @@ class TimeKeeper:
         tick: float = TICK,
         events_kept: int = EVENTS_KEPT,
         events_age: float = EVENTS_AGE,
+        admission: Admission | None = None,
     ) -> None:
         self._store = store
+        self._admission = admission
         self._tenant = tenant
         self._queues = queues
         self._tick = tick
@@ -83,4 +86,5 @@ class TimeKeeper:
             tick=self._tick,
             events_kept=self._events_kept,
             events_age=self._events_age,
+            admission=self._admission,
         )

@@ -15,7 +15,7 @@ from penstock.scheduler.promoter import Promoter
 from penstock.scheduler.pruner import EVENTS_AGE, EVENTS_KEPT, Pruner, Trimmer
 from penstock.scheduler.reclaimer import Reclaimer
 from penstock.scheduler.relayer import relay
-from penstock.scheduler.ticker import Ticker
+from penstock.scheduler.ticker import Admission, Ticker
 from penstock.stores.protocol import Store
 from penstock.stores.values import Topic
 
@@ -57,11 +57,12 @@ class Scheduler:
         tick: float,
         events_kept: int = EVENTS_KEPT,
         events_age: float = EVENTS_AGE,
+        admission: Admission | None = None,
     ) -> None:
         self._store = store
         self._queue = queue
         self._tick = tick
-        self._ticker = Ticker(store, queue)
+        self._ticker = Ticker(store, queue, admission)
         self._often: Mapping[str, Duty] = {
             "promoting": Promoter(store, queue),
             "recovering": Reclaimer(store, queue),

@@ -5,7 +5,7 @@ import logging
 import math
 import secrets
 from collections.abc import Sequence
-from typing import Final
+from typing import Final, Protocol
 
 from penstock.core.cron.schedule import Schedule, decode_schedule
 from penstock.core.job import NewJob, QueueRef
@@ -25,6 +25,18 @@ AGAIN: Final = 1.0
 """Seconds until a schedule is met again that is due and cannot be fired."""
 
 
+class Admission(Protocol):
+    """Who else has a say in how many jobs of schedules a queue takes in, such as the quotas of a service."""
+
+    async def room(self, queue: QueueRef) -> int | None:
+        """How many it takes in now; None without a bound."""
+        ...
+
+    async def fired(self, queue: QueueRef, jobs: int) -> None:
+        """So many were taken in."""
+        ...
+
+
 class Ticker:
     """Fires what is due, and knows when the next instant comes.
 
@@ -32,9 +44,10 @@ class Ticker:
     waiting for an instant costs nothing.
     """
 
-    def __init__(self, store: Store, queue: QueueRef) -> None:
+    def __init__(self, store: Store, queue: QueueRef, admission: Admission | None = None) -> None:
         self._store = store
         self._queue = queue
+        self._admission = admission
         self._coming: dict[str, int] = {}
         self._stuck = 0
         self._room = MAX_COUNT
@@ -114,6 +127,8 @@ class Ticker:
         if not is_ours:
             return None
         self._room -= len(instants)
+        if self._admission is not None and instants:
+            await self._admission.fired(self._queue, len(instants))
         if not instants or instants[0] > at:
             _LOGGER.info("schedule %s skips what it missed", stored.name, extra=self._about)
         _LOGGER.debug("schedule %s fired %d jobs", stored.name, len(instants), extra=self._about)
@@ -121,6 +136,11 @@ class Ticker:
 
     async def _room_left(self) -> int:
         """How many more jobs the queue takes in."""
+        bound = None if self._admission is None else await self._admission.room(self._queue)
+        declared = await self._declared_room()
+        return declared if bound is None else min(declared, bound)
+
+    async def _declared_room(self) -> int:
         info = await self._store.queue(self._queue)
         if info is None or info.declaration is None or info.declaration.max_length is None:
             return MAX_COUNT

@@ -1,5 +1,6 @@
 """Queues that are not there: a call that could only find nothing in them is answered without making them."""
 
+import time
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
@@ -8,27 +9,35 @@ from penstock.core.outcomes import Claims, Refusal, Refused
 from penstock.stores.protocol import Queues
 
 MOST_KNOWN: Final = 10_000
+KNOWN_SECONDS: Final = 10.0
+"""How long a queue that was seen counts as there: another process may have deleted it since."""
 _LOST: Final = Refused(Refusal.LOST)
 _MISSING: Final = Refused(Refusal.MISSING)
 
 
 class KnownQueues:
-    """Which queues are there. A queue is never taken away, so one that was seen is not asked for again."""
+    """Which queues are there. One that was seen is not asked for again within KNOWN_SECONDS."""
 
-    def __init__(self, store: Queues) -> None:
+    def __init__(self, store: Queues, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._store = store
-        self._seen: set[QueueRef] = set()
+        self._clock = clock
+        self._seen: dict[QueueRef, float] = {}
 
     async def has(self, queue: QueueRef) -> bool:
         """True for a queue that is there."""
-        if queue in self._seen:
+        if self._clock() < self._seen.get(queue, 0.0):
             return True
+        self._seen.pop(queue, None)
         if await self._store.queue(queue) is None:
             return False
         if len(self._seen) >= MOST_KNOWN:
             self._seen.clear()
-        self._seen.add(queue)
+        self._seen[queue] = self._clock() + KNOWN_SECONDS
         return True
+
+    def forget(self, queue: QueueRef) -> None:
+        """Ask the store again: the queue was deleted."""
+        self._seen.pop(queue, None)
 
 
 def lost(items: list[Any]) -> list[Refused]:
@@ -62,6 +71,7 @@ ANSWERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {
     "forget_readers": _always(0),
     "relayed": _always(None),
     "expired": _always([]),
+    "due_schedules": _always([]),
     "keys": _always([]),
     "readers": _always([]),
     "fire": _always(False),

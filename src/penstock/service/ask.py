@@ -1,7 +1,7 @@
 """One request as its handler sees it: who asks, of which tenant, and the store behind it."""
 
 import asyncio
-from collections.abc import AsyncIterator, Awaitable, Coroutine, Mapping
+from collections.abc import AsyncIterator, Awaitable, Coroutine, Iterable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from typing import TYPE_CHECKING, Any, Final, TypeVar
 
@@ -97,6 +97,42 @@ class Ask:
     async def queues(self) -> list[QueueInfo]:
         """All queues of the tenant that the token lets it see."""
         return [each for each in await self.store.queues(self.tenant) if self.may(each.queue.name)]
+
+    @asynccontextmanager
+    async def opening(self, queues: Iterable[str], tenant: str | None = None) -> AsyncIterator[list[str]]:
+        """Room in the tenant's quota for those of these queues that are new, and that the block opens.
+
+        Queues that were seen not long ago cost no call to the store.
+        """
+        quotas = self.service.quotas
+        if quotas is None:
+            yield []
+            return
+        owner = self.tenant if tenant is None else tenant
+        known = self.service.known
+        new = [name for name in dict.fromkeys(queues) if not await known.has(QueueRef(owner, name))]
+        async with AsyncExitStack() as stack:
+            if new:
+                await stack.enter_async_context(quotas.opening(owner, new))
+            yield new
+
+    @asynccontextmanager
+    async def enqueueing(self, payloads: Mapping[str, Sequence[int]]) -> AsyncIterator[None]:
+        """Room in the tenant's quotas for jobs with payloads of these sizes, by queue; the block enqueues."""
+        async with AsyncExitStack() as stack:
+            if self.service.quotas is not None:
+                await stack.enter_async_context(self.opening(payloads))
+                await stack.enter_async_context(self.service.quotas.admitting(self.tenant, payloads))
+            yield
+
+    @asynccontextmanager
+    async def redriving(self, queue: QueueRef, jobs: int) -> AsyncIterator[None]:
+        """Room in the tenant's quotas for jobs that wait once more."""
+        async with AsyncExitStack() as stack:
+            if self.service.quotas is not None:
+                again = self.service.quotas.admitting_again(queue.tenant, queue.name, jobs)
+                await stack.enter_async_context(again)
+            yield
 
     async def note(self, what: str, on: str, detail: str = "") -> None:
         """Write an administrative act down, where the service keeps a log of them."""

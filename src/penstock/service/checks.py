@@ -7,16 +7,18 @@ import msgspec
 
 from penstock.core.cron.instants import LAST_MS
 from penstock.core.cron.schedule import Schedule, check_schedule, decode_schedule
+from penstock.core.cursors import read_cursor
 from penstock.core.errors import InvalidError, OptionError
-from penstock.core.job import NewJob, Options, QueueRef
+from penstock.core.job import NewJob, Options
+from penstock.core.limits import check_declaration
 from penstock.core.names import check_key, check_name
 from penstock.core.payload import Words
 from penstock.core.retry import MAX_DELAY_MS, Shape
+from penstock.core.states import State
 from penstock.service.json_bodies import check_unique_names, check_values
 from penstock.service.paging import CURSOR
-from penstock.service.principal import Verb
-from penstock.service.reserved import check_queue
-from penstock.stores.values import StoredSchedule
+from penstock.service.scalars import check_scalars, is_within
+from penstock.stores.values import Spawn, StoredSchedule
 from penstock.stores.wire import MOST_ITEMS
 from penstock.tasks.options import LONGEST, MOST_ATTEMPTS
 
@@ -25,12 +27,8 @@ if TYPE_CHECKING:
 
 MOST_ASKED: Final = 100_000
 """Jobs or events that one answer is asked for: it is held in memory while it goes out."""
-_LARGE: Final = frozenset({"claim", "event_columns", "events", "find"})
-MOST_TEXT: Final = 10_000
 RECORD_BYTES: Final = 4 << 20
 """The record of a schedule: a payload of 1 MiB as text within JSON, and the schedule itself."""
-MOST_INT: Final = 2**53
-"""What every store and every language can count to."""
 _LONGEST_MS: Final = int(LONGEST.total_seconds() * 1000)
 
 
@@ -39,29 +37,33 @@ def check_arguments(call: str, given: Mapping[str, Any]) -> Generator[None]:
     for name, value in given.items():
         items = value if type(value) is list and len(value) <= MOST_ITEMS else (value,)
         for each in items:
-            if not _is_within(name, each):
-                _check(name, value)
+            if not is_within(name, each):
+                check_scalars("reader" if name == "name" and "reader" in call else name, name, value)
             yield
     if (more := _MORE.get(call)) is not None:
         more(given)
     asked = given.get("limit", getattr(given.get("query"), "limit", None))
-    if asked is not None and asked < 0:
-        raise InvalidError("limit", asked, "a number not under 0")
-    if asked is not None and call in _LARGE and asked > MOST_ASKED:
-        raise InvalidError("limit", asked, f"up to {MOST_ASKED}")
+    # How many events follow is found in the same time, however many it is.
+    if asked is not None and call != "cursor_after" and asked > MOST_ASKED:
+        raise InvalidError("limit" if "limit" in given else "query.limit", asked, f"up to {MOST_ASKED}")
 
 
-async def check_jobs(ask: "Ask", queue: QueueRef, jobs: Sequence[NewJob]) -> None:
-    """Each job is one that a client could have made, and the tenant's quotas have room for all of them.
+def check_jobs(jobs: Sequence[NewJob], field: str = "jobs") -> Generator[None]:
+    """Each job is one that a client could have made; in steps.
 
     A payload is any text to every store, and so it is here.
     """
     for place, new in enumerate(jobs):
-        _check_job(f"jobs[{place}]", new)
-        await ask.yielder.checkpoint()
-    if ask.service.quotas is not None and jobs:
-        largest = max(len(new.payload) for new in jobs)
-        await ask.service.quotas.admit(queue.tenant, queue.name, jobs=len(jobs), largest=largest)
+        _check_job(f"{field}[{place}]", new)
+        yield
+
+
+def check_spawns(spawns: Sequence[Spawn]) -> Generator[None]:
+    """The same of jobs for other queues."""
+    for place, each in enumerate(spawns):
+        check_name(f"spawns[{place}].queue", each.queue)
+        _check_job(f"spawns[{place}].job", each.job)
+        yield
 
 
 async def check_stored(ask: "Ask", stored: StoredSchedule) -> Schedule:
@@ -103,9 +105,6 @@ def _check_job(path: str, new: NewJob) -> None:
     _check_at(f"{path}.instant", new.instant)
     if new.unique is not None:
         check_delay(f"{path}.unique.window_ms", new.unique.window_ms)
-    for parent in new.parents:
-        # Its end is carried to the queue of whoever waits for it.
-        check_queue(Verb.STORE, parent.queue)
     _check_options(f"{path}.options", new.options)
 
 
@@ -153,6 +152,8 @@ def _check_settlements(given: Mapping[str, Any]) -> None:
 
 def _check_expiries(given: Mapping[str, Any]) -> None:
     for place, each in enumerate(given["expiries"]):
+        if each.target not in _AFTER_EXPIRY:
+            raise InvalidError(f"expiries[{place}].target", each.target, "delayed, pending or dead")
         check_delay(f"expiries[{place}].delay_ms", each.delay_ms)
 
 
@@ -163,6 +164,8 @@ def _check_reports(given: Mapping[str, Any]) -> None:
 
 def _check_endings(given: Mapping[str, Any]) -> None:
     for place, each in enumerate(given["endings"]):
+        if each.state is not None and not each.state.is_ended:
+            raise InvalidError(f"endings[{place}].state", each.state, "how the child ended")
         _check_text(f"endings[{place}].result", each.result)
 
 
@@ -173,16 +176,44 @@ def _check_query(given: Mapping[str, Any]) -> None:
 
 
 def _check_pause(given: Mapping[str, Any]) -> None:
+    if (pause := given["pause"]) is not None:
+        for field in ("at", "until"):
+            _check_at(f"pause.{field}", getattr(pause, field))
     if (for_ms := given.get("for_ms")) is not None:
         check_delay("for_ms", for_ms)
 
 
 def _check_firing(given: Mapping[str, Any]) -> None:
-    for field in ("next_at", "last_at"):
+    for field in ("at", "next_at", "last_at"):
         _check_at(f"firing.{field}", getattr(given["firing"], field))
 
 
+def _check_cursors(given: Mapping[str, Any]) -> None:
+    for field in ("after", "through", "cursor"):
+        if field in given:
+            read_cursor(field, given[field])
+
+
+def _check_time(given: Mapping[str, Any]) -> None:
+    _check_at("at", given["at"])
+
+
+def _check_declaration(given: Mapping[str, Any]) -> None:
+    check_declaration(given["declaration"])
+
+
+def _check_shelf(given: Mapping[str, Any]) -> None:
+    if given.get("after"):
+        check_name("after", given["after"])
+
+
+def _check_turn(given: Mapping[str, Any]) -> None:
+    if abs(given["by_ms"]) > LAST_MS:
+        raise InvalidError("by_ms", given["by_ms"], f"milliseconds up to {LAST_MS}, either way")
+
+
 _DEFAULT: Final = Options()
+_AFTER_EXPIRY: Final = frozenset({State.DELAYED, State.PENDING, State.DEAD})
 _FIRST_MS: Final = -62_135_596_800_000
 """The first moment of the year 1: with the last one, what can be written as a date."""
 _MORE: Final[Mapping[str, Callable[[Mapping[str, Any]], None]]] = {
@@ -193,46 +224,12 @@ _MORE: Final[Mapping[str, Callable[[Mapping[str, Any]], None]]] = {
     "find": _check_query,
     "pause": _check_pause,
     "fire": _check_firing,
+    "events": _check_cursors,
+    "event_columns": _check_cursors,
+    "cursor_after": _check_cursors,
+    "keep_reader": _check_cursors,
+    "cursor_at": _check_time,
+    "declare": _check_declaration,
+    "shelf": _check_shelf,
+    "turn": _check_turn,
 }
-
-
-def _is_within(name: str, value: Any) -> bool:
-    """Whether `_check` has nothing to say: it looks the same way, without a path for each of many values."""
-    kind = type(value)
-    if kind is str:
-        return bool(len(value) <= MOST_TEXT and ("\0" not in value or name.endswith("key")))
-    if kind is int:
-        return bool(-MOST_INT <= value <= MOST_INT)
-    if kind is list or kind is tuple:
-        return len(value) <= MOST_ITEMS and all(_is_within(name, each) for each in value)
-    if isinstance(value, msgspec.Struct) and value != _DEFAULT:
-        for field in value.__struct_fields__:
-            each = getattr(value, field)
-            if each is not None and type(each) not in _PLAIN and not _is_within(field, each):
-                return False
-    return True
-
-
-def _check(path: str, value: Any) -> None:
-    kind = type(value)
-    if kind is str:
-        if len(value) > MOST_TEXT or ("\0" in value and not path.endswith("key")):
-            raise InvalidError(
-                path, Words(f"{len(value)} characters"), f"text without NUL, up to {MOST_TEXT}"
-            )
-    elif kind is int:
-        if not -MOST_INT <= value <= MOST_INT:
-            raise InvalidError(path, value, f"a whole number up to {MOST_INT}")
-    elif kind in (list, tuple):
-        if len(value) > MOST_ITEMS:
-            raise InvalidError(path, Words(f"{len(value)} entries"), f"up to {MOST_ITEMS}")
-        for place, each in enumerate(value):
-            _check(f"{path}[{place}]", each)
-    elif isinstance(value, msgspec.Struct):
-        for name in value.__struct_fields__:
-            each = getattr(value, name)
-            if each is not None and type(each) not in _PLAIN:
-                _check(f"{path}.{name}", each)
-
-
-_PLAIN: Final = frozenset({bytes, bool})

@@ -120,3 +120,13 @@ class QuotaError(BusyError):
 
     slug = "quota"
     title = "A quota is used up"
+    quota: str | None = None
+    found: str | None = None
+    wanted: str | None = None
+
+    @classmethod
+    def of(cls, quota: str, found: object, wanted: str, retry_after: float = 1.0) -> "QuotaError":
+        """The error that says which quota it is, how much of it is used and what it allows."""
+        error = cls(f"{quota}: found {found}, wanted {wanted}", retry_after)
+        error.quota, error.found, error.wanted = quota, str(found), wanted
+        return error

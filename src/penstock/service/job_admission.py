@@ -1,7 +1,7 @@
 """Room for jobs in the quotas of their tenant: asked for before their payloads are looked at."""
 
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -10,9 +10,6 @@ from penstock.service.principal import Principal, Quotas, Verb
 from penstock.service.routing import Route
 from penstock.service.wire.jobs import JobWish
 from penstock.stores.values import EVERYONE
-
-if TYPE_CHECKING:
-    from penstock.service.ask import Ask
 
 ENVELOPE_BYTES: Final = 64 << 10
 """The most that a request for one job has beside its payload."""
@@ -37,12 +34,9 @@ async def limits_before_body(
     return msgspec.structs.replace(limits, body_bytes=most)
 
 
-async def admit_jobs(ask: "Ask", sizes: Iterable[tuple[str, int]]) -> None:
-    """Room for all jobs, queue by queue. `sizes` has the queue and the bytes of the payload of each job."""
-    if ask.service.quotas is None:
-        return
-    by_queue: dict[str, list[int]] = {}
-    for queue, size in sizes:
-        by_queue.setdefault(queue, []).append(size)
-    for queue, found in by_queue.items():
-        await ask.service.quotas.admit(ask.tenant, queue, jobs=len(found), largest=max(found))
+def sizes_of(payloads: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
+    """The sizes of payloads by queue, out of the queue and the size of each."""
+    sizes: dict[str, list[int]] = {}
+    for queue, size in payloads:
+        sizes.setdefault(queue, []).append(size)
+    return sizes

@@ -3,10 +3,11 @@
 import re
 from typing import Final
 
+from penstock.core.names import NAME_FORM
 from penstock.core.states import State
 from penstock.service.problems import BadRequestError, Fault
 
-CURSOR: Final = re.compile(r"[0-9]{1,15}/[^\0/]{1,128}")
+CURSOR: Final = re.compile(rf"[0-9]{{1,15}}/{NAME_FORM}")
 
 
 def states_of(text: str | None) -> frozenset[State]:

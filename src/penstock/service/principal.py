@@ -1,11 +1,13 @@
 """Who asks and what for: all that the routes know of authentication and quotas."""
 
-from collections.abc import Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
 from typing import Protocol
 
 from penstock.service.errors import ForbiddenError
+
+Pending = Callable[[], Awaitable[Mapping[str, int]]]
 
 
 class Verb(StrEnum):
@@ -76,12 +78,37 @@ class Quotas(Protocol):
         """
         ...
 
-    async def admit(self, tenant: str, queue: str, *, jobs: int, largest: int) -> None:
-        """So many jobs more in this queue, with no payload above `largest` bytes."""
+    def admitting(
+        self, tenant: str, payloads: Mapping[str, Sequence[int]], pending: Pending | None = None
+    ) -> AbstractAsyncContextManager[None]:
+        """Jobs that the block enqueues: the sizes of their payloads, by queue.
+
+        `pending` says, if it matters, how many jobs are on their way into each queue as relay entries.
+        """
         ...
 
-    async def admit_schedule(self, tenant: str) -> None:
-        """One schedule more."""
+    def admitting_again(self, tenant: str, queue: str, jobs: int) -> AbstractAsyncContextManager[None]:
+        """Jobs that ended and that the block lets wait in this queue once more."""
+        ...
+
+    def adding_schedule(
+        self,
+        tenant: str,
+        queue: str,
+        name: str,
+        payload: int,
+        *,
+        jobs: int = 0,
+        moved_from: Collection[str] = (),
+    ) -> AbstractAsyncContextManager[None]:
+        """A schedule, which the block puts; `jobs` of its instants have passed and fire at once.
+
+        In the queues that it is moved from the block removes it.
+        """
+        ...
+
+    def opening(self, tenant: str, queues: Collection[str]) -> AbstractAsyncContextManager[None]:
+        """Queues that are not there yet, as far as is known, and that the block opens."""
         ...
 
     def stream(self, tenant: str) -> AbstractAsyncContextManager[None]:

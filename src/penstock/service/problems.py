@@ -9,7 +9,7 @@ import msgspec
 
 from penstock.core import errors as core
 from penstock.core.errors import InvalidError, PenstockError
-from penstock.service.errors import MalformedError, ServiceError
+from penstock.service.errors import MalformedError, QuotaError, ServiceError
 
 MEDIA_TYPE: Final = "application/problem+json"
 SHOWN: Final = 120
@@ -90,7 +90,7 @@ def problem_of(error: Exception, request_id: str | None = None) -> tuple[Problem
             title=error.title,
             status=error.status,
             detail=str(error),
-            errors=error.faults if isinstance(error, BadRequestError) else (),
+            errors=_faults(error),
             request_id=request_id,
             retry_after=None if retry is None else int(retry),
         )
@@ -113,6 +113,14 @@ def problem_of(error: Exception, request_id: str | None = None) -> tuple[Problem
         trimmed=error.trimmed if isinstance(error, core.CursorLostError) else None,
     )
     return problem, {} if after is None else {"retry-after": str(after)}
+
+
+def _faults(error: ServiceError) -> tuple[Fault, ...]:
+    if isinstance(error, BadRequestError):
+        return error.faults
+    if isinstance(error, QuotaError) and error.wanted is not None:
+        return (Fault(wanted=error.wanted, found=error.found, parameter=error.quota),)
+    return ()
 
 
 def fault_of(error: InvalidError, within: str = "") -> Fault:

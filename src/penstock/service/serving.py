@@ -30,14 +30,15 @@ def full_service(
     issuers = None if auth_file is None else read_auth_file(auth_file)
     door, usage = door_of(issuers, ApiTokens(store), key), Usage(store)
     limits = limits or Limits()
+    quotas = StoredQuotas(store, usage, streams=limits.streams_per_tenant)
     return Service(
         store,
         door=door,
-        quotas=StoredQuotas(store, usage, streams=limits.streams_per_tenant),
+        quotas=quotas,
         audit=Audit(store),
         limits=limits,
         egress=Egress(egress),
-        duties=[TenantKeeper(store), usage, _Porter(door)],
+        duties=[TenantKeeper(store, quotas), usage, _Porter(door)],
     )
 
 

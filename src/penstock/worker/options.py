@@ -6,7 +6,7 @@ import socket
 from typing import Final
 
 from penstock.core.errors import OptionError
-from penstock.core.names import check_name
+from penstock.core.names import check_worker
 from penstock.stores.bounds import MAX_LEASE_MS
 
 MIN_LEASE: Final = 0.1
@@ -32,6 +32,6 @@ def check_count(field: str, count: object, low: int, high: int) -> int:
 def worker_name(name: str | None) -> str:
     """The name itself, or one that no other worker has."""
     if name is not None:
-        return check_name("worker", name)
+        return check_worker("worker", name)
     host = "".join(c if c.isalnum() and c.isascii() else "-" for c in socket.gethostname()).strip("-")
     return f"{host[:60] or 'host'}-{os.getpid()}-{secrets.token_hex(4)}"

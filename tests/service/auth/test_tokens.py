@@ -3,11 +3,12 @@
 import base64
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from penstock.core.errors import ConfigError, InvalidError, OptionError
 from penstock.core.job import QueueRef
-from penstock.service.auth.api_tokens import KNOWN_SECONDS, SHELF, ApiTokens
+from penstock.service.auth.api_tokens import KNOWN_SECONDS, MOST, SHELF, ApiToken, ApiTokens
 from penstock.service.auth.bearer import Bearer
 from penstock.service.auth.development import DevelopmentKey
 from penstock.service.auth.door import TENANT_HEADER, door_of
@@ -245,3 +246,24 @@ def test_a_file_that_cannot_be_used_is_refused_by_name(
 def test_a_file_that_is_not_there_is_named(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"auth\.toml"):
         read_auth_file(tmp_path / "auth.toml")
+
+
+async def test_a_tenant_has_a_bound_on_its_tokens() -> None:
+    """Also where several are made at the same time: rather one too few than one too many."""
+    store = MemoryStore()
+    tokens = ApiTokens(store)
+
+    async def make(tenant: str) -> ApiToken:
+        return (await tokens.make(tenants=[tenant], subject="ci", scopes=["read"]))[1]
+
+    first = await make("acme")
+    for number in range(MOST - 1):
+        copy = msgspec.structs.replace(first, id=f"t{number}")
+        await store.keep(EVERYONE, SHELF, copy.id, msgspec.json.encode(copy))
+
+    with pytest.raises(OptionError, match=f"tokens: found {MOST} of them, wanted at most {MOST}"):
+        await make("acme")
+    assert len(await tokens.all("acme")) == MOST
+    await make("globex")
+    await tokens.revoke(first.id)
+    await make("acme")

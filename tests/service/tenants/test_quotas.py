@@ -6,9 +6,10 @@ from penstock.core.errors import OptionError, PayloadError
 from penstock.core.job import QueueRef
 from penstock.service.errors import QuotaError
 from penstock.service.problems import problem_of
-from penstock.service.tenants.book import Quota, QuotaBook, quota_of
+from penstock.service.tenants.book import BUILT_IN, Quota, QuotaBook, quota_of
+from penstock.service.tenants.lengths import COUNTED_SECONDS
 from penstock.service.tenants.pace import BURST_SECONDS
-from penstock.service.tenants.quotas import COUNTED_SECONDS, KNOWN_SECONDS, StoredQuotas
+from penstock.service.tenants.quotas import KNOWN_SECONDS, StoredQuotas
 from penstock.service.tenants.usage import Usage
 from penstock.stores.memory import MemoryStore
 from penstock.stores.protocol import Store
@@ -154,12 +155,14 @@ async def test_schedules_are_counted() -> None:
     store = MemoryStore()
     await QuotaBook(store).set("acme", Quota(schedules=1))
     quotas = StoredQuotas(store)
-    await quotas.admit_schedule("acme")
-    await store.put_schedule(StoredSchedule(QueueRef("acme", "mail"), "nightly", b"{}", None))
+    async with quotas.adding_schedule("acme", "mail", "nightly", 2):
+        await store.put_schedule(StoredSchedule(QueueRef("acme", "mail"), "nightly", b"{}", None))
 
-    with pytest.raises(QuotaError, match="schedules"):
-        await quotas.admit_schedule("acme")
-    await quotas.admit_schedule("globex")
+    with pytest.raises(QuotaError, match="schedules: found 1 and 1 more, wanted at most 1"):
+        async with quotas.adding_schedule("acme", "mail", "weekly", 2):
+            pytest.fail("a second schedule was let in")
+    async with quotas.adding_schedule("globex", "mail", "nightly", 2):
+        pass
 
 
 async def test_streams_are_counted_while_they_last() -> None:
@@ -198,14 +201,15 @@ async def test_a_tenant_has_the_defaults_where_nothing_else_is_set(store: Store,
     await book.set(None, Quota(streams=5, schedules=7))
     await book.set(name, Quota(streams=9))
 
-    assert await book.of(name) == Quota(streams=9, schedules=7)
-    assert await book.of(f"{name}-other") == Quota(streams=5, schedules=7)
+    most = BUILT_IN.queues
+    assert await book.of(name) == Quota(streams=9, schedules=7, queues=most)
+    assert await book.of(f"{name}-other") == Quota(streams=5, schedules=7, queues=most)
     assert (await book.all())[name] == Quota(streams=9)
     assert await book.unset(None)
-    assert await book.of(name) == Quota(streams=9)
+    assert await book.of(name) == Quota(streams=9, queues=most)
     assert await book.unset(name)
     assert not await book.unset(name)
-    assert await book.of(name) == Quota()
+    assert await book.of(name) == BUILT_IN
 
 
 @pytest.mark.parametrize(

@@ -12,8 +12,10 @@ from penstock.core.moves import Complete, Move
 from penstock.scheduler.pruner import Trimmer
 from penstock.stores.postgres import PostgresStore
 from penstock.stores.values import Holdup
+from penstock.stores.wire import CALLS, MEDIA_TYPE
 from tests.conformance.arrange import claim_one, enqueue, new_job
 from tests.conformance.stores import opened
+from tests.service.kit import Doorman, Somebody, asked
 
 QUEUE = QueueRef("default", "q")
 
@@ -182,6 +184,31 @@ async def test_who_holds_readers_back_is_named(url: str) -> None:
     assert (held.who or "").startswith(f"process {pid} of postgres on database postgres (report)")
     assert (held.age_ms or -1) >= 0
     assert after is None
+
+
+async def test_over_http_only_an_operator_of_all_learns_who_holds_readers_back(url: str) -> None:
+    """The session is one of the server, of whatever tenant or program; all others learn for how long."""
+    people = {
+        "acme": Somebody(),
+        "some": Somebody(tenant="*", tenants=("acme", "globex")),
+        "all": Somebody(tenant="*", tenants=("*",)),
+    }
+    call = CALLS["holdup"]
+    told: dict[str, Holdup] = {}
+    async with (
+        asked(PostgresStore(url), door=Doorman(**people)) as client,
+        await psycopg.AsyncConnection.connect(url, application_name="report") as other,
+    ):
+        await other.execute("SELECT pg_current_xact_id()")
+        for name in people:
+            headers = {"content-type": MEDIA_TYPE, "x-tenant": name}
+            body = call.encode(None, None, {})
+            answer = await client.post("/v1/store/holdup", content=body, headers=headers)
+            told[name] = call.decode_answer(answer.content)
+
+    assert [told[name].who for name in ("acme", "some")] == [None, None]
+    assert "report" in (told["all"].who or "")
+    assert all((each.age_ms or -1) >= 0 for each in told.values())
 
 
 async def test_a_role_that_may_not_see_all_of_another_is_told_who_it_is(url: str) -> None:

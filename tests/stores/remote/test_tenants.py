@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from penstock import Penstock
+from penstock import JobContext, Penstock, chain, group
 from penstock.core.errors import ConfigError, PayloadError
 from penstock.core.job import QueueRef
 from penstock.core.moves import Complete
@@ -89,6 +89,43 @@ async def test_calls_too_large_for_one_request_are_made_in_parts(where: Place) -
     assert [each.id for each in made] == [job.id for job in jobs] == [f"j{n}" for n in range(7)]
     assert done == [Applied(State.COMPLETED)] * 7
     assert len(events) == 21
+
+
+async def test_a_worker_of_one_queue_serves_a_flow_that_ends_in_another(where: Place) -> None:
+    """Its children end, and add more, for a parent that its token is not for: the service carries that."""
+    url = _url(where, token("acme"))
+    scheme, _, rest = url.partition("://")
+    limited = f"{scheme}://{token('acme', scopes=('store:a', 'work:a'))}@{rest.rpartition('@')[2]}"
+    far, near = Penstock(limited, tenant="acme"), Penstock(url, tenant="acme")
+    theirs, ours = far.queue("a"), near.queue("a")
+
+    @theirs.task(name="leaf")
+    async def leaf(number: int) -> int:
+        return number
+
+    @theirs.task(name="split")
+    async def split(ctx: JobContext, number: int) -> int:
+        await ctx.spawn(leaf.options(id=f"leaf-{number}").call(10 * number))
+        return number
+
+    @ours.task(name="split")
+    async def asked_for(number: int) -> int:
+        raise NotImplementedError("it runs elsewhere")
+
+    @near.queue("b").task
+    async def join(ctx: JobContext) -> int:
+        return sum(child.result for child in await ctx.children() if child.result)
+
+    async with near, far:
+        handle = await chain(group([asked_for.call(1), asked_for.call(2)]), join.call()).enqueue()
+        pools = [far.worker(queues={"a": 2}), near.worker(queues={"b": 1})]
+        working = [asyncio.create_task(pool.run()) for pool in pools]
+        result = await handle.result(timeout=30)
+        for pool in pools:
+            pool.stop()
+        await asyncio.gather(*working)
+
+    assert result == 1 + 2 + 10 + 20
 
 
 @served(only_shared=True)

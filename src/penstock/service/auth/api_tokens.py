@@ -12,6 +12,7 @@ import msgspec
 
 from penstock.core.errors import OptionError
 from penstock.core.names import check_name
+from penstock.core.payload import Words
 from penstock.service.auth.bearer import Bearer
 from penstock.service.auth.scopes import ALL, check_scopes, read_scopes
 from penstock.service.auth.strict import refuse
@@ -29,6 +30,8 @@ MOST_KNOWN: Final = 10_000
 SUBJECT_CHARS: Final = 255
 _TEXT: Final = re.compile(rf"{PREFIX}([a-z0-9]{{16}})_([A-Za-z0-9_-]{{43}})")
 _PAGE: Final = 200
+MOST: Final = 1_000
+"""Tokens of one tenant, or of all operators together."""
 
 
 class ApiToken(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -76,6 +79,9 @@ class ApiTokens:
         names = tuple(each if operator and each == ALL else check_name("tenant", each) for each in tenants)
         if not names or (len(names) > 1 and not operator):
             raise OptionError("tenant", ", ".join(names) or "none", "one tenant, or an operator's list")
+        owner = EVERYONE if operator else names[0]
+        if await self._count(owner) >= MOST:
+            raise _too_many()
         now = await self._store.now()
         secret, name = secrets.token_urlsafe(32), secrets.token_hex(8)
         token = ApiToken(
@@ -83,12 +89,16 @@ class ApiTokens:
             digest=_digest(secret),
             subject=subject,
             scopes=str(check_scopes("scope", scopes)),
-            tenant=EVERYONE if operator else names[0],
+            tenant=owner,
             tenants=names if operator else (),
             made_at=now,
             expires_at=None if seconds is None else now + round(seconds * 1000),
         )
         await self._store.keep(EVERYONE, SHELF, name, msgspec.json.encode(token), expected=0)
+        if await self._count(owner) > MOST:
+            # Others were made at the same time; rather one too few than one too many.
+            await self._store.drop(EVERYONE, SHELF, name)
+            raise _too_many()
         return f"{PREFIX}{name}_{secret}", token
 
     async def bearer(self, text: str) -> Bearer:
@@ -108,6 +118,9 @@ class ApiTokens:
             found += [msgspec.json.decode(entry.body, type=ApiToken) for entry in page]
             after = page[-1].name
         return [each for each in found if tenant is None or tenant in (each.tenant, *each.tenants)]
+
+    async def _count(self, owner: str) -> int:
+        return sum(each.tenant == owner for each in await self.all())
 
     async def revoke(self, name: str) -> bool:
         """Accept a token no more; False when there is none of that id."""
@@ -133,6 +146,10 @@ class ApiTokens:
             del self._known[next(iter(self._known))]
         self._known[name] = (until, token)
         return token
+
+
+def _too_many() -> OptionError:
+    return OptionError("tokens", Words(f"{MOST} of them"), f"at most {MOST} for a tenant: revoke some")
 
 
 def _digest(secret: str) -> str:

@@ -10,6 +10,7 @@ from penstock.core.job import Job, QueueRef
 from penstock.core.outcomes import Applied
 from penstock.core.states import State
 from penstock.service.ask import Ask
+from penstock.service.errors import QuotaError
 from penstock.service.paging import after_of
 from penstock.service.principal import Verb
 from penstock.service.routing import Routes
@@ -67,7 +68,15 @@ async def redrive_dead_letters(ask: Ask, queue: str, body: LettersWish) -> Many:
     """Give dead letters a new life: all their attempts, their own policy. How many got one."""
     info, many = await ask.queue(queue), 0
     async for ids in _chosen(ask, info.queue, body):
-        many += sum(isinstance(answer, Applied) for answer in await ask.store.redrive(info.queue, ids))
+        try:
+            async with ask.redriving(info.queue, len(ids)):
+                answers = await ask.store.redrive(info.queue, ids)
+        except QuotaError as error:
+            if many:
+                await ask.note("dead_letters.redrive", queue, f"{many} jobs")
+            error.args = (f"{error}; {many} jobs were redriven before",)
+            raise
+        many += sum(isinstance(answer, Applied) for answer in answers)
     await ask.note("dead_letters.redrive", queue, f"{many} jobs")
     return Many(many)
 

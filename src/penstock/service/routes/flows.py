@@ -5,7 +5,7 @@ from typing import Any, Final
 from penstock.core.errors import FlowError, InvalidError
 from penstock.core.flows import JobRef
 from penstock.service.ask import Ask
-from penstock.service.job_admission import admit_jobs
+from penstock.service.job_admission import sizes_of
 from penstock.service.principal import Verb
 from penstock.service.problems import BadRequestError, fault_of
 from penstock.service.routing import Routes
@@ -34,7 +34,15 @@ async def create_flow(ask: Ask, body: FlowWish) -> FlowMade:
         raise FlowError(f"the flow: found {edges} entries of `after`, wanted at most {MOST_EDGES}")
     for wish in body.jobs:
         ask.require(wish.queue)
-    await admit_jobs(ask, [(wish.queue, len(bytes(wish.payload))) for wish in body.jobs])
+    sizes = sizes_of((wish.queue, len(bytes(wish.payload))) for wish in body.jobs)
+    async with ask.enqueueing(sizes):
+        flow, nodes = await _flow_of(ask, body)
+        handle = await ask.client.send_flow(flow)
+    return FlowMade({name: Place(handle[node].queue, handle[node].id) for name, node in nodes.items()})
+
+
+async def _flow_of(ask: Ask, body: FlowWish) -> tuple[Flow, dict[str, Node[Any]]]:
+    """The flow, and its jobs by their names in the request."""
     flow = Flow(name=body.id)
     nodes: dict[str, Node[Any]] = {}
     for place, wish in enumerate(body.jobs):
@@ -51,8 +59,7 @@ async def create_flow(ask: Ask, body: FlowWish) -> FlowMade:
                 raise FlowError(f"{wish.name!r} waits for {name!r}, which is not part of the flow")
             nodes[wish.name].after(nodes[name])
         await ask.yielder.checkpoint()
-    handle = await ask.client.send_flow(flow)
-    return FlowMade({name: Place(handle[node].queue, handle[node].id) for name, node in nodes.items()})
+    return flow, nodes
 
 
 @routes.get("/v1/queues/{queue}/jobs/{id}/children", Verb.READ)

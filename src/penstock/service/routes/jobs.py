@@ -21,11 +21,11 @@ from penstock.explain.facts import gather
 from penstock.explain.sentences import explain
 from penstock.service.answers import Answer
 from penstock.service.ask import Ask
-from penstock.service.job_admission import admit_jobs
+from penstock.service.job_admission import sizes_of
 from penstock.service.limits import LONGEST_WAIT
 from penstock.service.paging import after_of, states_of
 from penstock.service.principal import Verb
-from penstock.service.problems import Problem, fault_of, problem_of
+from penstock.service.problems import fault_of, problem_of
 from penstock.service.routing import Routes
 from penstock.service.wire.jobs import (
     Explanation,
@@ -83,33 +83,35 @@ async def create_job(ask: Ask, queue: str, body: JobWish) -> Answer[Made]:
 
     201 when it was created, 200 when an earlier job stands for it.
     """
-    await admit_jobs(ask, [(queue, len(bytes(body.payload)))])
-    call = body.call(queue, **_idempotency(ask, body))
-    made = _made(await ask.client.send(call))
+    async with ask.enqueueing({queue: [len(bytes(body.payload))]}):
+        call = body.call(queue, **_idempotency(ask, body))
+        made = _made(await ask.client.send(call))
     return Answer(made, 201 if made.created else 200, {"location": f"/v1/queues/{queue}/jobs/{made.id}"})
 
 
 @routes.post("/v1/jobs", Verb.ENQUEUE)
 async def create_jobs(ask: Ask, body: ManyWishes) -> ManyMade:
     """Create many jobs, in any queues of the tenant; each has an outcome of its own."""
-    calls: dict[int, Call[Any]] = {}
-    problems: dict[int, Problem] = {}
+    outcomes: dict[int, MadeOrNot] = {}
     for place, wish in enumerate(body.jobs):
         try:
             ask.require(wish.queue)
         except PenstockError as error:
-            problems[place] = problem_of(error)[0]
-    allowed = [(place, wish) for place, wish in enumerate(body.jobs) if place not in problems]
-    await admit_jobs(ask, [(wish.queue, len(bytes(wish.payload))) for _, wish in allowed])
-    for place, wish in allowed:
-        try:
-            calls[place] = wish.call(wish.queue)
-        except InvalidError as error:
-            fault = fault_of(error, f"/jobs/{place}")
-            problems[place] = msgspec.structs.replace(problem_of(error)[0], errors=(fault,))
-        await ask.yielder.checkpoint()
-    outcomes = {place: MadeOrNot(problem=problem) for place, problem in problems.items()}
-    for place, sent in zip(calls, await _send_many(ask, list(calls.values())), strict=True):
+            outcomes[place] = MadeOrNot(problem=problem_of(error)[0])
+    allowed = {place: wish for place, wish in enumerate(body.jobs) if place not in outcomes}
+    sizes = sizes_of((wish.queue, len(bytes(wish.payload))) for wish in allowed.values())
+    async with ask.enqueueing(sizes):
+        calls: dict[int, Call[Any]] = {}
+        for place, wish in allowed.items():
+            try:
+                calls[place] = wish.call(wish.queue)
+            except InvalidError as error:
+                fault = fault_of(error, f"/jobs/{place}")
+                problem = msgspec.structs.replace(problem_of(error)[0], errors=(fault,))
+                outcomes[place] = MadeOrNot(problem=problem)
+            await ask.yielder.checkpoint()
+        answers = await _send_many(ask, list(calls.values()))
+    for place, sent in zip(calls, answers, strict=True):
         if isinstance(sent, PenstockError):
             outcomes[place] = MadeOrNot(problem=problem_of(sent)[0])
         else:
@@ -163,14 +165,15 @@ async def cancel_job(ask: Ask, queue: str, id: str) -> Outcome:  # noqa: A002 (t
 async def retry_job(ask: Ask, queue: str, id: str) -> Outcome:  # noqa: A002 (the word for it)
     """Run a dead, failed or cancelled job again, with all its attempts."""
     info = await ask.queue(queue)
-    (answer,) = await ask.store.redrive(info.queue, [id])
+    async with ask.redriving(info.queue, 1):
+        (answer,) = await ask.store.redrive(info.queue, [id])
     return _applied(queue, id, answer, "retried")
 
 
 @routes.get("/v1/queues/{queue}/jobs/{id}/explain", Verb.READ)
 async def explain_job(ask: Ask, queue: str, id: str) -> Explanation:  # noqa: A002 (the word for it)
     """Say why a job is not running, in sentences."""
-    facts = await gather(ask.store, await ask.client.job(queue, id))
+    facts = await gather(ask.store, await ask.client.job(queue, id), ask.may)
     return Explanation(id, queue, facts.job.state, explain(facts))
 
 

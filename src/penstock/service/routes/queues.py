@@ -43,7 +43,8 @@ async def declare_queue(ask: Ask, queue: str, body: DeclarationWish) -> QueueVie
     The same version with the same content changes nothing, and with other content is refused.
     """
     wanted = check_declaration(body.declaration)
-    info = await ask.store.declare(ask.ref(queue), wanted)
+    async with ask.opening([queue]):
+        info = await ask.store.declare(ask.ref(queue), wanted)
     await ask.note("queue.declare", queue, f"version {wanted.version}")
     return queue_view(info)
 

@@ -1,9 +1,10 @@
 """Schedules: put, look, pause, resume, run, remove."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from typing import Final
 
+from penstock.core.cron.schedule import Schedule
 from penstock.core.errors import OptionError, StoreVersionError, WrongStateError
 from penstock.scheduler.book import ScheduleBook, ScheduleInfo
 from penstock.service.answers import Answer
@@ -43,17 +44,15 @@ async def put_schedule(ask: Ask, name: str, body: ScheduleWish) -> Answer[Schedu
     ask.require(body.queue)
     book = _book(ask)
     schedule = body.schedule(name)
-    old = next((each for each in await book.list() if each.name == name), None)
-    if old is not None:
+    known = [each for each in await book.list() if each.name == name]
+    for each in known:
         # A token for one queue moves nothing out of another.
-        ask.require(old.queue)
-    elif ask.service.quotas is not None:
-        await ask.service.quotas.admit_schedule(ask.tenant)
-    if ask.service.quotas is not None:
-        await ask.service.quotas.admit(ask.tenant, body.queue, jobs=0, largest=len(schedule.payload))
-    await book.put(body.queue, schedule)
+        ask.require(each.queue)
+    elsewhere = [each.queue for each in known if each.queue != body.queue]
+    async with _adding(ask, body.queue, schedule, elsewhere):
+        await book.put(body.queue, schedule)
     await ask.note("schedule.put", name, f"in queue {body.queue}")
-    return Answer(schedule_view(await book.show(name)), 201 if old is None else 200)
+    return Answer(schedule_view(await book.show(name)), 200 if known else 201)
 
 
 @routes.delete("/v1/schedules/{name}", Verb.MANAGE)
@@ -90,11 +89,9 @@ async def resume_schedule(ask: Ask, name: str) -> ScheduleView:
 async def run_schedule(ask: Ask, name: str) -> Made:
     """Enqueue its job at once, beside its instants."""
     info = await _known(ask, name)
-    if ask.service.quotas is not None:
-        size = len(info.schedule.payload)
-        await ask.service.quotas.admit(ask.tenant, info.queue, jobs=1, largest=size)
-    with _missing(name):
-        queue, job = await _book(ask).run_now(name)
+    async with ask.enqueueing({info.queue: [len(info.schedule.payload)]}):
+        with _missing(name):
+            queue, job = await _book(ask).run_now(name)
     return Made(id=job, queue=queue, created=True)
 
 
@@ -104,6 +101,20 @@ async def next_runs(ask: Ask, name: str, query: RunsQuery) -> Runs:
     await _known(ask, name)
     with _missing(name):
         return Runs(await _book(ask).next_runs(name, query.count))
+
+
+@asynccontextmanager
+async def _adding(ask: Ask, queue: str, schedule: Schedule, elsewhere: Sequence[str]) -> AsyncIterator[None]:
+    """Room in the tenant's quotas for the schedule, and for its queue where that is new."""
+    quotas = ask.service.quotas
+    async with AsyncExitStack() as stack:
+        if quotas is not None:
+            await stack.enter_async_context(ask.opening([queue]))
+            adding = quotas.adding_schedule(
+                ask.tenant, queue, schedule.name, len(schedule.payload), moved_from=elsewhere
+            )
+            await stack.enter_async_context(adding)
+        yield
 
 
 def _book(ask: Ask) -> ScheduleBook:

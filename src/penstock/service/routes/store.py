@@ -1,26 +1,28 @@
 """The whole protocol of a store, call by call, for Penstock's own clients and workers far from the store."""
 
 import asyncio
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack
 from typing import Any, Final
 
 import msgspec
 
-from penstock.core.job import NewJob, QueueRef
+from penstock.core.job import QueueRef
 from penstock.core.names import check_name
+from penstock.service import entering
 from penstock.service.absent import ANSWERS
 from penstock.service.answers import LINES, Bytes, Stream
 from penstock.service.ask import Ask, unbroken
 from penstock.service.auth.scopes import ALL
-from penstock.service.checks import check_arguments, check_jobs, check_stored
+from penstock.service.checks import check_arguments
 from penstock.service.errors import ForbiddenError, MalformedError, NotFoundError
+from penstock.service.naming import require_named, require_relayed, shown_relays
 from penstock.service.principal import Verb
 from penstock.service.problems import BadRequestError, validation_fault
 from penstock.service.reserved import check_reader, is_reserved
 from penstock.service.routing import Routes
 from penstock.stores.protocol import Bell, HasHoldups
-from penstock.stores.values import QueueInfo, Spawn, StoredSchedule, StoreInfo
+from penstock.stores.values import EVERYONE, QueueInfo, Relay, StoredSchedule, StoreInfo
 from penstock.stores.wire import CALLS, MEDIA_TYPE, MOST_BELLS, Bells, Call, Hello, Ring
 
 routes: Final = Routes()
@@ -29,6 +31,7 @@ SHELF: Final = "client."
 ALIVE: Final = 15.0
 """Seconds after which a stream without rings shows that it lives."""
 _PACKER: Final = msgspec.msgpack.Encoder()
+_Handler = Callable[[Ask, Call, list[Any], dict[str, Any]], Awaitable[Any]]
 
 
 @routes.post("/v1/store/hello", Verb.STORE)
@@ -63,40 +66,43 @@ async def call_store(ask: Ask, move: str, body: bytes) -> Bytes:
         raise MalformedError(f"the body is not MessagePack: {error}") from None
     await ask.yielder.run(check_arguments(move, given))
     first: list[Any] = []
-    if call.scope == "queue":
+    if move == "put_schedule":
+        # The schedule itself says which queue is its own.
+        queue = given["schedule"].queue.name
+    if call.scope == "queue" or move == "put_schedule":
         first = [_queue(ask, _tenant(ask, named), queue)]
     elif call.scope == "tenant":
         first = [_tenant(ask, named)]
-    if move in ANSWERS and not await ask.service.known.has(first[0]):
+    ref = first[0] if first and isinstance(first[0], QueueRef) else None
+    is_held = await require_named(ask, move, ref, given)
+    if not is_held or (move in ANSWERS and not await ask.service.known.has(first[0])):
         return Bytes(call.encode_answer(ANSWERS[move](given)), MEDIA_TYPE)
-    answer = await unbroken(_SPECIAL.get(move, _plain)(ask, call, first, given))
-    return Bytes(call.encode_answer(answer), MEDIA_TYPE)
+
+    async def work() -> Any:
+        return await _SPECIAL.get(move, _plain)(ask, call, first, given)
+
+    doing = work() if ref is None else entering.within_queues(ask, move, ref, given, work)
+    return Bytes(call.encode_answer(await unbroken(doing)), MEDIA_TYPE)
+
+
+def _of_queue(handler: Callable[[Ask, QueueRef, Mapping[str, Any]], Awaitable[Any]]) -> _Handler:
+    async def handle(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
+        return await handler(ask, first[0], given)
+
+    return handle
 
 
 async def _plain(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
     return await getattr(ask.store, call.name)(*first, **given)
 
 
-async def _enqueue(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
-    queue: QueueRef = first[0]
-    jobs: list[NewJob] = given["jobs"]
-    spawns: list[Spawn] = given.get("spawns", [])
-    for each in spawns:
-        _queue(ask, queue.tenant, each.queue)
-    await check_jobs(ask, queue, [*jobs, *(each.job for each in spawns)])
-    return await _plain(ask, call, first, given)
+async def _relays(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> list[Relay]:
+    return await shown_relays(ask, first[0], **given)
 
 
-async def _spawn(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
-    for each in given["spawns"]:
-        _queue(ask, first[0].tenant, each.queue)
-    await check_jobs(ask, first[0], [each.job for each in given["spawns"]])
-    return await _plain(ask, call, first, given)
-
-
-async def _fire(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
-    await check_jobs(ask, first[0], given["firing"].jobs)
-    return await _plain(ask, call, first, given)
+async def _relayed(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> None:
+    await require_relayed(ask, first[0], given["numbers"])
+    await ask.store.relayed(first[0], given["numbers"])
 
 
 async def _reader(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
@@ -114,25 +120,6 @@ async def _schedules(ask: Ask, call: Call, first: list[Any], given: dict[str, An
     return [each for each in await ask.store.schedules(first[0]) if ask.may(each.queue.name)]
 
 
-async def _put_schedule(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> None:
-    schedule = given["schedule"]
-    ref = _queue(ask, first[0], schedule.queue.name)
-    check_name("schedule", schedule.name)
-    record = await check_stored(ask, schedule)
-    known = [each for each in await ask.store.schedules(ref.tenant) if each.name == schedule.name]
-    for each in known:
-        # A token for some queues puts none beside that of another, which has the name already.
-        ask.require(each.queue.name)
-    if ask.service.quotas is not None:
-        if ref not in [each.queue for each in known]:
-            await ask.service.quotas.admit_schedule(ref.tenant)
-        at = schedule.next_at
-        # What it fires for instants that passed already is as if it was enqueued now.
-        jobs = 0 if at is None else len(record.due(at - 1, await ask.store.now()).now)
-        await ask.service.quotas.admit(ref.tenant, ref.name, jobs=jobs, largest=len(record.payload))
-    await ask.store.put_schedule(msgspec.structs.replace(schedule, queue=ref))
-
-
 async def _shelves(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
     if not ask.may(ALL):
         raise ForbiddenError("shelves are of no queue: wanted the scope store for all queues")
@@ -146,7 +133,11 @@ async def _tenants(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]
 
 
 async def _holdup(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
-    return await ask.store.holdup() if isinstance(ask.store, HasHoldups) else None
+    held = await ask.store.holdup() if isinstance(ask.store, HasHoldups) else None
+    if held is None or EVERYONE in ask.principal.tenants:
+        return held
+    # It is a session of the server, with its user and program: of no concern to a tenant.
+    return msgspec.structs.replace(held, who=None)
 
 
 async def _info(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> StoreInfo:
@@ -160,12 +151,15 @@ async def _turn(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -
     await ask.store.turn(given["by_ms"])
 
 
-_SPECIAL: Final = {
-    "enqueue": _enqueue,
-    "spawn": _spawn,
-    "fire": _fire,
+_SPECIAL: Final[Mapping[str, _Handler]] = {
+    "enqueue": _of_queue(entering.enqueue),
+    "spawn": _of_queue(entering.spawn),
+    "redrive": _of_queue(entering.redrive),
+    "relays": _relays,
+    "relayed": _relayed,
+    "fire": _of_queue(entering.fire),
     "schedules": _schedules,
-    "put_schedule": _put_schedule,
+    "put_schedule": _of_queue(entering.put_schedule),
     "keep_reader": _reader,
     "drop_reader": _reader,
     "queues": _queues,

@@ -26,6 +26,8 @@ class Quota(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     payload_bytes: Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)] | None = None
     """The largest payload of a job."""
     schedules: Many | None = None
+    queues: Many | None = None
+    """Queues, also those without any job. Each costs every process of the service some upkeep."""
     streams: Many | None = None
     """Streams and long polls at one time, in each process of the service."""
 
@@ -34,6 +36,8 @@ class Quota(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return msgspec.convert(msgspec.to_builtins(other) | msgspec.to_builtins(self), Quota)
 
 
+BUILT_IN: Final = Quota(queues=1_000)
+"""What holds where neither the tenant nor the defaults of the store say otherwise."""
 FIELDS: Final = Quota.__struct_fields__
 
 
@@ -55,7 +59,7 @@ class QuotaBook:
         self._store = store
 
     async def default(self) -> Quota:
-        """What tenants may use that have no quota of their own."""
+        """What tenants may use that have no quota of their own, as it was set."""
         entry = await self._store.kept(EVERYONE, DEFAULTS, _DEFAULT)
         return Quota() if entry is None else msgspec.json.decode(entry.body, type=Quota)
 
@@ -67,7 +71,7 @@ class QuotaBook:
     async def of(self, tenant: str) -> Quota:
         """What the tenant may use."""
         own = await self.own(tenant)
-        default = await self.default()
+        default = (await self.default()).over(BUILT_IN)
         return default if own is None else own.over(default)
 
     async def all(self) -> dict[str, Quota]:

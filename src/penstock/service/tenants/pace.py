@@ -61,6 +61,14 @@ class Pace:
         if entry is not None:
             _check_used(int(entry.body), await self._store.now() * 1000, rate)
 
+    async def is_open(self, tenant: str) -> bool:
+        """True when the tenant owes nothing of its rate."""
+        mine = self._slices.get(tenant)
+        if mine is not None and mine.left > 0 and self._clock() < mine.until:
+            return True
+        entry = await self._store.kept(EVERYONE, SHELF, tenant)
+        return entry is None or int(entry.body) <= await self._store.now() * 1000
+
     async def _slice(self, tenant: str, rate: float, least: float) -> float:
         """Take this much of the rate, or as much as a slice holds and is left."""
         for _ in range(_TRIES):

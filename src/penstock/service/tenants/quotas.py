@@ -1,33 +1,32 @@
 """Holds tenants to their quotas, before anything is enqueued, scheduled or streamed."""
 
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager, suppress
 from typing import Final, Protocol, TypeVar
 
 from penstock.core.errors import PayloadError
 from penstock.core.job import QueueRef
-from penstock.core.states import WAITING
 from penstock.service.errors import QuotaError
+from penstock.service.principal import Pending
+from penstock.service.reserved import is_reserved
 from penstock.service.tenants.book import Quota, QuotaBook
+from penstock.service.tenants.lengths import QueueLengths
 from penstock.service.tenants.pace import Pace
+from penstock.service.tenants.reservations import Reservations
 from penstock.service.tenants.usage import Usage
-from penstock.stores.protocol import Clock, Reads, Schedules, Shelves
+from penstock.stores.protocol import Clock, Queues, Reads, Schedules, Shelves
 from penstock.stores.values import EVERYONE
 
 KNOWN_SECONDS: Final = 2.0
 """How long a quota that was read is used: a change is felt by then."""
-COUNTED_SECONDS: Final = 1.0
-"""How long a count of a queue is used; what is enqueued here meanwhile is added to it."""
 MOST_KNOWN: Final = 10_000
-_FULL_AGAIN: Final = 1.0
-_SCHEDULES_AGAIN: Final = 60.0
 _STREAMS_AGAIN: Final = 5.0
 K = TypeVar("K")
 V = TypeVar("V")
 
 
-class _Place(Shelves, Clock, Reads, Schedules, Protocol):
+class _Place(Shelves, Clock, Reads, Schedules, Queues, Protocol):
     """What is needed of a store."""
 
 
@@ -50,7 +49,8 @@ class StoredQuotas:
         self._book = QuotaBook(store)
         self._pace = Pace(store, clock=clock)
         self._known: dict[str, tuple[float, Quota]] = {}
-        self._lengths: dict[QueueRef, tuple[float, int]] = {}
+        self._lengths = QueueLengths(store, clock)
+        self._reservations = Reservations(store)
         self._streams: dict[str, int] = {}
 
     async def check(self, tenant: str) -> int | None:
@@ -65,29 +65,113 @@ class StoredQuotas:
                 raise
         return quota.payload_bytes
 
+    @asynccontextmanager
+    async def admitting(
+        self, tenant: str, payloads: Mapping[str, Sequence[int]], pending: Pending | None = None
+    ) -> AsyncIterator[None]:
+        """Jobs that the block enqueues: the sizes of their payloads, by queue; QuotaError or PayloadError."""
+        quota = await self._quota(tenant)
+        jobs = sum(map(len, payloads.values()))
+        async with AsyncExitStack() as stack:
+            try:
+                _check_payloads(payloads, quota.payload_bytes)
+                if quota.queue_length is not None:
+                    behind = {} if pending is None else await pending()
+                    for queue, sizes in payloads.items():
+                        entering = self._entering(
+                            QueueRef(tenant, queue), len(sizes), quota.queue_length, behind.get(queue, 0)
+                        )
+                        await stack.enter_async_context(entering)
+                if quota.jobs_per_second is not None:
+                    await self._pace.take(tenant, quota.jobs_per_second, jobs)
+            except (QuotaError, PayloadError):
+                self._usage.note(tenant, refused=jobs)
+                raise
+            self._usage.note(tenant, jobs=jobs)
+            yield
+
     async def admit(self, tenant: str, queue: str, *, jobs: int, largest: int) -> None:
         """So many jobs more in this queue, no payload above `largest` bytes; QuotaError or PayloadError."""
-        quota = await self._quota(tenant)
-        try:
-            if quota.payload_bytes is not None and largest > quota.payload_bytes:
-                raise PayloadError(
-                    "payload", f"{largest} bytes", f"at most {quota.payload_bytes}, the tenant's quota"
-                )
-            if quota.queue_length is not None and jobs:
-                await self._check_length(QueueRef(tenant, queue), jobs, quota.queue_length)
-            if quota.jobs_per_second is not None:
-                await self._pace.take(tenant, quota.jobs_per_second, jobs)
-        except (QuotaError, PayloadError):
-            self._usage.note(tenant, refused=jobs)
-            raise
-        self._usage.note(tenant, jobs=jobs)
+        async with self.admitting(tenant, {queue: [largest] * jobs}):
+            return
 
-    async def admit_schedule(self, tenant: str) -> None:
-        """One schedule more."""
-        most = (await self._quota(tenant)).schedules
-        if most is not None and len(await self._store.schedules(tenant)) >= most:
-            self._usage.note(tenant, refused=1)
-            raise QuotaError(f"schedules: the tenant may have {most}", _SCHEDULES_AGAIN)
+    @asynccontextmanager
+    async def admitting_again(self, tenant: str, queue: str, jobs: int) -> AsyncIterator[None]:
+        """Jobs that ended and that the block lets wait in this queue once more."""
+        most = (await self._quota(tenant)).queue_length
+        async with AsyncExitStack() as stack:
+            if most is not None:
+                with self._counted(tenant, jobs):
+                    await stack.enter_async_context(
+                        self._entering(QueueRef(tenant, queue), jobs, most, pending=0)
+                    )
+            yield
+
+    @asynccontextmanager
+    async def adding_schedule(
+        self,
+        tenant: str,
+        queue: str,
+        name: str,
+        payload: int,
+        *,
+        jobs: int = 0,
+        moved_from: Collection[str] = (),
+    ) -> AsyncIterator[None]:
+        """A schedule, which the block puts; `jobs` of its instants have passed and fire at once."""
+        quota = await self._quota(tenant)
+
+        async def existing() -> set[str]:
+            there = {f"{each.queue.name}/{each.name}" for each in await self._store.schedules(tenant)}
+            return there - {f"{each}/{name}" for each in moved_from}
+
+        async with AsyncExitStack() as stack:
+            if quota.schedules is not None:
+                names = [f"{queue}/{name}"]
+                with self._counted(tenant, 1):
+                    await stack.enter_async_context(
+                        self._reservations.reserve(tenant, "schedules", names, quota.schedules, existing)
+                    )
+            with self._counted(tenant, 1):
+                _check_payloads({queue: [payload]}, quota.payload_bytes)
+            await stack.enter_async_context(self.admitting(tenant, {queue: [payload] * jobs}))
+            yield
+
+    @asynccontextmanager
+    async def opening(self, tenant: str, queues: Collection[str]) -> AsyncIterator[None]:
+        """Queues that are not there yet, as far as is known, and that the block opens."""
+        most = (await self._quota(tenant)).queues
+        names = {name for name in queues if not is_reserved(name)}
+
+        async def existing() -> set[str]:
+            there = [info.queue.name for info in await self._store.queues(tenant)]
+            return {name for name in there if not is_reserved(name)}
+
+        async with AsyncExitStack() as stack:
+            if most is not None and names:
+                with self._counted(tenant, 1):
+                    await stack.enter_async_context(
+                        self._reservations.reserve(tenant, "queues", names, most, existing)
+                    )
+            yield
+
+    async def room(self, queue: QueueRef) -> int | None:
+        """How many jobs of schedules this queue takes in now; None without a bound."""
+        quota = await self._quota(queue.tenant)
+        if quota.jobs_per_second is not None and not await self._pace.is_open(queue.tenant):
+            return 0
+        if quota.queue_length is None:
+            return None
+        return await self._lengths.room(queue, quota.queue_length)
+
+    async def fired(self, queue: QueueRef, jobs: int) -> None:
+        """So many jobs of schedules were taken in: they use the tenant's rate like all others."""
+        quota = await self._quota(queue.tenant)
+        self._usage.note(queue.tenant, jobs=jobs)
+        self._lengths.add(queue, jobs)
+        if quota.jobs_per_second is not None:
+            with suppress(QuotaError):
+                await self._pace.take(queue.tenant, quota.jobs_per_second, jobs)
 
     @asynccontextmanager
     async def stream(self, tenant: str) -> AsyncIterator[None]:
@@ -107,17 +191,24 @@ class StoredQuotas:
             if not self._streams[tenant]:
                 del self._streams[tenant]
 
-    async def _check_length(self, queue: QueueRef, jobs: int, most: int) -> None:
-        until, waiting = self._lengths.get(queue, (0.0, 0))
-        if self._clock() >= until or waiting + jobs > most:
-            # Nobody is refused by an old count: workers may have made room.
-            counts = await self._store.counts(queue)
-            until, waiting = self._clock() + COUNTED_SECONDS, sum(counts[state] for state in WAITING)
-        if waiting + jobs > most:
-            raise QuotaError(
-                f"queue_length: {waiting} jobs wait in queue {queue.name} of at most {most}", _FULL_AGAIN
-            )
-        _remember(self._lengths, queue, (until, waiting + jobs))
+    @asynccontextmanager
+    async def _entering(self, queue: QueueRef, jobs: int, most: int, pending: int) -> AsyncIterator[None]:
+        await self._lengths.enter(queue, jobs, most, pending)
+        is_known = False
+        try:
+            yield
+            is_known = True
+        finally:
+            self._lengths.entered(queue, jobs, is_known=is_known)
+
+    @contextmanager
+    def _counted(self, tenant: str, many: int) -> Iterator[None]:
+        """Count a refusal in the tenant's usage."""
+        try:
+            yield
+        except (QuotaError, PayloadError):
+            self._usage.note(tenant, refused=many)
+            raise
 
     async def _quota(self, tenant: str) -> Quota:
         if tenant == EVERYONE:
@@ -128,6 +219,12 @@ class StoredQuotas:
             quota = await self._book.of(tenant)
             _remember(self._known, tenant, (self._clock() + KNOWN_SECONDS, quota))
         return quota
+
+
+def _check_payloads(payloads: Mapping[str, Sequence[int]], most: int | None) -> None:
+    largest = max((size for sizes in payloads.values() for size in sizes), default=0)
+    if most is not None and largest > most:
+        raise PayloadError("payload", f"{largest} bytes", f"at most {most}, the tenant's quota")
 
 
 def _remember(known: dict[K, V], name: K, value: V) -> None:

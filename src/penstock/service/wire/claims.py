@@ -8,6 +8,7 @@ from msgspec import Meta
 
 from penstock.core.flows import JobRef
 from penstock.core.job import Claimed
+from penstock.core.names import WORKER_FORM
 from penstock.core.outcomes import Applied, Refused
 from penstock.core.retry import MAX_DELAY_MS
 from penstock.service.limits import LONGEST_WAIT
@@ -21,7 +22,7 @@ Reason = Annotated[str, whole(r"[A-Z][A-Z0-9_]{0,63}", "A word in capitals")]
 Error = Annotated[str, Meta(max_length=20_000)]
 Lease = Annotated[float, Meta(ge=1, le=3_600, description="Seconds")]
 Delay = Annotated[float, Meta(ge=0, le=MAX_DELAY_MS // 1000, description="Seconds")]
-WorkerName = Annotated[str, whole(r"[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}")]
+WorkerName = Annotated[str, whole(WORKER_FORM)]
 DEFAULT_LEASE = 30.0
 
 

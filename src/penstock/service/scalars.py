@@ -1,0 +1,112 @@
+"""Every text and number in a message of the store's protocol, by the name of the field that it stands in."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from penstock.core.errors import InvalidError, InvalidNameError
+from penstock.core.job import Options
+from penstock.core.limits import KeyRule
+from penstock.core.names import NAME_FORM, NAME_WANTED, WORKER_FORM, WORKER_WANTED
+from penstock.core.payload import Words
+from penstock.stores.bounds import MAX_LEASE_MS
+from penstock.stores.values import Pause
+from penstock.stores.wire import MOST_ITEMS
+
+MOST_TEXT: Final = 10_000
+MOST_INT: Final = 2**53
+"""What every store and every language can count to."""
+
+
+class _Form(msgspec.Struct, frozen=True):
+    pattern: re.Pattern[str]
+    wanted: str
+
+
+def _form(pattern: str, wanted: str) -> _Form:
+    return _Form(re.compile(pattern), wanted)
+
+
+_NAME: Final = _form(NAME_FORM, NAME_WANTED)
+_VISIBLE: Final = _form(r"[ -~]{1,128}", "1 to 128 visible characters of ASCII")
+_TEXTS: Final[Mapping[str, _Form]] = {
+    **dict.fromkeys(("id", "ids", "job", "name", "parent", "queue", "schedule", "shelf", "task"), _NAME),
+    **dict.fromkeys(("fingerprint", "nonce", "reason"), _VISIBLE),
+    # One that is empty is nobody's.
+    "token": _form(r"[ -~]{0,128}", "up to 128 visible characters of ASCII"),
+    "by": _form(r"[^\x00-\x1f\x7f-\x9f]{1,255}", "1 to 255 characters, no control characters"),
+    "worker": _form(WORKER_FORM, WORKER_WANTED),
+    # A schedule's queue is one of the tenant that the token is for, whatever the record says.
+    "tenant": _form(rf"{NAME_FORM}|\*", NAME_WANTED),
+}
+"""Texts that have a form; all others are free, within MOST_TEXT and without NUL."""
+_NUMBERS: Final[Mapping[str, tuple[int, int]]] = {
+    "lease_ms": (1, MAX_LEASE_MS),
+    # Cursors are looked at as such.
+    **dict.fromkeys(("after", "cursor"), (-MOST_INT, MOST_INT)),
+    **dict.fromkeys(
+        ("at", "by_ms", "instant", "last_at", "next_at", "run_at", "until"), (-MOST_INT, MOST_INT)
+    ),
+}
+_ANY_NUMBER: Final = (0, MOST_INT)
+_OTHER: Final[Mapping[type, Mapping[str, str]]] = {
+    Pause: {"reason": "people's words"},
+    KeyRule: {"limit": "limit of a key"},
+}
+"""Fields whose name means something else in these records."""
+_DEFAULT: Final = Options()
+_PLAIN: Final = frozenset({bytes, bool})
+
+
+def is_within(name: str, value: Any) -> bool:
+    """Whether `check_scalars` has nothing to say: it looks the same way, without a path for each value."""
+    kind = type(value)
+    if kind is str:
+        form = _TEXTS.get(name)
+        if form is not None:
+            return form.pattern.fullmatch(value) is not None
+        return bool(len(value) <= MOST_TEXT and ("\0" not in value or name.endswith("key")))
+    if kind is int:
+        least, most = _NUMBERS.get(name, _ANY_NUMBER)
+        return bool(least <= value <= most)
+    if kind is list or kind is tuple:
+        return len(value) <= MOST_ITEMS and all(is_within(name, each) for each in value)
+    if isinstance(value, msgspec.Struct) and value != _DEFAULT:
+        other = _OTHER.get(kind)
+        for field in value.__struct_fields__:
+            each = getattr(value, field)
+            if each is None or type(each) in _PLAIN:
+                continue
+            if not is_within(field if other is None else other.get(field, field), each):
+                return False
+    return True
+
+
+def check_scalars(path: str, name: str, value: Any) -> None:
+    """InvalidError, with the path of the value, where a text, number or list cannot be."""
+    kind = type(value)
+    if kind is str:
+        form = _TEXTS.get(name)
+        if form is not None and not form.pattern.fullmatch(value):
+            raise InvalidNameError(path, value[:100], form.wanted)
+        if form is None and (len(value) > MOST_TEXT or ("\0" in value and not name.endswith("key"))):
+            raise InvalidError(
+                path, Words(f"{len(value)} characters"), f"text without NUL, up to {MOST_TEXT}"
+            )
+    elif kind is int:
+        least, most = _NUMBERS.get(name, _ANY_NUMBER)
+        if not least <= value <= most:
+            raise InvalidError(path, value, f"a whole number from {least} to {most}")
+    elif kind in (list, tuple):
+        if len(value) > MOST_ITEMS:
+            raise InvalidError(path, Words(f"{len(value)} entries"), f"up to {MOST_ITEMS}")
+        for place, each in enumerate(value):
+            check_scalars(f"{path}[{place}]", name, each)
+    elif isinstance(value, msgspec.Struct):
+        other = _OTHER.get(kind, {})
+        for field in value.__struct_fields__:
+            each = getattr(value, field)
+            if each is not None and type(each) not in _PLAIN:
+                check_scalars(f"{path}.{field}", other.get(field, field), each)
