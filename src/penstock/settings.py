@@ -16,6 +16,8 @@ from typing import Annotated, Any, Final, TypeVar, get_args
 import msgspec
 
 from penstock.core.errors import ConfigError, OptionError
+from penstock.core.payload import Words
+from penstock.core.store_url import shown_url
 
 PREFIX: Final = "PENSTOCK_"
 _NOT_OURS: Final = f"{PREFIX}SERVICE_"
@@ -109,6 +111,9 @@ class AuthSettings(_Group, frozen=True, kw_only=True):
 
     key: str | None = None
 
+    def __repr__(self) -> str:
+        return f"AuthSettings(key={_hidden(self.key)})"
+
 
 class DemoSettings(_Group, frozen=True, kw_only=True):
     """Settings of `penstock demo`."""
@@ -134,6 +139,12 @@ class Settings(_Group, frozen=True, kw_only=True):
     egress: EgressSettings = EgressSettings()
     auth: AuthSettings = AuthSettings()
     demo: DemoSettings = DemoSettings()
+
+    def __repr__(self) -> str:
+        parts = {name: getattr(self, name) for name in self.__struct_fields__}
+        parts["token"] = _hidden(self.token)
+        parts["url"] = None if self.url is None else shown_url(self.url)
+        return f"Settings({', '.join(f'{name}={value!r}' for name, value in parts.items())})"
 
 
 def load(
@@ -219,6 +230,8 @@ def seconds(field: str, found: object) -> float:
 
 _PART: Final = r"(?:(\d+(?:\.\d+)?){unit})?"
 _DURATION: Final = re.compile("".join(_PART.format(unit=unit) for unit in ("d", "h", "m(?!s)", "s", "ms")))
+_SECRETS: Final = frozenset({"url", "token", "auth.key", "--url", "--token", "--key"})
+"""Settings whose values are not repeated, by their names and flags."""
 _LEVELS: Final = frozenset({"debug", "info", "warning", "error", "critical"})
 
 
@@ -299,7 +312,13 @@ def _converted(field: str, found: object, kind: Any) -> object:
         # Text from flags and the environment may stand for a number or a truth value; TOML has its own.
         return msgspec.convert(found, kind, strict=not isinstance(found, str), dec_hook=_custom(field))
     except msgspec.ValidationError:
-        raise OptionError(field, found, _wanted(kind)) from None
+        is_secret = field.partition(" ")[0] in _SECRETS
+        raise OptionError(field, _hidden(found) if is_secret else found, _wanted(kind)) from None
+
+
+def _hidden(found: object) -> Words | None:
+    """What is said of a secret: that there is one, and of which type."""
+    return None if found is None else Words("…" if isinstance(found, str) else type(found).__name__)
 
 
 def _wanted(kind: Any) -> str:
