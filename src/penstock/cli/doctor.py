@@ -10,6 +10,7 @@ from penstock.cli.bulk import each_page
 from penstock.cli.checks import (
     Check,
     examine_blocked,
+    examine_files,
     examine_holdup,
     examine_limits,
     examine_readers,
@@ -47,6 +48,7 @@ async def doctor(
         info = await store.info()
         checks = [_kind(info), _offset(info), await _clock(store), *await examine_holdup(store)]
         checks += await examine_wall(store, desk.tenant)
+        checks += examine_files(store)
         for each in await desk.queues(store, queue):
             checks += await _examine(store, each, history=history)
         checks.append(await examine_schedules(store, desk.tenant, queue))
