@@ -110,9 +110,10 @@ class AuthSettings(_Group, frozen=True, kw_only=True):
     """What tokens for development are made with, and known by."""
 
     key: str | None = None
+    key_file: str | None = None
 
     def __repr__(self) -> str:
-        return f"AuthSettings(key={_hidden(self.key)})"
+        return f"AuthSettings(key={_hidden(self.key)}, key_file={self.key_file!r})"
 
 
 class DemoSettings(_Group, frozen=True, kw_only=True):
@@ -129,6 +130,7 @@ class Settings(_Group, frozen=True, kw_only=True):
 
     url: str | None = None
     token: str | None = None
+    secret_key: str | None = None
     tenant: str | None = None
     app: str | None = None
     json: bool = False
@@ -142,7 +144,7 @@ class Settings(_Group, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         parts = {name: getattr(self, name) for name in self.__struct_fields__}
-        parts["token"] = _hidden(self.token)
+        parts |= {"token": _hidden(self.token), "secret_key": _hidden(self.secret_key)}
         parts["url"] = None if self.url is None else shown_url(self.url)
         return f"Settings({', '.join(f'{name}={value!r}' for name, value in parts.items())})"
 
@@ -230,7 +232,9 @@ def seconds(field: str, found: object) -> float:
 
 _PART: Final = r"(?:(\d+(?:\.\d+)?){unit})?"
 _DURATION: Final = re.compile("".join(_PART.format(unit=unit) for unit in ("d", "h", "m(?!s)", "s", "ms")))
-_SECRETS: Final = frozenset({"url", "token", "auth.key", "--url", "--token", "--key"})
+_SECRETS: Final = frozenset(
+    {"url", "token", "auth.key", "secret_key", "--url", "--token", "--key", "--secret-key"}
+)
 """Settings whose values are not repeated, by their names and flags."""
 _LEVELS: Final = frozenset({"debug", "info", "warning", "error", "critical"})
 
