@@ -3,9 +3,11 @@
 PYTHON ?= python3
 VENV := .venv
 BENCH_VENV := .venv-bench
+AUDIT_VENV := .venv-audit
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 BENCH_STAMP := $(BENCH_VENV)/.ready
+AUDIT_STAMP := $(AUDIT_VENV)/.ready
 # Environments of the peers of `make bench-redis`: their Redis clients do not agree on a version.
 REDIS_PEERS := redis saq arq
 
@@ -127,12 +129,21 @@ bench-service: $(STAMP) ## Measure the HTTP service beside the direct client (BE
 
 .PHONY: lock
 lock: $(STAMP) ## Recompile the hash-locked requirements (LOCK_ARGS=--upgrade for newer versions)
-	cd requirements && for name in uv dev bench bench-postgres $(REDIS_PEERS:%=bench-%); do \
+	cd requirements && for name in uv dev audit bench bench-postgres $(REDIS_PEERS:%=bench-%); do \
 		../$(COMPILE) $(LOCK_ARGS) $$name.in --output-file $$name.txt || exit 1; \
 	done
 	@if grep -n '://' requirements/*.txt; then echo "An address slipped into a lock." >&2; exit 1; fi
 
+$(AUDIT_STAMP): requirements/audit.txt $(STAMP)
+	$(PYTHON) -m venv $(AUDIT_VENV)
+	$(BIN)/uv pip install --quiet --python $(AUDIT_VENV)/bin/python --require-hashes -r requirements/audit.txt
+	@touch $@
+
+.PHONY: audit
+audit: $(AUDIT_STAMP) ## Hold the locked versions against known advisories (error 1: some found, 3: no data)
+	$(BIN)/python -m tests.locks.audit $(AUDIT_VENV)/bin/pip-audit requirements
+
 .PHONY: clean
 clean: ## Remove the environments, caches and build products
-	rm -rf $(VENV) $(BENCH_VENV) $(BENCH_VENV)-* build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(AUDIT_VENV) $(BENCH_VENV) $(BENCH_VENV)-* build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +

@@ -16,6 +16,8 @@ from typing import Annotated, Any, Final, TypeVar, get_args
 import msgspec
 
 from penstock.core.errors import ConfigError, OptionError
+from penstock.core.payload import Words
+from penstock.core.store_url import shown_url
 
 PREFIX: Final = "PENSTOCK_"
 _NOT_OURS: Final = f"{PREFIX}SERVICE_"
@@ -114,6 +116,10 @@ class AuthSettings(_Group, frozen=True, kw_only=True):
     """What tokens for development are made with, and known by."""
 
     key: str | None = None
+    key_file: str | None = None
+
+    def __repr__(self) -> str:
+        return f"AuthSettings(key={_hidden(self.key)}, key_file={self.key_file!r})"
 
 
 class DemoSettings(_Group, frozen=True, kw_only=True):
@@ -130,6 +136,7 @@ class Settings(_Group, frozen=True, kw_only=True):
 
     url: str | None = None
     token: str | None = None
+    secret_key: str | None = None
     tenant: str | None = None
     app: str | None = None
     json: bool = False
@@ -140,6 +147,12 @@ class Settings(_Group, frozen=True, kw_only=True):
     egress: EgressSettings = EgressSettings()
     auth: AuthSettings = AuthSettings()
     demo: DemoSettings = DemoSettings()
+
+    def __repr__(self) -> str:
+        parts = {name: getattr(self, name) for name in self.__struct_fields__}
+        parts |= {"token": _hidden(self.token), "secret_key": _hidden(self.secret_key)}
+        parts["url"] = None if self.url is None else shown_url(self.url)
+        return f"Settings({', '.join(f'{name}={value!r}' for name, value in parts.items())})"
 
 
 def load(
@@ -225,6 +238,10 @@ def seconds(field: str, found: object) -> float:
 
 _PART: Final = r"(?:(\d+(?:\.\d+)?){unit})?"
 _DURATION: Final = re.compile("".join(_PART.format(unit=unit) for unit in ("d", "h", "m(?!s)", "s", "ms")))
+_SECRETS: Final = frozenset(
+    {"url", "token", "auth.key", "secret_key", "--url", "--token", "--key", "--secret-key"}
+)
+"""Settings whose values are not repeated, by their names and flags."""
 _LEVELS: Final = frozenset({"debug", "info", "warning", "error", "critical"})
 
 
@@ -305,7 +322,13 @@ def _converted(field: str, found: object, kind: Any) -> object:
         # Text from flags and the environment may stand for a number or a truth value; TOML has its own.
         return msgspec.convert(found, kind, strict=not isinstance(found, str), dec_hook=_custom(field))
     except msgspec.ValidationError:
-        raise OptionError(field, found, _wanted(kind)) from None
+        is_secret = field.partition(" ")[0] in _SECRETS
+        raise OptionError(field, _hidden(found) if is_secret else found, _wanted(kind)) from None
+
+
+def _hidden(found: object) -> Words | None:
+    """What is said of a secret: that there is one, and of which type."""
+    return None if found is None else Words("…" if isinstance(found, str) else type(found).__name__)
 
 
 def _wanted(kind: Any) -> str:

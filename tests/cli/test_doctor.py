@@ -264,3 +264,25 @@ def test_a_schedule_that_a_full_queue_holds_back_says_so(shell: Shell) -> None:
     (finding,) = findings(shell)
 
     assert finding.endswith(": the queue is full (1 wait and max_length is 1)")
+
+
+def test_doctor_names_a_file_that_others_can_read(shell: Shell) -> None:
+    shell.enqueue("a")
+    shell.directory.chmod(0o755)
+    assert shell.json("doctor")["healthy"] is True
+    shell.file.chmod(0o644)
+
+    document = shell.json("doctor", code=1)
+
+    [check] = [each for each in document["checks"] if each.get("findings")]
+    assert check["name"] == "files"
+    assert "jobs.db: other users of this machine can read it (mode 0644)" in check["findings"][0]
+    assert "chmod o= " in check["findings"][0]
+
+
+def test_a_folder_that_others_cannot_enter_hides_its_files(shell: Shell) -> None:
+    shell.enqueue("a")
+    shell.file.chmod(0o644)
+    shell.directory.chmod(0o700)
+
+    assert shell.json("doctor")["healthy"] is True

@@ -1,10 +1,11 @@
 """`serve`: a real process, its key and its end; and what it refuses to begin with."""
 
 import json
-import re
 import signal
+import stat
 import subprocess
 import sys
+from pathlib import Path
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
@@ -13,7 +14,7 @@ import pytest
 from tests.cli.conftest import Shell
 
 
-def test_a_service_prints_a_key_serves_with_it_and_ends_on_sigterm(shell: Shell) -> None:
+def test_a_service_names_the_file_of_its_key_serves_with_it_and_ends_on_sigterm(shell: Shell) -> None:
     served = subprocess.Popen(
         [sys.executable, "-m", "penstock.cli", "serve", "--port", "0", "--url", shell.url],
         cwd=shell.directory,
@@ -24,8 +25,13 @@ def test_a_service_prints_a_key_serves_with_it_and_ends_on_sigterm(shell: Shell)
     try:
         assert served.stdout is not None
         address = served.stdout.readline().split()[-1]
-        key = re.findall(r"psk_[\w-]+", served.stdout.readline())[0]
-        assert shell("token", "mint", "--tenant", "acme", "--key", key) == 0
+        said = [served.stdout.readline() for _ in range(2)]
+        file = Path(said[1].split()[-1])
+        key = file.read_text().strip()
+        assert said[1] == f"a token for it: penstock token mint --tenant NAME --key-file {file}\n"
+        assert stat.S_IMODE(file.stat().st_mode) == 0o600
+        assert "psk_" not in "".join(said)
+        assert shell("token", "mint", "--tenant", "acme", "--key-file", str(file)) == 0
         headers = {"Authorization": f"Bearer {shell.out.strip()}", "Content-Type": "application/json"}
         wish = json.dumps({"task": "send"}).encode()
         with urlopen(Request(f"{address}/v1/queues/mail/jobs", wish, headers)) as answer:
@@ -42,6 +48,7 @@ def test_a_service_prints_a_key_serves_with_it_and_ends_on_sigterm(shell: Shell)
     assert served.returncode == 0
     assert "POST /v1/queues/{queue}/jobs 201" in noted
     assert key not in noted
+    assert not file.exists()
 
 
 @pytest.mark.parametrize(

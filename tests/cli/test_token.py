@@ -61,6 +61,10 @@ def test_a_token_is_inspected_and_judged(shell: Shell, monkeypatch: pytest.Monke
     ("arguments", "said"),
     [
         (("mint", "--key", "psk_secret"), "development key"),
+        (
+            ("mint", "--key-file", "nowhere"),
+            "--key-file: found 'nowhere', wanted a file with a development key",
+        ),
         (("mint", "--key", KEY.text, "--scope", "write"), "scope"),
         (("mint", "--key", KEY.text, "--lifetime", "0"), "lifetime"),
         (("mint", "--key", KEY.text, "--lifetime", "soon"), "--lifetime"),

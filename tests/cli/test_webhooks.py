@@ -1,5 +1,8 @@
 """`webhooks`: who is told of endings, and what they were told."""
 
+import base64
+from typing import Any
+
 import pytest
 
 from penstock.core.job import QueueRef
@@ -94,3 +97,40 @@ def test_leave_to_go_inwards_comes_from_the_settings(shell: Shell, monkeypatch: 
     monkeypatch.setenv("PENSTOCK_EGRESS_ALLOW", "127.0.0.1")
 
     assert shell("webhooks", "add", "http://127.0.0.1:8080/", "--plain") == 0
+
+
+FIRST, SECOND = (base64.b64encode(bytes(range(at, at + 32))).decode() for at in (0, 32))
+
+
+def secrets_check(document: dict[str, Any]) -> dict[str, Any]:
+    [check] = [each for each in document["checks"] if each["name"] == "webhook secrets"]
+    return dict(check)
+
+
+def test_secrets_are_sealed_and_doctor_says_how(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = shell.json("webhooks", "add", URL)
+    assert made["secret"].removeprefix("whsec_").encode() in _bytes(shell)
+    told = secrets_check(shell.json("doctor"))
+    assert told["seen"] == "0 sealed, 1 in clear: set PENSTOCK_SECRET_KEY to seal them"
+    assert shell("webhooks", "reseal") == 2
+    assert "set PENSTOCK_SECRET_KEY" in shell.err
+
+    monkeypatch.setenv("PENSTOCK_SECRET_KEY", FIRST)
+    assert "penstock webhooks reseal" in secrets_check(shell.json("doctor", code=1))["findings"][0]
+    assert shell("webhooks", "reseal") == 0
+    assert shell.out == "1 webhooks of 1 tenants were sealed anew\n"
+    assert secrets_check(shell.json("doctor"))["seen"] == "1 sealed, 0 in clear"
+
+    monkeypatch.setenv("PENSTOCK_SECRET_KEY", SECOND)
+    assert made["id"] in secrets_check(shell.json("doctor", code=1))["findings"][0]
+    assert shell("webhooks", "reseal") == 1
+    assert "is sealed with the key" in shell.err
+    assert FIRST not in shell.err
+    monkeypatch.setenv("PENSTOCK_SECRET_KEY", f"{SECOND}, {FIRST}")
+    assert shell.json("webhooks", "reseal", "--tenant", "default") == {"resealed": {"default": 1}}
+    monkeypatch.setenv("PENSTOCK_SECRET_KEY", SECOND)
+    assert shell.json("doctor")["healthy"] is True
+
+
+def _bytes(shell: Shell) -> bytes:
+    return b"".join(each.read_bytes() for each in shell.directory.glob("jobs.db*"))

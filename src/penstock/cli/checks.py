@@ -16,6 +16,7 @@ from penstock.core.states import WAITING, State
 from penstock.explain.events import WINDOW
 from penstock.explain.facts import MOST_KEYS
 from penstock.scheduler.pruner import EVENTS_AGE, EVENTS_KEPT
+from penstock.stores.private_files import HasFiles, readable_by_others
 from penstock.stores.protocol import HasHoldups, HasWalls, Store
 from penstock.stores.values import Adoption, Holdup, KeyInfo, Query, QueueInfo, Reader, Relay
 
@@ -161,6 +162,14 @@ async def examine_wall(store: Store, tenant: str) -> list[Check]:
             findings=[f"the user of the url was not admitted to the tenant {tenant}, and sees nothing of it"],
         )
     ]
+
+
+def examine_files(store: Store) -> list[Check]:
+    """Whether other users of the machine can read the store; nothing for a store without files here."""
+    if not isinstance(store, HasFiles):
+        return []
+    files = store.files()
+    return [Check("files", ", ".join(each.name for each in files), findings=readable_by_others(files))]
 
 
 def holdup_line(held: Holdup) -> str:

@@ -20,6 +20,7 @@ from penstock.core.errors import ConfigError
 from penstock.core.states import LIVE, State
 from penstock.demo.audit import Report
 from penstock.demo.stage import Show, perform
+from penstock.stores.private_files import create_private_folder
 
 SHOWN: Final = 10
 SECONDS_PER_LINE: Final = 1.0
@@ -95,7 +96,7 @@ def _ended_by_sigterm() -> Iterator[None]:
 def _new_directory(parent: Path) -> Path:
     """A directory of its own for each run, so that the demo can be run again and again."""
     try:
-        parent.mkdir(parents=True, exist_ok=True)
+        create_private_folder(parent)
         return Path(tempfile.mkdtemp(prefix=time.strftime("%Y%m%d-%H%M%S-"), dir=parent)).absolute()
     except OSError as error:
         raise ConfigError(f"--dir: {parent}: {error.strerror or error}") from None

@@ -10,6 +10,7 @@ from penstock.cli.bulk import each_page
 from penstock.cli.checks import (
     Check,
     examine_blocked,
+    examine_files,
     examine_holdup,
     examine_limits,
     examine_readers,
@@ -19,6 +20,7 @@ from penstock.cli.checks import (
 )
 from penstock.cli.desk import Desk
 from penstock.cli.output import span
+from penstock.cli.webhook_secrets import examine_webhook_secrets
 from penstock.core.errors import StoreFormatError
 from penstock.core.events import Event
 from penstock.core.history import Breach, Checker, Rule
@@ -47,6 +49,8 @@ async def doctor(
         info = await store.info()
         checks = [_kind(info), _offset(info), await _clock(store), *await examine_holdup(store)]
         checks += await examine_wall(store, desk.tenant)
+        checks += examine_files(store)
+        checks += await examine_webhook_secrets(desk, store)
         for each in await desk.queues(store, queue):
             checks += await _examine(store, each, history=history)
         checks.append(await examine_schedules(store, desk.tenant, queue))

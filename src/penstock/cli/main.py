@@ -1,6 +1,7 @@
 """The entry point: runs a command and turns whatever goes wrong into one line and an exit code."""
 
 import os
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -55,7 +56,7 @@ def _invoke(given: list[str]) -> int:
     try:
         return int(_command()(args=given, prog_name="penstock", standalone_mode=False) or 0)
     except usage_error as error:
-        return _usage(error)
+        return _usage(error, given)
     except typer.Abort:
         sys.stderr.write("penstock: aborted\n")
         return FAILED
@@ -73,29 +74,43 @@ def _command() -> Any:
     return typer.main.get_command(build())
 
 
-def _usage(error: BaseException) -> int:
-    text = str(getattr(error, "format_message", error.__str__)())
+def _usage(error: BaseException, given: list[str]) -> int:
+    text = _without_secrets(str(getattr(error, "format_message", error.__str__)()), given)
     if type(error).__name__ == "NoArgsIsHelpError":
         # The message is the help; it is empty when it was printed in colours already.
         sys.stderr.write(text)
     else:
-        _say(" ".join(text.split()))
+        _say(text)
     return USAGE
 
 
 def _fail(error: Exception, given: list[str], code: int) -> int:
     if _wants_traceback(given):
-        traceback.print_exception(error)
+        sys.stderr.write(_without_secrets("".join(traceback.format_exception(error)), given))
     is_known = isinstance(error, PenstockError | OSError)
     said = str(error) if is_known else f"{type(error).__name__}: {error}"
-    _say(" ".join(said.split()) or type(error).__name__)
+    _say(_without_secrets(said, given) or type(error).__name__)
     if not is_known and not _wants_traceback(given):
         _say("this should not happen; run it again with --debug to see where")
     return code
 
 
 def _say(text: str) -> None:
-    sys.stderr.write(f"penstock: error: {text}\n")
+    sys.stderr.write(f"penstock: error: {' '.join(text.split())}\n")
+
+
+def _without_secrets(text: str, given: list[str]) -> str:
+    """The text without secrets of urls that the command was called with, wherever they stand.
+
+    What finds a word in the wrong place, as a parser of arguments does, repeats it.
+    """
+    from penstock.core.store_url import hide_secrets
+
+    for each in given:
+        if "://" in each or "password=" in each:
+            url = re.sub(r"^--?[a-z-]+=", "", each)
+            text = hide_secrets(text, url)
+    return text
 
 
 def _wants_traceback(given: list[str]) -> bool:

@@ -1,14 +1,13 @@
 """`penstock migrate`: bring the tables of a store to this version, or show what that would take."""
 
 from typing import Annotated, Final, Protocol
-from urllib.parse import unquote
 
 import typer
 
 from penstock.cli.desk import Desk, command
 from penstock.cli.reference import open_store
 from penstock.core.errors import ConfigError, OptionError
-from penstock.stores.open import check_url
+from penstock.stores.open import check_url, sqlite_path
 
 group = typer.Typer(help="Bring the tables of a store to this version.", no_args_is_help=True)
 
@@ -159,7 +158,7 @@ class _Postgres:
 class _Sqlite:
     def __init__(self, url: str) -> None:
         self._url = url
-        self._path = unquote(url.removeprefix("sqlite:///").partition("?")[0])
+        self._path = sqlite_path(url)
 
     async def look(self) -> tuple[int, int, bool]:
         from penstock.stores.sqlite.migrate import look

@@ -6,12 +6,11 @@ import sysconfig
 import traceback
 from pathlib import Path
 from typing import Final
-from urllib.parse import unquote
 
 import penstock
 from penstock.app.app import Penstock
 from penstock.core.errors import ConfigError
-from penstock.stores.open import open_store
+from penstock.stores.open import open_store, sqlite_path
 from penstock.stores.protocol import Store
 
 __all__ = ["load_app", "open_store", "refuse_memory", "refuse_missing_file", "refuse_missing_schema"]
@@ -21,10 +20,9 @@ _MAKES: Final = "a worker or an enqueue with --declare makes it"
 
 def refuse_missing_file(url: str | None) -> None:
     """ConfigError for a SQLite file that is not there: looking at it must not make it."""
-    scheme, _, rest = (url or "").partition(":///")
-    path = Path(unquote(rest.partition("?")[0]))
-    if scheme == "sqlite" and rest and not path.exists():
-        raise ConfigError(f"{url}: there is no such file as {path.absolute()}; {_MAKES}")
+    if url is not None and url.startswith("sqlite://") and not (path := Path(sqlite_path(url))).exists():
+        shown = url.partition("?")[0]
+        raise ConfigError(f"{shown}: there is no such file as {path.absolute()}; {_MAKES}")
 
 
 async def refuse_missing_schema(url: str | None) -> None:

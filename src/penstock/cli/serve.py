@@ -1,17 +1,24 @@
 """`penstock serve`: the queues of many tenants over HTTP."""
 
 import ipaddress
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
 from penstock.cli.desk import Desk, setting
 from penstock.cli.reference import open_store, refuse_memory
-from penstock.cli.service import needs_service
+from penstock.cli.service import development_key, needs_service
 from penstock.core.errors import ConfigError
+from penstock.stores.private_files import create_private_file
 from penstock.stores.protocol import Store
 from penstock.telemetry import logs
+
+if TYPE_CHECKING:
+    from penstock.service.auth.development import DevelopmentKey
 
 DEFAULT_URL = "sqlite:///penstock.db"
 
@@ -22,6 +29,9 @@ async def serve(
     port: Annotated[str | None, setting("serve.port", "0 takes a free one", metavar="N")] = None,
     key: Annotated[
         str | None, typer.Option(metavar="KEY", help="The development key [PENSTOCK_AUTH_KEY]")
+    ] = None,
+    key_file: Annotated[
+        str | None, typer.Option(metavar="FILE", help="A file with it [PENSTOCK_AUTH_KEY_FILE]")
     ] = None,
     auth_file: Annotated[
         str | None, setting("serve.auth_file", "Issuers whose tokens are good", metavar="FILE")
@@ -60,30 +70,31 @@ async def serve(
     """Serve the queues of a store (sqlite:///penstock.db if none is named) until told to stop.
 
     Whoever asks shows a token: an API token of `penstock token add`, a JWT of an issuer in the file, or one
-    of the development key. Without a file or a key, a key is made for this run, and printed.
+    of the development key. Without any of these, a key is made for this run, in a file that is named.
     """
     with needs_service():
         from penstock.service.auth.development import DevelopmentKey
         from penstock.service.descriptors import fitted
         from penstock.service.egress.policy import EgressPolicy
         from penstock.service.limits import limits_of
+        from penstock.service.sealing import SecretSealer
         from penstock.service.server import Server, listen
         from penstock.service.serving import full_service
     said = desk.settings.serve
     logs.configure(json=said.log_json, level=said.log_level)
-    key_text, file = key or desk.settings.auth.key, said.auth_file
-    made = None
-    if key_text is None and file is None:
+    auth, file = desk.settings.auth, said.auth_file
+    known, made = development_key(key or auth.key, key_file or auth.key_file), None
+    if known is None and file is None:
         if not _is_loopback(said.host):
             raise ConfigError(
                 f"a key that is made for one run is for this machine alone, and {said.host} is not: "
-                "give --key or --auth-file"
+                "give --key-file or --auth-file"
             )
         made = DevelopmentKey.make()
     egress = desk.settings.egress
     service = full_service(
         _store(desk),
-        key=made or (None if key_text is None else DevelopmentKey.read(key_text)),
+        key=made or known,
         auth_file=None if file is None else Path(file),
         egress=EgressPolicy.of(allow=egress.allow, ports=egress.ports, plain=egress.plain),
         limits=fitted(
@@ -96,12 +107,13 @@ async def serve(
                 json_values=said.json_values,
             )
         ),
+        sealer=SecretSealer.of(desk.settings.secret_key),
     )
-    with listen(said.host, int(said.port)) as bound:
+    with listen(said.host, int(said.port)) as bound, _kept(made) as path:
         async with service:
             name, number = bound.getsockname()[:2]
             address = f"http://{f'[{name}]' if ':' in name else name}:{number}"
-            _tell(desk, address, None if made is None else made.text)
+            _tell(desk, address, path)
             await Server(service, grace=said.shutdown_timeout).serve([bound])
 
 
@@ -113,13 +125,26 @@ def _store(desk: Desk) -> Store:
     return store
 
 
-def _tell(desk: Desk, address: str, key: str | None) -> None:
+@contextmanager
+def _kept(key: "DevelopmentKey | None") -> Iterator[Path | None]:
+    """A file that has the key, for this user alone and until the block ends; None without a key."""
+    if key is None:
+        yield None
+        return
+    with tempfile.TemporaryDirectory(prefix="penstock-serve-") as folder:
+        path = Path(folder) / "key"
+        create_private_file(path)
+        path.write_text(f"{key.text}\n")
+        yield path
+
+
+def _tell(desk: Desk, address: str, path: Path | None) -> None:
     said: dict[str, Any] = {"address": address}
     desk.out.line(f"serving on {address}")
-    if key is not None:
-        said["key"] = key
-        desk.out.line(f"development key of this run: {key}")
-        desk.out.line(f"a token for it: penstock token mint --tenant NAME --key {key}")
+    if path is not None:
+        said["key_file"] = str(path)
+        desk.out.line(f"development key of this run, for this user alone: {path}")
+        desk.out.line(f"a token for it: penstock token mint --tenant NAME --key-file {path}")
     desk.out.document(said)
 
 

@@ -3,8 +3,13 @@
 import getpass
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
 
-from penstock.core.errors import ConfigError
+from penstock.core.errors import ConfigError, OptionError
+
+if TYPE_CHECKING:
+    from penstock.service.auth.development import DevelopmentKey
 
 
 def who() -> str:
@@ -26,3 +31,16 @@ def needs_service() -> Iterator[None]:
         raise ConfigError(
             f"the service needs the package {error.name}: pip install 'penstock[service]'"
         ) from error
+
+
+def development_key(text: str | None, file: str | None) -> "DevelopmentKey | None":
+    """The development key that was given or is in the file; None when neither is named."""
+    from penstock.service.auth.development import DevelopmentKey
+
+    if text is None and file is not None:
+        try:
+            text = Path(file).expanduser().read_text("utf-8").strip()
+        except (OSError, UnicodeError) as error:
+            why = getattr(error, "strerror", None) or "it is not text"
+            raise OptionError("--key-file", file, f"a file with a development key ({why})") from None
+    return None if text is None else DevelopmentKey.read(text)

@@ -9,7 +9,7 @@ import typer
 
 from penstock.cli.desk import Desk, command, setting
 from penstock.cli.output import local, utc, without_none
-from penstock.cli.service import needs_service, who
+from penstock.cli.service import development_key, needs_service, who
 from penstock.core.errors import ConfigError, OptionError
 from penstock.settings import seconds
 
@@ -30,12 +30,14 @@ Tenants = Annotated[
     typer.Option(metavar="A,B,…", help="For an operator of these tenants, or of all (*)", show_default=False),
 ]
 KeyFlag = Annotated[str | None, setting("auth.key", "The development key", metavar="KEY")]
+KeyFileFlag = Annotated[str | None, setting("auth.key_file", "A file with it", metavar="FILE")]
 
 
 @command(group, "mint", prefix="auth")
 async def mint(
     desk: Desk,
     key: KeyFlag = None,
+    key_file: KeyFileFlag = None,
     scope: ScopeWords = None,
     subject: Subject = "developer",
     lifetime: Annotated[str, typer.Option(metavar="TIME", help="How long it is good")] = "1h",
@@ -44,13 +46,14 @@ async def mint(
         str | None, typer.Option(metavar="TEXT", help="Whom it is shown to", show_default="penstock")
     ] = None,
 ) -> None:
-    """Make a JWT for a tenant (--tenant) with the development key that `penstock serve` prints."""
+    """Make a JWT for a tenant (--tenant) with the development key of `penstock serve`."""
     with needs_service():
-        from penstock.service.auth.development import DevelopmentKey
         from penstock.service.auth.issuers import AUDIENCE
-    if desk.settings.auth.key is None:
-        raise ConfigError("no development key is named: give --key or set PENSTOCK_AUTH_KEY")
-    token = DevelopmentKey.read(desk.settings.auth.key).mint(
+
+        known = development_key(desk.settings.auth.key, desk.settings.auth.key_file)
+    if known is None:
+        raise ConfigError("no development key is named: give --key-file or set PENSTOCK_AUTH_KEY")
+    token = known.mint(
         tenants=_names(desk, tenants),
         operator=tenants is not None,
         subject=subject,
@@ -68,22 +71,24 @@ async def inspect(
     desk: Desk,
     token: Annotated[str, typer.Argument(metavar="TOKEN", help="A JWT, or - to read it from standard input")],
     key: KeyFlag = None,
+    key_file: KeyFileFlag = None,
 ) -> None:
     """Show what a JWT says, and with the development key whether it would be accepted; exit code 1 if not."""
     with needs_service():
-        from penstock.service.auth.development import DevelopmentKey
         from penstock.service.auth.door import door_of
         from penstock.service.auth.strict import read_token
         from penstock.service.errors import ServiceError
+
+        known = development_key(desk.settings.auth.key, desk.settings.auth.key_file)
     text = sys.stdin.readline().strip() if token == "-" else token  # noqa: S105 (the usual sign for stdin)
     told = read_token(text)
     why: str | None = None
-    if desk.settings.auth.key is not None:
+    if known is not None:
         try:
-            await door_of(None, None, DevelopmentKey.read(desk.settings.auth.key)).bearer(text)
+            await door_of(None, None, known).bearer(text)
         except ServiceError as error:
             why = str(error)
-    verdict = None if desk.settings.auth.key is None else why or "accepted"
+    verdict = None if known is None else why or "accepted"
     desk.out.document(without_none(alg=told.alg, kid=told.kid, claims=told.claims, verdict=verdict))
     desk.out.fields(
         [

@@ -12,6 +12,7 @@ from penstock.core.errors import ConfigError, OptionError
 from penstock.core.states import State
 from penstock.service.egress.egress import Egress
 from penstock.service.egress.policy import EgressPolicy
+from penstock.service.sealing import SecretSealer
 from penstock.service.webhooks.book import OVERLAP, WebhookBook
 from penstock.service.webhooks.deliveries import Delivery, DeliveryLog
 from penstock.service.webhooks.endpoint import Endpoint
@@ -75,6 +76,19 @@ async def rotate(
     async with _book(desk) as book:
         made = await book.rotate(desk.tenant, webhook, overlap=seconds("--overlap", overlap))
     _tell_secret(desk, made)
+
+
+@command(group, "reseal")
+async def reseal(desk: Desk) -> None:
+    """Seal the secrets of all webhooks, or of one tenant's (--tenant), with the first of PENSTOCK_SECRET_KEY.
+
+    Needed once after a key is set, and before an old key is taken out of the list.
+    """
+    async with _book(desk) as book:
+        tenants = [desk.tenant] if desk.settings.tenant else sorted(await book.tenants())
+        done = {tenant: await book.reseal(tenant) for tenant in tenants}
+    desk.out.document({"resealed": done})
+    desk.out.line(f"{sum(done.values())} webhooks of {len(done)} tenants were sealed anew")
 
 
 @command(group, "pause")
@@ -161,7 +175,7 @@ async def _book(desk: Desk, *, may_be_new: bool = False) -> AsyncIterator[Webhoo
     said = desk.settings.egress
     egress = Egress(EgressPolicy.of(allow=said.allow, ports=said.ports, plain=said.plain))
     async with desk.store(may_be_new=may_be_new) as store:
-        yield WebhookBook(store, egress)
+        yield WebhookBook(store, egress, SecretSealer.of(desk.settings.secret_key))
 
 
 @asynccontextmanager

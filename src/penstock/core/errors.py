@@ -29,6 +29,7 @@ PenstockError
 │   └── AddressRefusedError   it would have gone to an address that is not allowed: nothing was sent
 ├── WebhookNotFoundError      no webhook, or no delivery of one, with that id
 ├── SignatureError            a webhook that was not signed with the secret, or too long ago
+├── SealedSecretError         a stored secret cannot be opened with the keys of the settings
 ├── ConfigError               settings, urls and app references that cannot be used
 └── StoreError                the store failed; the message says what to do
     ├── StoreUnavailableError     it cannot be reached, went away, or refuses what it did before
@@ -208,6 +209,10 @@ class WebhookNotFoundError(PenstockError, LookupError):
 
 class SignatureError(PenstockError):
     """A webhook was not signed with the secret, or too long ago."""
+
+
+class SealedSecretError(PenstockError):
+    """A stored secret is sealed with a key that is not in the settings, or was changed in the store."""
 
 
 class ConfigError(PenstockError):

@@ -1,9 +1,7 @@
 """From a url to the outbox in that database."""
 
-from urllib.parse import unquote
-
 from penstock.core.errors import ConfigError
-from penstock.stores.open import check_url, open_store
+from penstock.stores.open import check_url, open_store, sqlite_path
 from penstock.stores.outgoing import OutboxSource
 
 
@@ -12,7 +10,7 @@ def open_outbox(url: str) -> OutboxSource:
     if _is_sqlite(url):
         from penstock.stores.sqlite.outbox import SqliteOutbox
 
-        return SqliteOutbox(_path(url))
+        return SqliteOutbox(sqlite_path(url))
     from penstock.stores.postgres.outbox import PostgresOutbox
 
     return PostgresOutbox(url)
@@ -39,7 +37,3 @@ def _is_sqlite(url: str) -> bool:
     # Says what is wrong with the url, and which driver is missing.
     open_store(url)
     return scheme == "sqlite"
-
-
-def _path(url: str) -> str:
-    return unquote(url.removeprefix("sqlite:///").partition("?")[0])

@@ -29,6 +29,7 @@ from penstock.service.reading import check_headers, check_names, headers_of, que
 from penstock.service.reserved import check_queue
 from penstock.service.routes import ROUTES
 from penstock.service.routing import Route, Router
+from penstock.service.sealing import SecretSealer
 from penstock.service.tenants.turns import Turns
 from penstock.service.webhooks.post_office import PostOffice
 from penstock.stores.protocol import Store
@@ -67,6 +68,7 @@ class Service:
         audit: AuditLog | None = None,
         limits: Limits | None = None,
         egress: Egress | None = None,
+        sealer: SecretSealer | None = None,
         duties: Sequence[Duty] = (),
         routes: Iterable[Route] = ROUTES,
         may_turn: bool = False,
@@ -84,7 +86,7 @@ class Service:
         self.requests = RequestAdmission(self.limits.requests_per_tenant)
         self.is_stopping = False
         self._router = Router(self.routes)
-        self.webhooks = PostOffice(store, egress or Egress())
+        self.webhooks = PostOffice(store, egress or Egress(), sealer=sealer)
         self._duties = [*duties, self.webhooks]
         self._tasks: list[asyncio.Task[None]] = []
         self._clients: dict[str, Client] = {}

@@ -12,6 +12,7 @@ from penstock.service.egress.egress import Egress
 from penstock.service.egress.policy import EgressPolicy
 from penstock.service.keeping import TenantKeeper
 from penstock.service.limits import Limits
+from penstock.service.sealing import SecretSealer
 from penstock.service.tenants.audit import Audit
 from penstock.service.tenants.quotas import StoredQuotas
 from penstock.service.tenants.usage import Usage
@@ -25,6 +26,7 @@ def full_service(
     auth_file: Path | None = None,
     egress: EgressPolicy | None = None,
     limits: Limits | None = None,
+    sealer: SecretSealer | None = None,
 ) -> Service:
     """Tokens, quotas and the audit log from the store; ConfigError for a file that cannot be used."""
     issuers = None if auth_file is None else read_auth_file(auth_file)
@@ -38,6 +40,7 @@ def full_service(
         audit=Audit(store),
         limits=limits,
         egress=Egress(egress),
+        sealer=sealer,
         duties=[TenantKeeper(store, quotas), usage, _Porter(door)],
     )
 

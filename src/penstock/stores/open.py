@@ -6,6 +6,7 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, unquote
 
 from penstock.core.errors import ConfigError
+from penstock.core.store_url import scheme_of, shown_option
 from penstock.stores.protocol import Store
 from penstock.stores.values import Durability
 
@@ -56,10 +57,12 @@ def open_store(url: str, **settings: Any) -> Store:
 def check_url(url: object) -> str:
     """The scheme of a url; ConfigError when it is none of ours. The message holds no secrets."""
     if not isinstance(url, str):
-        raise ConfigError(f"the url of a store is text, such as sqlite:///jobs.db; found {url!r}")
-    scheme, separator, _ = url.partition("://")
-    if not separator or scheme not in SCHEMES:
-        found = f"{scheme}://" if separator else "no scheme"
+        raise ConfigError(
+            f"the url of a store is text, such as sqlite:///jobs.db; found {type(url).__name__}"
+        )
+    scheme = scheme_of(url)
+    if scheme not in SCHEMES:
+        found = "no scheme" if scheme is None else f"{scheme}://"
         raise ConfigError(f"the url of a store: found {found}, wanted one like {'; '.join(SCHEMES.values())}")
     return scheme
 
@@ -84,17 +87,21 @@ def _needing(url: str, extra: str) -> Iterator[None]:
 
 
 def _sqlite(url: str) -> tuple[str, dict[str, Any]]:
+    # A # and an @ may be part of a file's name.
     place, _, query = url.removeprefix("sqlite://").partition("?")
-    path = unquote(place.removeprefix("/"))
-    if not place.startswith("/") or not path or path.endswith("/"):
-        raise ConfigError(f"{url}: wanted a file, such as {SCHEMES['sqlite']}")
+    path, shown = unquote(place.removeprefix("/")), f"sqlite://{place}"
+    if not place.startswith("/"):
+        raise ConfigError(f"sqlite://…: path: found none, wanted a file, such as {SCHEMES['sqlite']}")
+    if not path or path.endswith("/") or "\0" in path:
+        raise ConfigError(f"{shown}: path: wanted a file, such as {SCHEMES['sqlite']}")
     if path == ":memory:":
-        raise ConfigError(f"{url}: a store in memory is memory://")
+        raise ConfigError(f"{shown}: a store in memory is memory://")
     said: dict[str, Any] = {}
     for name, value in parse_qsl(query, keep_blank_values=True):
         if name != "durability" or value not in {Durability.POWER, Durability.SERVER}:
-            found = f"{name}={value}"
-            raise ConfigError(f"{url}: found {found!r}, wanted durability=power or durability=server")
+            # The value of another option is not repeated: it may be a key or a password.
+            found = f"durability={value}" if name == "durability" else f"{shown_option(name, query)}=…"
+            raise ConfigError(f"{shown}: found {found!r}, wanted durability=power or durability=server")
         said[name] = Durability(value)
     return path, said
 

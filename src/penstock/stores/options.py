@@ -2,22 +2,22 @@
 
 from collections.abc import Collection, Mapping
 from typing import Any
-from urllib.parse import parse_qsl
 
 from penstock.core.errors import OptionError
+from penstock.core.store_url import StoreUrl, shown_option
 from penstock.settings import seconds
 
 
 def options_of(
-    query: str, *, whole: Mapping[str, tuple[int, int]], times: Collection[str], texts: Collection[str]
+    url: StoreUrl, *, whole: Mapping[str, tuple[int, int]], times: Collection[str], texts: Collection[str]
 ) -> dict[str, Any]:
     """The options by name: whole numbers within their bounds, times in seconds, and texts as they are."""
     known = sorted({*whole, *times, *texts})
     options: dict[str, Any] = {}
-    for name, text in parse_qsl(query, keep_blank_values=True):
+    for name, text in url.options:
         if name in whole:
             least, most = whole[name]
-            if not text.isdecimal() or not least <= int(text) <= most:
+            if not (text.isascii() and text.isdecimal()) or not least <= int(text[:10]) <= most:
                 raise OptionError(name, text, f"a whole number from {least} to {most}")
             options[name] = int(text)
         elif name in times:
@@ -28,5 +28,7 @@ def options_of(
             options[name] = text
         else:
             # What it says is not told: it may be a password or a token.
-            raise ValueError(f"no option is called {name}; there are {', '.join(known)}")
+            raise ValueError(
+                f"no option is called {shown_option(name, url.query)}; there are {', '.join(known)}"
+            )
     return options

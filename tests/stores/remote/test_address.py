@@ -79,8 +79,8 @@ def test_a_token_in_a_file_is_read_again(monkeypatch: pytest.MonkeyPatch, tmp_pa
         ("https://host?ca=/nowhere.pem", "the path of a file"),
         ("http://localhost?ca=/nowhere.pem", "https:// only"),
         ("https://host/a b", "mounted"),
-        ("https://host#part", "mounted"),
-        ("https://host:port", "not a url of a Penstock service"),
+        ("https://host#part", "fragment: found one, wanted none"),
+        ("https://host:port", "port: found something else"),
     ],
 )
 def test_a_url_that_cannot_be_used_is_refused_without_its_token(url: str, said: str) -> None:

@@ -8,9 +8,16 @@ from typing import Any, Final
 import msgspec
 from msgspec.structs import replace
 
-from penstock.core.errors import OptionError, PenstockError, WebhookNotFoundError
+from penstock.core.errors import (
+    ConfigError,
+    OptionError,
+    PenstockError,
+    SealedSecretError,
+    WebhookNotFoundError,
+)
 from penstock.core.names import check_name
 from penstock.service.egress.egress import Egress
+from penstock.service.sealing import SecretSealer, is_sealed
 from penstock.service.webhooks.endpoint import Endpoint, Secret, check_note, check_queues, check_types
 from penstock.service.webhooks.signing import check_secret, new_secret
 from penstock.stores.bounds import SHELF_LIMIT
@@ -29,12 +36,25 @@ _ENCODER: Final = msgspec.json.Encoder()
 _DECODER: Final = msgspec.json.Decoder(Endpoint)
 
 
-class WebhookBook:
-    """Webhooks by tenant and id. Addresses that the egress would refuse are refused here."""
+class SealedState(msgspec.Struct, frozen=True):
+    """How many webhooks have their secrets in clear or sealed; ids of those that no key opens."""
 
-    def __init__(self, store: Store, egress: Egress) -> None:
+    in_clear: int
+    sealed: int
+    unreadable: list[str]
+
+
+class WebhookBook:
+    """Webhooks by tenant and id. Addresses that the egress would refuse are refused here.
+
+    Secrets are written as the sealer seals them. Reading a webhook does not open them, so that it can be
+    listed, paused and removed where the key is missing.
+    """
+
+    def __init__(self, store: Store, egress: Egress, sealer: SecretSealer | None = None) -> None:
         self._store = store
         self._egress = egress
+        self._sealer = sealer or SecretSealer()
 
     async def add(
         self,
@@ -60,7 +80,8 @@ class WebhookBook:
             note=check_note("note", note),
             **said,
         )
-        await self._store.keep(tenant, SHELF, made.id, _ENCODER.encode(made), expected=0)
+        body = _ENCODER.encode(self._sealed(tenant, made))
+        await self._store.keep(tenant, SHELF, made.id, body, expected=0)
         # The tenant last: one that is listed and has no webhook yet would be taken off the list again.
         await self._store.keep(EVERYONE, SHELF, tenant, b"{}")
         if len(await self.all(tenant)) > MOST:
@@ -102,8 +123,8 @@ class WebhookBook:
 
         def rotated(was: Endpoint) -> Endpoint:
             newest = was.secrets[0]
-            if newest.text == fresh.text:
-                return was
+            if self._is_same(tenant, was, fresh):
+                return replace(was, secrets=(fresh, *was.secrets[1:]))
             # Two at most: who rotates twice within the time is done with the oldest.
             return replace(was, secrets=(fresh, replace(newest, until=until)))
 
@@ -113,6 +134,43 @@ class WebhookBook:
         """Send nothing more there; deliveries that still wait will be cancelled."""
         if not await self._store.drop(tenant, SHELF, check_name("webhook", webhook)):
             raise _none(webhook)
+
+    async def signing_keys(self, tenant: str, endpoint: Endpoint) -> list[str]:
+        """The secrets that hold now, opened, newest first; SealedSecretError when one cannot be."""
+        held = endpoint.keys(await self._store.now())
+        return [self._sealer.open(each, tenant, endpoint.id) for each in held]
+
+    async def reseal(self, tenant: str) -> int:
+        """Seal all secrets of a tenant with the first key; how many webhooks were written anew.
+
+        SealedSecretError for one that cannot be opened: those before it are written.
+        """
+        if not self._sealer.has_key:
+            raise ConfigError("secrets are sealed with a key, and there is none: set PENSTOCK_SECRET_KEY")
+        written = 0
+        for endpoint in await self.all(tenant):
+            if not all(self._sealer.is_current(each.text) for each in endpoint.secrets):
+                await self.signing_keys(tenant, endpoint)
+                await self._changed(
+                    tenant, endpoint.id, partial(_without_expired, now=await self._store.now())
+                )
+                written += 1
+        return written
+
+    async def sealed_state(self, tenant: str) -> SealedState:
+        """Whether the secrets of a tenant are sealed, and can be opened here."""
+        in_clear, sealed = 0, 0
+        unreadable: list[str] = []
+        for endpoint in await self.all(tenant):
+            if all(is_sealed(each.text) for each in endpoint.secrets):
+                sealed += 1
+            else:
+                in_clear += 1
+            try:
+                await self.signing_keys(tenant, endpoint)
+            except SealedSecretError:
+                unreadable.append(endpoint.id)
+        return SealedState(in_clear, sealed, unreadable)
 
     async def tenants(self) -> dict[str, int]:
         """Tenants that have webhooks, or had some not long ago, each with the version of its entry."""
@@ -144,9 +202,37 @@ class WebhookBook:
         for _ in range(TRIES):
             was, version = await self._found(tenant, webhook)
             now = change(was)
-            if await self._store.keep(tenant, SHELF, webhook, _ENCODER.encode(now), expected=version):
+            body = _ENCODER.encode(self._sealed(tenant, now))
+            if await self._store.keep(tenant, SHELF, webhook, body, expected=version):
                 return now
         raise PenstockError(f"webhook {webhook} is being changed by others; nothing was changed here")
+
+    def _sealed(self, tenant: str, endpoint: Endpoint) -> Endpoint:
+        """The webhook as it is written: what can be sealed with the first key is."""
+        made = [
+            replace(each, text=self._resealed(each.text, tenant, endpoint.id)) for each in endpoint.secrets
+        ]
+        return replace(endpoint, secrets=tuple(made))
+
+    def _resealed(self, text: str, *about: str) -> str:
+        if self._sealer.is_current(text):
+            return text
+        try:
+            return self._sealer.seal(self._sealer.open(text, *about), *about)
+        except SealedSecretError:
+            # It stays as it is for a service that has the key: a webhook can be paused or removed without.
+            return text
+
+    def _is_same(self, tenant: str, was: Endpoint, fresh: Secret) -> bool:
+        try:
+            return self._sealer.open(was.secrets[0].text, tenant, was.id) == fresh.text
+        except SealedSecretError:
+            return False
+
+
+def _without_expired(endpoint: Endpoint, *, now: int) -> Endpoint:
+    held = [each for each in endpoint.secrets if each.until is None or now < each.until]
+    return replace(endpoint, secrets=tuple(held))
 
 
 def _read(kept: Kept) -> Endpoint | None:

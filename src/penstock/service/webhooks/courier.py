@@ -1,12 +1,21 @@
 """The courier: brings one message to its webhook, and says what its answer means."""
 
+import logging
 import time
 from collections.abc import Callable
 from typing import Final, cast
 
-from penstock.core.errors import AddressRefusedError, EgressError, OptionError, WebhookNotFoundError
+from penstock.core.errors import (
+    AddressRefusedError,
+    EgressError,
+    OptionError,
+    SealedSecretError,
+    WebhookNotFoundError,
+)
+from penstock.core.reasons import Reasons
 from penstock.service.egress.egress import Egress
 from penstock.service.webhooks.book import WebhookBook
+from penstock.service.webhooks.endpoint import Endpoint
 from penstock.service.webhooks.messages import QUEUE, TASK, Parcel, Taken
 from penstock.service.webhooks.signing import signed
 from penstock.stores.protocol import Store
@@ -16,6 +25,7 @@ from penstock.tasks.registry import Registry
 from penstock.tasks.signals import Cancel, Fail, Retry, Snooze
 from penstock.tasks.task import AsyncTask
 
+_LOGGER: Final = logging.getLogger("penstock.webhooks")
 GONE: Final = 410
 BUSY: Final = frozenset({429, 503})
 """Answers whose Retry-After is heard."""
@@ -34,6 +44,7 @@ class Courier:
         self._book = book
         self._egress = egress
         self._clock = clock
+        self._reasons = Reasons()
 
     def registry(self) -> Registry:
         """What a worker of the queue of webhooks knows."""
@@ -55,7 +66,7 @@ class Courier:
             raise Snooze(PAUSE)
         # The receiver holds the time of sending against its own clock, and not against the store's.
         at, body = int(self._clock()), parcel.body.encode()
-        headers = signed(endpoint.keys(await self._store.now()), parcel.message, at, body)
+        headers = signed(await self._keys(ctx.tenant, endpoint), parcel.message, at, body)
         try:
             answer = await self._egress.post(
                 endpoint.url, {"content-type": "application/json", **headers}, body
@@ -73,3 +84,14 @@ class Courier:
         if answer.status in BUSY and answer.retry_after is not None:
             raise Retry(after=min(answer.retry_after, LONGEST_WISH), reason=told)
         raise EgressError(told)
+
+    async def _keys(self, tenant: str, endpoint: Endpoint) -> list[str]:
+        """The secrets to sign with. The delivery waits where they cannot be opened, and costs no attempt."""
+        try:
+            keys = await self._book.signing_keys(tenant, endpoint)
+        except SealedSecretError as error:
+            if self._reasons.is_new(error):
+                _LOGGER.error("deliveries wait, will repeat: %s", error, extra={"tenant": tenant})
+            raise Snooze(PAUSE) from None
+        self._reasons.over()
+        return keys

@@ -29,10 +29,16 @@ _QUEUES: Final = re.compile(r"[A-Za-z0-9*][A-Za-z0-9._*-]{0,127}")
 
 
 class Secret(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What messages are signed with, until a time in Unix milliseconds if it was replaced."""
+    """What messages are signed with, until a time in Unix milliseconds if it was replaced.
+
+    In the store `text` is sealed where there is a key for that.
+    """
 
     text: str
     until: int | None = None
+
+    def __repr__(self) -> str:
+        return f"Secret(…, until={self.until})"
 
 
 class Endpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -52,7 +58,7 @@ class Endpoint(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return kind in self.types and any(fnmatchcase(queue, pattern) for pattern in self.queues)
 
     def keys(self, now: int) -> list[str]:
-        """The secrets that hold at this time, newest first."""
+        """The secrets that hold at this time as they are stored, newest first."""
         return [each.text for each in self.secrets if each.until is None or now < each.until]
 
 

@@ -10,6 +10,7 @@ from penstock.core.errors import PenstockError
 from penstock.core.job import QueueRef
 from penstock.core.reasons import Reasons
 from penstock.service.egress.egress import Egress
+from penstock.service.sealing import SecretSealer
 from penstock.service.webhooks.book import WebhookBook
 from penstock.service.webhooks.courier import Courier
 from penstock.service.webhooks.deliveries import DeliveryLog
@@ -31,12 +32,19 @@ class PostOffice:
     """
 
     def __init__(
-        self, store: Store, egress: Egress, *, poll: float = POLL, concurrency: int = CONCURRENCY
+        self,
+        store: Store,
+        egress: Egress,
+        *,
+        sealer: SecretSealer | None = None,
+        poll: float = POLL,
+        concurrency: int = CONCURRENCY,
     ) -> None:
         self._store = store
         self._poll = poll
         self._concurrency = concurrency
-        self.book = WebhookBook(store, egress)
+        self.book = WebhookBook(store, egress, sealer)
+        self._is_clear = sealer is None or not sealer.has_key
         self.log = DeliveryLog(store, self.book)
         self._relay = WebhookRelay(store, self.book)
         self.courier = Courier(store, self.book, egress)
@@ -77,6 +85,9 @@ class PostOffice:
             return
         if self._reasons.over():
             _LOGGER.info("webhooks go on")
+        if tenants and self._is_clear:
+            self._is_clear = False
+            _LOGGER.warning("secrets of webhooks are stored in clear: set PENSTOCK_SECRET_KEY to seal them")
         for tenant in tenants:
             self._keep_working(tenant)
 

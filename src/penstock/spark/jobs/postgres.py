@@ -18,7 +18,7 @@ from penstock.core.errors import (
     StoreUnavailableError,
 )
 from penstock.core.states import State
-from penstock.spark.errors import without_secrets
+from penstock.core.store_url import hide_secrets
 from penstock.spark.jobs import sql
 from penstock.spark.jobs.pieces import MOST_PIECES, PostgresPiece, Span, evenly, pieces_for
 from penstock.spark.jobs.wanted import Value, Wanted
@@ -177,7 +177,7 @@ def _cursor(url: str, address: Address) -> Iterator[Any]:
             cursor.adbc_statement.set_options(**{hint: str(BATCH_BYTES)})
             yield cursor
     except adbc_driver_postgresql.dbapi.Error as error:
-        said = " ".join(without_secrets(str(error), url).split())
+        said = " ".join(hide_secrets(str(error), url).split())
         raise _kind(error.sqlstate or "", said)(f"the server at {address.shown}: {said}") from None
 
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 from pyarrow import fs
 
 from penstock.core.errors import OptionError
+from penstock.stores.private_files import create_private_folder
 
 _URI: Final = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+:/")
 _CHUNK: Final = 1 << 20
@@ -34,7 +35,7 @@ def refuse_unusable(option: str, where: str) -> None:
     if not isinstance(files, fs.LocalFileSystem):
         return
     try:
-        Path(path).mkdir(parents=True, exist_ok=True)
+        create_private_folder(Path(path))
         with tempfile.TemporaryFile(dir=path):
             pass
     except (OSError, ValueError) as error:

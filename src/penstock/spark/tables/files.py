@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from penstock.core.errors import OptionError
+from penstock.stores.private_files import create_private_folder
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -116,7 +117,7 @@ class LocalFiles:
     def put(self, path: str, data: bytes) -> bool:
         """See `Files`: a link to a whole file, which cannot replace another."""
         place = self._at(path)
-        place.parent.mkdir(parents=True, exist_ok=True)
+        create_private_folder(place.parent)
         with tempfile.NamedTemporaryFile(dir=place.parent, prefix=".", delete=False) as file:
             file.write(data)
             file.flush()

@@ -1,23 +1,22 @@
 """From a url to what the driver needs, and what may be shown of it."""
 
 import re
+from collections.abc import Iterator, Sequence
 from typing import Any, Final
-from urllib.parse import SplitResult, parse_qsl, quote, unquote, urlencode, urlsplit
+from urllib.parse import quote, unquote, urlencode
 
 import msgspec
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
 from penstock.core.errors import ConfigError
+from penstock.core.store_url import StoreUrl, parse_url, secrets_of, shown_option
 from penstock.settings import seconds
 from penstock.stores.postgres.sources import SCHEMA
 
-_PORT: Final = re.compile(r":[0-9]+$")
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
-_SECRETS: Final = frozenset({"password", "sslpassword"})
 _TIMES: Final = frozenset({"pool_timeout", "connect_timeout", "answer_timeout"})
 _MOST: Final = 1_000
-_LAST_PORT: Final = 65_535
 
 
 class Numbers(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,19 +45,24 @@ class Address(msgspec.Struct, frozen=True):
     role: str | None = None
     numbers: Numbers = Numbers()
 
+    def __repr__(self) -> str:
+        return f"Address({self.shown!r}, schema={self.schema!r})"
+
 
 def address_of(url: str) -> Address:
     """Take the store's own options out of the url: `pooler=transaction` behind such a one, and the rest."""
-    parts = _split(url)
-    place = parts.netloc.rpartition("@")[2]
-    user = f"{parts.username}@" if parts.username else ""
-    shown = f"{parts.scheme}://{user}{place}{parts.path}"
+    parts = parse_url(url)
+    if "@" in parts.userinfo:
+        raise ConfigError(f"{parts.scheme}://…: password: found an @, wanted it written as %40")
+    # Before anything is shown: where the @ is missing, what is no port is the password.
+    _ = parts.hosts
+    shown = parts.shown
     rest: list[tuple[str, str]] = []
     names = {"schema": SCHEMA}
     numbers: dict[str, Any] = {}
     is_pooled = False
-    found = {unquote(parts.password or ""), parts.password or ""}
-    for name, value in parse_qsl(parts.query, keep_blank_values=True):
+    # Not as forms are read: to the driver a + is a +.
+    for name, value in (map(unquote, each.split("=", 1)) for each in _pieces(parts)):
         if name in {"schema", "role"}:
             names[name] = checked_name(name, value, shown)
         elif name == "pooler":
@@ -66,7 +70,7 @@ def address_of(url: str) -> Address:
                 raise ConfigError(f"{shown}: found pooler={value}, wanted pooler=transaction or pooler=none")
             is_pooled = value == "transaction"
         elif name == "connections":
-            if not value.isdecimal() or not 1 <= int(value) <= _MOST:
+            if not (value.isascii() and value.isdecimal()) or not 1 <= int(value[:10]) <= _MOST:
                 raise ConfigError(f"{shown}: found connections={value}, wanted a number from 1 to {_MOST}")
             numbers[name] = int(value)
         elif name in _TIMES:
@@ -75,59 +79,45 @@ def address_of(url: str) -> Address:
                 raise ConfigError(f"{shown}: found {name}={value}, wanted more than nothing")
         else:
             rest.append((name, value))
-            if name in _SECRETS:
-                found.add(value)
-    query = f"?{urlencode(rest)}" if rest else ""
+    query = f"?{urlencode(rest, quote_via=quote, safe='')}" if rest else ""
     # By hand: without a host the slashes before it would be lost.
-    conninfo = f"{parts.scheme}://{parts.netloc}{parts.path}{query}"
-    _check(conninfo, place, shown)
+    before = f"{parts.userinfo}@" if parts.userinfo else ""
+    conninfo = f"{parts.scheme}://{before}{parts.place}{parts.path}{query}"
+    _check(conninfo, rest, parts)
     return Address(
         conninfo=conninfo,
         shown=shown,
         schema=names["schema"],
         is_pooled=is_pooled,
-        secrets=tuple(sorted((each for each in found if each), key=len, reverse=True)),
+        secrets=secrets_of(url),
         role=names.get("role"),
         numbers=Numbers(**numbers),
     )
 
 
-def _split(url: str) -> SplitResult:
-    """The parts of the url; ConfigError, without a word of it, where a password would end in another part."""
-    scheme = url.partition(":")[0]
-    try:
-        parts = urlsplit(url)
-    except ValueError:
-        raise ConfigError(f"{scheme}://…: not a url; in a password, [ is written %5B and ] %5D") from None
-    user, _, _ = parts.netloc.rpartition("@")
-    is_cut = not user and not parts.path and ":" in parts.netloc and not _PORT.search(parts.netloc)
-    for sign, is_loose in {
-        "/": "@" in parts.path,
-        "#": bool(parts.fragment),
-        "?": is_cut and "@" in parts.query,
-        "@": "@" in user,
-    }.items():
-        if is_loose:
-            raise ConfigError(
-                f"{scheme}://…: a {sign} out of place; in a password it is written {quote(sign, safe='')}"
-            )
-    return parts
+def _pieces(parts: StoreUrl) -> Iterator[str]:
+    for each in filter(None, parts.query.split("&")):
+        if "=" not in each:
+            raise ConfigError(f"{parts.shown}: option: found one without a value, wanted name=value")
+        yield each
 
 
-def _check(conninfo: str, place: str, shown: str) -> None:
-    """ConfigError for ports that are none, and for options that nobody knows."""
-    for host in place.split(","):
-        port = host.rpartition("]")[2].partition(":")[2]
-        if port and not (port.isdecimal() and 1 <= int(port) <= _LAST_PORT):
-            raise ConfigError(f"{shown}: found the port {port!r}, wanted a number from 1 to {_LAST_PORT}")
+def _check(conninfo: str, options: Sequence[tuple[str, str]], parts: StoreUrl) -> None:
+    """ConfigError for options that nobody knows, and for what else the driver cannot read."""
+    known = {each.keyword.decode() for each in psycopg.pq.Conninfo.get_defaults()}
+    shown = parts.shown
+    for name, _ in options:
+        if name == "options":
+            raise ConfigError(f"{shown}: found options=…, which the store sets itself; wanted none")
+        if name not in known:
+            found = shown_option(name, parts.query)
+            raise ConfigError(f"{shown}: option: found {found}, which PostgreSQL does not have")
     try:
-        known = conninfo_to_dict(conninfo)
-    except psycopg.ProgrammingError as error:
-        # It may quote any part of the url; what is wrong with an option comes first.
-        said = str(error).partition("\n")[0] if "query parameter" in str(error) else "not a url of PostgreSQL"
-        raise ConfigError(f"{shown}: {said}") from None
-    if "options" in known:
-        raise ConfigError(f"{shown}: found options=…, which the store sets itself; wanted none")
+        conninfo_to_dict(conninfo)
+    except (psycopg.Error, UnicodeError):
+        # What the driver says may quote any part of the url.
+        wanted = "user, password, host, path and options, with signs of their own written as %20 and the like"
+        raise ConfigError(f"{shown}: not a url of PostgreSQL; wanted {wanted}") from None
 
 
 def checked_name(option: str, name: str, shown: str) -> str:

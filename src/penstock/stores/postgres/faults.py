@@ -1,7 +1,5 @@
 """What PostgreSQL's errors mean to a caller."""
 
-import re
-from collections.abc import Sequence
 from enum import Enum, auto
 from typing import Final
 
@@ -18,6 +16,7 @@ from penstock.core.errors import (
     StoreTimeoutError,
     StoreUnavailableError,
 )
+from penstock.core.store_url import hide
 
 
 class Proof(Enum):
@@ -96,17 +95,14 @@ class Faults:
     being put back: that passes, and whoever can wait should.
     """
 
-    def __init__(self, at: str, secrets: Sequence[str] = ()) -> None:
+    def __init__(self, at: str, secrets: tuple[str, ...] = ()) -> None:
         self._at = at
-        # Not within words: a password may be as short as one letter.
-        self._secrets = [re.compile(rf"(?<!\w){re.escape(each)}(?!\w)") for each in secrets]
+        self._secrets = secrets
         self.proven: frozenset[Proof] = frozenset()
 
     def translate(self, error: psycopg.Error | OSError) -> PenstockError:
         """The same failure in Penstock's words, without secrets."""
-        said = " ".join(str(error).split())
-        for secret in self._secrets:
-            said = secret.sub("…", said)
+        said = " ".join(hide(str(error), self._secrets).split())
         meaning = meaning_of(error)
         if meaning is None:
             if isinstance(error, psycopg.OperationalError | OSError):

@@ -3,13 +3,13 @@
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
 from typing import Final
-from urllib.parse import parse_qs, urlsplit
 
 import psycopg
 from msgspec.structs import replace
 
 from penstock.core.errors import StoreFormatError, TransactionError
 from penstock.core.job import QueueRef
+from penstock.core.store_url import parse_url
 from penstock.stores.outgoing import OUTBOX_SCHEMA, Failed, OutboxState, Outgoing
 from penstock.stores.postgres.address import Address, address_of
 from penstock.stores.postgres.engine import Connection, Engine
@@ -110,7 +110,7 @@ def tables(url: str) -> str:
 def outbox_address(url: str) -> Address:
     """The address, in a schema of its own unless another is named."""
     address = address_of(url)
-    is_named = "schema" in parse_qs(urlsplit(url).query)
+    is_named = "schema" in dict(parse_url(url).options)
     return address if is_named else replace(address, schema=OUTBOX_SCHEMA)
 
 

@@ -1,7 +1,7 @@
 """What goes wrong on a connection, in Penstock's own errors and without secrets."""
 
 import ssl
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Final
 
@@ -14,6 +14,7 @@ from penstock.core.errors import (
     StoreTimeoutError,
     StoreUnavailableError,
 )
+from penstock.core.store_url import hide
 from penstock.stores.redis.line import LateReplyError, ReplyError
 
 _AWAY: Final = (
@@ -42,7 +43,7 @@ class Faults:
     passes, and whoever can wait should.
     """
 
-    def __init__(self, url: str, secrets: Sequence[str]) -> None:
+    def __init__(self, url: str, secrets: tuple[str, ...]) -> None:
         self._at = f"the server at {url}"
         self._secrets = secrets
         self.is_proven = False
@@ -56,13 +57,13 @@ class Faults:
             # Some are system errors too.
             raise
         except (ReplyError, OSError) as error:
-            raise self.translate(error) from error
+            # A server may repeat the commands that it does not know, and the password with them.
+            has_secret = hide(str(error), self._secrets) != str(error)
+            raise self.translate(error) from (None if has_secret else error)
 
     def translate(self, error: Exception) -> PenstockError:
         """One of Penstock's errors."""
-        said = str(error)
-        for secret in self._secrets:
-            said = said.replace(secret, "…")
+        said = hide(str(error), self._secrets)
         if isinstance(error, ReplyError):
             return self._refused(said)
         if isinstance(error, LateReplyError):

@@ -8,13 +8,14 @@ import msgspec
 
 from penstock.core.errors import NotReplicatedError, StoreError
 from penstock.core.moves import Move
+from penstock.core.store_url import parse_url, secrets_of
 from penstock.stores.redis.cluster import key_of
 from penstock.stores.redis.faults import Faults, QueueNotOpenError
 from penstock.stores.redis.line import Line, ReplyError
 from penstock.stores.redis.router import Router
 from penstock.stores.redis.scripts import Scripts
 from penstock.stores.redis.shapes import shaped
-from penstock.stores.redis.url import Numbers, parse, without_secrets
+from penstock.stores.redis.url import Numbers, parse
 
 __all__ = ["QueueNotOpenError", "Server"]
 
@@ -35,8 +36,10 @@ class Server:
         self._scripts = scripts
         self._router: Router | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self.url, secrets = without_secrets(url)
-        self._faults = Faults(self.url, secrets)
+        # Says what is wrong with it before anybody connects.
+        parse(url)
+        self.url = parse_url(url).shown
+        self._faults = Faults(self.url, secrets_of(url))
 
     def connect(self) -> None:
         """Get ready; connections are made when they are needed. Once more changes nothing."""

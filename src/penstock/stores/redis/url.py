@@ -4,11 +4,12 @@ import re
 import ssl
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import SplitResult, unquote, urlsplit
+from urllib.parse import unquote
 
 import msgspec
 
 from penstock.core.errors import ConfigError, OptionError
+from penstock.core.store_url import StoreUrl, parse_url
 from penstock.stores.options import options_of
 
 _PLAIN: Final = {"redis", "valkey"}
@@ -49,7 +50,7 @@ class Numbers(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is needed to connect."""
+    """All that is needed to connect. Printing it shows no password."""
 
     address: Address
     numbers: Numbers
@@ -58,6 +59,9 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     database: int = 0
     client_name: str = "penstock"
     tls: ssl.SSLContext | None = None
+
+    def __repr__(self) -> str:
+        return f"Target({str(self.address)!r}, database={self.database})"
 
 
 _WHOLE: Final = {
@@ -74,35 +78,24 @@ _OTHERS: Final = {"client_name", "check_hostname"}
 
 def parse(url: str) -> Target:
     """The target of a url; ConfigError without its secrets when it is none."""
-    shown = without_secrets(url)[0]
+    parts = parse_url(url)
+    if parts.scheme != "unix":
+        # First: where the @ is missing, what is no port is the password.
+        _ = parts.host
     try:
-        return _parsed(urlsplit(url))
+        return _parsed(parts)
     except (ValueError, OSError) as error:
-        raise ConfigError(f"{shown} is not a url of a Redis or Valkey server: {error}") from None
+        raise ConfigError(f"{parts.shown} is not a url of a Redis or Valkey server: {error}") from None
 
 
-def without_secrets(url: str) -> tuple[str, tuple[str, ...]]:
-    """The url to show, and what must not be shown."""
-    parts = urlsplit(url)
-    if parts.netloc and "@" in parts.path:
-        # A slash in the password has cut the url at the wrong place.
-        return f"{parts.scheme}://…", ()
-    place = parts.netloc.rpartition("@")[2]
-    user = f"{parts.username}@" if parts.username and parts.password is not None else ""
-    given = parts.password or ""
-    secrets = sorted({secret for secret in (given, unquote(given)) if secret}, key=len, reverse=True)
-    return f"{parts.scheme}://{user}{place}{parts.path}", tuple(secrets)
-
-
-def _parsed(parts: SplitResult) -> Target:
-    options = options_of(parts.query, whole=_WHOLE, times=_TIMES, texts=_FILES | _OTHERS)
+def _parsed(parts: StoreUrl) -> Target:
+    options = options_of(parts, whole=_WHOLE, times=_TIMES, texts=_FILES | _OTHERS)
     numbers = Numbers(**{name: value for name, value in options.items() if name in _WHOLE.keys() | _TIMES})
     if parts.scheme == "unix":
         address, database = Address(unquote(parts.path)), 0
     elif parts.scheme in _PLAIN | _SECURE:
-        # First, for what is wrong with the path may be a password.
-        database = _database(parts.path)
-        address = Address(parts.hostname or "localhost", parts.port or _PORT)
+        host, port = parts.host
+        address, database = Address(host or "localhost", port or _PORT), _database(parts.path)
     else:
         raise ValueError(
             f"found {parts.scheme}://, wanted redis://, rediss://, valkey://, valkeys:// or unix://"
@@ -110,8 +103,8 @@ def _parsed(parts: SplitResult) -> Target:
     return Target(
         address=address,
         numbers=numbers,
-        username=unquote(parts.username) if parts.username else None,
-        password=unquote(parts.password) if parts.password else None,
+        username=parts.username,
+        password=parts.password or None,
         database=database,
         client_name=options.get("client_name", "penstock"),
         tls=_tls(options, is_secure=parts.scheme in _SECURE),
@@ -119,11 +112,9 @@ def _parsed(parts: SplitResult) -> Target:
 
 
 def _database(path: str) -> int:
-    if re.fullmatch(r"(/[0-9]*)?", path):
+    if re.fullmatch(r"(/[0-9]{0,9})?", path):
         return int(path[1:] or 0)
-    # What stands before an @ may be the end of a password that has a slash in it.
-    found = "an @; a / in a password is written %2F" if "@" in path else repr(path)
-    raise ValueError(f"its path has to be the number of a database, as in /0, or nothing; found {found}")
+    raise ValueError(f"its path has to be the number of a database, as in /0, or nothing; found {path!r}")
 
 
 def _tls(options: dict[str, Any], *, is_secure: bool) -> ssl.SSLContext | None:

@@ -6,12 +6,12 @@ import ssl
 from contextlib import suppress
 from pathlib import Path
 from typing import Any, Final
-from urllib.parse import SplitResult, unquote, urlsplit
 
 import msgspec
 
 from penstock.core.errors import ConfigError, OptionError
 from penstock.core.payload import Words
+from penstock.core.store_url import StoreUrl, parse_url
 from penstock.settings import token_of_environment
 from penstock.stores.options import options_of
 
@@ -84,51 +84,50 @@ def parse(url: str, token: str | None = None) -> Target:
     The token is the one that is given, or else the one in the url, in the file that the url names, or in
     PENSTOCK_TOKEN.
     """
-    parts = urlsplit(url)
-    shown = _shown(parts)
+    parts = parse_url(url)
+    # First: where the @ is missing, what is no port is the token.
+    _ = parts.host
     try:
-        return _parsed(parts, shown, token)
+        return _parsed(parts, token)
     except (ValueError, OSError) as error:
-        raise ConfigError(f"{shown} is not a url of a Penstock service: {error}") from None
+        raise ConfigError(f"{parts.shown} is not a url of a Penstock service: {error}") from None
 
 
-def _parsed(parts: SplitResult, shown: str, token: str | None) -> Target:
-    if "@" in parts.path:
-        raise ValueError("found an @ after the first /; a / in a token is written %2F")
-    if not parts.hostname:
+def _parsed(parts: StoreUrl, token: str | None) -> Target:
+    host, port = parts.host
+    if not host:
         raise ValueError("found no host, wanted one, such as https://jobs.example.org")
-    if parts.fragment or not _PATH.fullmatch(path := parts.path.rstrip("/")):
+    if not _PATH.fullmatch(path := parts.path.rstrip("/")):
         raise ValueError("the path is the one that the service is mounted at, or nothing")
-    options = options_of(parts.query, whole=_WHOLE, times=_TIMES, texts=_TLS | _OTHERS)
+    options = options_of(parts, whole=_WHOLE, times=_TIMES, texts=_TLS | _OTHERS)
     if options.get("plain", "true") not in ("true", "false"):
         raise OptionError("plain", options["plain"], "true or false")
     is_secure = parts.scheme == "https"
-    if not is_secure and options.get("plain") != "true" and not _is_local(parts.hostname):
+    if not is_secure and options.get("plain") != "true" and not _is_local(host):
         raise ValueError(
             "http:// would show the token to everybody on the way: wanted https://, "
             "or ?plain=true in a network that is trusted"
         )
-    host, port = parts.hostname, parts.port or _PORTS[parts.scheme]
-    place = f"[{host}]" if ":" in host else host.encode("idna").decode("ascii")
+    port, place = port or _PORTS[parts.scheme], _name(host)
     numbers = {name: value for name, value in options.items() if name in _WHOLE.keys() | _TIMES}
     return Target(
         host=host,
         port=port,
         path=path,
         authority=place if port == _PORTS[parts.scheme] else f"{place}:{port}",
-        shown=shown,
+        shown=parts.shown,
         token=_token(parts, options, token),
         numbers=Numbers(**numbers),
         tls=_tls(options, is_secure=is_secure),
     )
 
 
-def _token(parts: SplitResult, options: dict[str, Any], given: str | None) -> Token:
+def _token(parts: StoreUrl, options: dict[str, Any], given: str | None) -> Token:
     if given is not None:
         return Token(given)
     if parts.password is not None and parts.username:
         raise ValueError("a token stands alone before the @, without a user")
-    if in_url := unquote(parts.password or parts.username or ""):
+    if in_url := parts.password or parts.username or "":
         return Token(in_url)
     if "token_file" in options:
         return Token(None, Path(options["token_file"]).expanduser())
@@ -149,12 +148,14 @@ def _checked(field: str, text: str | None) -> str | None:
     return text
 
 
-def _shown(parts: SplitResult) -> str:
-    """The url to show: without what stands before the @, and without options."""
-    if "@" in parts.path:
-        # A slash in the token has cut the url at the wrong place.
-        return f"{parts.scheme}://…"
-    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"
+def _name(host: str) -> str:
+    """The host as requests name it."""
+    if ":" in host:
+        return f"[{host}]"
+    try:
+        return host.encode("idna").decode("ascii")
+    except UnicodeError:
+        raise ValueError("host: found something else, wanted a name or an address") from None
 
 
 def _is_local(host: str) -> bool:

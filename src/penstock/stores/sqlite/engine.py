@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from penstock.core.errors import StoreError, StoreUnavailableError, StoreVersionError
+from penstock.stores.private_files import create_private_file
 from penstock.stores.sqlite.faults import is_busy, translated
 from penstock.stores.sqlite.migrate import begin, migrate
 from penstock.stores.sqlite.sources import load_sources
@@ -41,6 +42,8 @@ class Engine:
         """Open the file, bring it to this version, start the threads. Blocks."""
         if sqlite3.sqlite_version_info < OLDEST_SQLITE:
             raise StoreVersionError(f"SQLite {sqlite3.sqlite_version} is too old: 3.35 or newer is needed")
+        # The log and the shared memory beside it get the mode of this file from SQLite.
+        create_private_file(self.path)
         try:
             connection = self._connect()
         except sqlite3.Error as error:

@@ -12,6 +12,7 @@ import msgspec
 from penstock.core.errors import StoreFormatError, TransactionError
 from penstock.core.job import QueueRef
 from penstock.stores.outgoing import Failed, OutboxState, Outgoing
+from penstock.stores.private_files import create_private_file
 from penstock.stores.sqlite.faults import translated
 
 T = TypeVar("T")
@@ -104,6 +105,7 @@ class SqliteOutbox:
     async def open(self, *, make: bool = True) -> None:
         """Tables that are not there are made, or StoreFormatError says so."""
         if make:
+            await asyncio.to_thread(create_private_file, Path(self._path))
             await self._do(lambda base: base.executescript(TABLES))
         elif not await asyncio.to_thread(_is_there, self._path):
             raise StoreFormatError(f"{self._path}: {_NO_OUTBOX}")

@@ -65,6 +65,11 @@ class SqliteStore(SqliteReads, SqliteLog, SqliteFlows, SqliteSchedules, SqliteKe
         self._users = 0
         self._opening = threading.Lock()
 
+    def files(self) -> list[Path]:
+        """The database and what SQLite keeps beside it."""
+        path = self._engine.path
+        return [each for end in ("", "-wal", "-shm") if (each := path.with_name(path.name + end)).exists()]
+
     async def open(self) -> None:
         """Open the file, making or migrating it; a store opened twice is closed by the second close."""
         wanted: Future[None] = Future()

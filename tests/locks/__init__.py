@@ -1,0 +1,1 @@
+"""Tests of the locked requirements, and `make audit`."""
