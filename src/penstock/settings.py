@@ -73,6 +73,7 @@ class WorkerSettings(_Group, frozen=True, kw_only=True):
     lease: Seconds | None = None
     shutdown_timeout: Seconds | None = None
     poll: Seconds | None = None
+    sweep: Seconds | None = None
     burst: bool = False
     executor: ExecutorName | None = None
     log_level: LogLevel = LogLevel("info")
@@ -92,6 +93,7 @@ class ServeSettings(_Group, frozen=True, kw_only=True):
     port: Port = Port(8640)
     auth_file: str | None = None
     shutdown_timeout: Seconds = Seconds(10)
+    sweep: Seconds = Seconds(300)
     log_level: LogLevel = LogLevel("info")
     log_json: bool = False
 

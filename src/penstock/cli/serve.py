@@ -12,6 +12,7 @@ from penstock.cli.service import needs_service
 from penstock.core.errors import ConfigError
 from penstock.stores.protocol import Store
 from penstock.telemetry import logs
+from penstock.worker.options import MAX_TIME, check_seconds
 
 DEFAULT_URL = "sqlite:///penstock.db"
 
@@ -28,6 +29,10 @@ async def serve(
     ] = None,
     shutdown_timeout: Annotated[
         str | None, setting("serve.shutdown_timeout", "How long to answer what runs", metavar="TIME")
+    ] = None,
+    sweep: Annotated[
+        str | None,
+        setting("serve.sweep", "Time in which every queue is visited once for upkeep", metavar="TIME"),
     ] = None,
     log_level: Annotated[
         str | None, setting("serve.log_level", "debug, info, warning, error or critical", metavar="LEVEL")
@@ -61,6 +66,7 @@ async def serve(
         key=made or (None if key_text is None else DevelopmentKey.read(key_text)),
         auth_file=None if file is None else Path(file),
         egress=EgressPolicy.of(allow=egress.allow, ports=egress.ports, plain=egress.plain),
+        sweep=check_seconds("--sweep", said.sweep, 1, MAX_TIME),
     )
     with listen(said.host, int(said.port)) as bound:
         async with service:

@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+from penstock.scheduler.upkeep import SWEEP
 from penstock.service.app import Service
 from penstock.service.auth.api_tokens import ApiTokens
 from penstock.service.auth.development import DevelopmentKey
@@ -25,6 +26,7 @@ def full_service(
     auth_file: Path | None = None,
     egress: EgressPolicy | None = None,
     limits: Limits | None = None,
+    sweep: float = SWEEP,
 ) -> Service:
     """Tokens, quotas and the audit log from the store; ConfigError for a file that cannot be used."""
     issuers = None if auth_file is None else read_auth_file(auth_file)
@@ -36,7 +38,8 @@ def full_service(
         audit=Audit(store),
         limits=limits,
         egress=Egress(egress),
-        duties=[TenantKeeper(store), usage, _Porter(door)],
+        duties=[usage, _Porter(door)],
+        upkeep=TenantKeeper(store, sweep=sweep),
     )
 
 

@@ -52,6 +52,7 @@ async def put_schedule(ask: Ask, name: str, body: ScheduleWish) -> Answer[Schedu
     if ask.service.quotas is not None:
         await ask.service.quotas.admit(ask.tenant, body.queue, jobs=0, largest=len(schedule.payload))
     await book.put(body.queue, schedule)
+    ask.service.changed(ask.ref(body.queue))
     await ask.note("schedule.put", name, f"in queue {body.queue}")
     return Answer(schedule_view(await book.show(name)), 201 if old is None else 200)
 
@@ -82,6 +83,7 @@ async def resume_schedule(ask: Ask, name: str) -> ScheduleView:
     await _known(ask, name)
     with _missing(name):
         info = await _book(ask).resume(name)
+    ask.service.changed(ask.ref(info.queue))
     await ask.note("schedule.resume", name)
     return schedule_view(info)
 

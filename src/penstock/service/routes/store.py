@@ -150,6 +150,7 @@ async def _put_schedule(ask: Ask, call: Call, first: list[Any], given: dict[str,
         jobs = 0 if at is None else len(record.due(at - 1, await ask.store.now()).now)
         await ask.service.quotas.admit(ref.tenant, ref.name, jobs=jobs, largest=len(record.payload))
     await ask.store.put_schedule(msgspec.structs.replace(schedule, queue=ref))
+    ask.service.changed(ref)
 
 
 async def _shelves(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
