@@ -32,7 +32,8 @@ def test_every_setting_can_be_set_by_flag_by_variable_and_by_file(tmp_path: Path
         "worker.executor": "process",
         "serve.log_level": "debug",
     }
-    numbers = {"limit", "concurrency", "lease", "shutdown_timeout", "poll", "jobs", "workers", "seed", "port"}
+    numbers = {"limit", "concurrency", "jobs", "workers", "seed", "port"}
+    numbers |= {"lease", "shutdown_timeout", "poll", "sweep"}
     texts = {"url", "tenant", "app", "dir", "token", "host", "auth_file", "key", "allow", "ports"}
     texts |= {"secret_key", "key_file"}
     for name in settings.names():

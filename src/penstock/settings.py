@@ -75,6 +75,7 @@ class WorkerSettings(_Group, frozen=True, kw_only=True):
     lease: Seconds | None = None
     shutdown_timeout: Seconds | None = None
     poll: Seconds | None = None
+    sweep: Seconds | None = None
     burst: bool = False
     executor: ExecutorName | None = None
     log_level: LogLevel = LogLevel("info")
@@ -100,6 +101,7 @@ class ServeSettings(_Group, frozen=True, kw_only=True):
     requests_per_tenant: Count | None = None
     streams: Count | None = None
     streams_per_tenant: Count | None = None
+    sweep: Seconds = Seconds(300)
     log_level: LogLevel = LogLevel("info")
     log_json: bool = False
 

@@ -131,6 +131,7 @@ def numbers_table() -> str:
             f"{output.PASSED_ON >> 20} MiB per job passed on, {output.TAIL} bytes kept with its death",
         ),
         ("tick", f"1/2 of the lease; {keeper.TICK:g} s in `penstock scheduler`"),
+        ("every queue is visited for upkeep", f"once in {keeper.SWEEP:g} s, whatever is due"),
         ("promoted, recovered, pruned, carried over per call", f"{limit} each"),
         ("weight of a key", f"1 to {limits.MAX_WEIGHT}"),
         ("flow", f"{flow.MOST_JOBS} jobs, {plan.MOST_BYTES >> 20} MiB of arguments"),

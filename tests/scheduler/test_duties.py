@@ -214,7 +214,7 @@ async def test_a_queue_without_events_has_nothing_to_trim(queue: QueueRef) -> No
 async def test_the_tick_does_bounded_work_and_says_that_there_is_more(
     queue: QueueRef, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.scheduler.scheduler.ROUNDS", 2)
+    monkeypatch.setattr("penstock.scheduler.duties.ROUNDS", 2)
     store = MemoryStore()
     await _enqueue(store, queue, 900, delay_ms=1_000)
     await store.turn(1_000)

@@ -1,5 +1,6 @@
 """The store's protocol over HTTP: every call of it is there, and none reaches beyond its tenant."""
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -15,13 +16,14 @@ from penstock.core.retry import Backoff, Shape
 from penstock.core.states import State
 from penstock.service.absent import ANSWERS
 from penstock.service.app import Service
+from penstock.service.keeping import TenantKeeper
 from penstock.stores.memory import MemoryStore
 from penstock.stores.protocol import Store
 from penstock.stores.sqlite import SqliteStore
 from penstock.stores.values import Adoption, Firing, Pause, Query, Relay, Spawn, StoredSchedule, Topic
 from penstock.stores.wire import CALLS, MEDIA_TYPE
 from tests.conformance.arrange import schedule_body
-from tests.service.kit import Doorman, Somebody, asked, client_of
+from tests.service.kit import Doorman, Somebody, asked, client_of, until
 from tests.service.test_events import streaming
 
 FIELDS: dict[str, Any] = {"id": "a", "nonce": "n", "task": "send"}
@@ -386,3 +388,37 @@ async def test_a_value_that_some_store_cannot_keep_is_named(
 def test_a_claim_from_afar_does_not_stand() -> None:
     """Its next claim may come to another process of the service, which does not have what was sent."""
     assert "stand_ms" not in CALLS["claim"].fields
+
+
+async def test_only_queues_of_the_token_are_told_to_be_due() -> None:
+    store = MemoryStore()
+    for tenant, name in (("acme", "mail"), ("acme", "web"), ("acme", "penstock.webhooks"), ("other", "mail")):
+        await store.enqueue(QueueRef(tenant, name), [msgspec.structs.replace(NEW, delay_ms=1_000)])
+    door = Doorman(acme=Somebody(queues=frozenset({"mail", "penstock.webhooks"})))
+    async with asked(store, door=door) as client:
+        page = await called(client, "due_queues", queue=None, within_ms=60_000)
+        named = await called(client, "due_queues", queue=None, names=["web", "mail"], within_ms=60_000)
+        other = await called(client, "due_queues", queue=None, tenant="other")
+        wrong = await called(client, "due_queues", queue=None, names=["a/b"])
+
+    assert [each.name for each in page.queues] == [each.name for each in named.queues] == ["mail"]
+    assert (other["status"], wrong["status"]) == (403, 400)
+
+
+async def test_a_schedule_that_is_put_is_looked_at_before_the_next_look_at_all_queues() -> None:
+    class Named(MemoryStore):
+        def __init__(self) -> None:
+            super().__init__()
+            self.names: list[list[str]] = []
+
+        async def due_queues(self, tenant: str, names: Any = None, **given: Any) -> Any:
+            self.names.append(list(names or []))
+            return await super().due_queues(tenant, names, **given)
+
+    store = Named()
+    async with asked(store, upkeep=TenantKeeper(store)) as client, asyncio.timeout(30):
+        await store.open_queue(QueueRef("acme", "web"))
+        await until(lambda: store.names)
+        body = {"queue": "mail", "task": "digest", "every": 60}
+        (await client.put("/v1/schedules/beat", json=body)).raise_for_status()
+        await until(lambda: ["mail"] in store.names)

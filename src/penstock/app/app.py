@@ -377,6 +377,7 @@ class Penstock:
         `penstock.worker.worker.Worker`. UnknownQueueError for a queue that this app does not declare.
         """
         from penstock.app.pool import AppWorkers
+        from penstock.scheduler.upkeep import Upkeep
         from penstock.worker.worker import Worker
 
         slots = _slots(self.queues if queues is None else queues)
@@ -389,6 +390,7 @@ class Penstock:
             options["concurrency"] = concurrency
         self.registry.freeze()
         host = self._host(options.get("executor"))
+        upkeep = Upkeep(self.store)
         workers = [
             Worker(
                 self.store,
@@ -396,6 +398,7 @@ class Penstock:
                 self.registry,
                 middleware=self._execution_middleware,
                 host=host,
+                upkeep=upkeep,
                 **(_said(lease=self._queues[name].lease) | options | _said(concurrency=number or None)),
             )
             for name, number in slots.items()

@@ -7,7 +7,7 @@ import typer
 
 from penstock.cli.desk import Desk, setting
 from penstock.cli.worker import App
-from penstock.scheduler.keeper import TICK, TimeKeeper
+from penstock.scheduler.keeper import SWEEP, TICK, TimeKeeper
 from penstock.settings import seconds
 from penstock.telemetry import logs
 from penstock.worker.options import MAX_TIME, check_seconds
@@ -24,6 +24,10 @@ async def scheduler(
         str | None,
         typer.Option(metavar="TIME", help="How often to look after the queues", show_default=f"{TICK:g}s"),
     ] = None,
+    sweep: Annotated[
+        str | None,
+        setting("worker.sweep", "Time in which every queue is visited once for upkeep", metavar="TIME"),
+    ] = None,
     log_level: Annotated[
         str | None, setting("worker.log_level", "debug, info, warning, error or critical", metavar="LEVEL")
     ] = None,
@@ -36,10 +40,14 @@ async def scheduler(
     """
     logs.configure(json=desk.settings.worker.log_json, level=desk.settings.worker.log_level)
     every = TICK if tick is None else check_seconds("--tick", seconds("--tick", tick), 0.01, MAX_TIME)
+    swept = desk.settings.worker.sweep
+    within = SWEEP if swept is None else check_seconds("--sweep", swept, 1, MAX_TIME)
     names = [desk.ref(each).name for each in queue or []] or None
     if desk.app is not None:
         with desk.app.using(desk.make_store()) if desk.settings.url else nullcontext():
-            await desk.app.scheduler(names, tick=every).run(handle_signals=True)
+            await desk.app.scheduler(names, tick=every, sweep=within).run(handle_signals=True)
         return
     async with desk.store() as store:
-        await WorkerPool([TimeKeeper(store, desk.tenant, names, tick=every)]).run(handle_signals=True)
+        await WorkerPool([TimeKeeper(store, desk.tenant, names, tick=every, sweep=within)]).run(
+            handle_signals=True
+        )

@@ -16,6 +16,7 @@ from penstock.core.errors import ConfigError
 from penstock.stores.private_files import create_private_file
 from penstock.stores.protocol import Store
 from penstock.telemetry import logs
+from penstock.worker.options import MAX_TIME, check_seconds
 
 if TYPE_CHECKING:
     from penstock.service.auth.development import DevelopmentKey
@@ -61,6 +62,10 @@ async def serve(
     streams_per_tenant: Annotated[
         str | None,
         setting("serve.streams_per_tenant", "The same for a tenant without a quota of its own", metavar="N"),
+    ] = None,
+    sweep: Annotated[
+        str | None,
+        setting("serve.sweep", "Time in which every queue is visited once for upkeep", metavar="TIME"),
     ] = None,
     log_level: Annotated[
         str | None, setting("serve.log_level", "debug, info, warning, error or critical", metavar="LEVEL")
@@ -108,6 +113,7 @@ async def serve(
             )
         ),
         sealer=SecretSealer.of(desk.settings.secret_key),
+        sweep=check_seconds("--sweep", said.sweep, 1, MAX_TIME),
     )
     with listen(said.host, int(said.port)) as bound, _kept(made) as path:
         async with service:

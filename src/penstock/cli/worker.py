@@ -44,6 +44,10 @@ async def worker(
     poll: Annotated[
         str | None, setting("worker.poll", "How often to look when nothing wakes it", metavar="TIME")
     ] = None,
+    sweep: Annotated[
+        str | None,
+        setting("worker.sweep", "Time in which every queue is visited once for upkeep", metavar="TIME"),
+    ] = None,
     burst: Annotated[
         bool | None, setting("worker.burst", "Stop when nothing is claimable", "--burst")
     ] = None,
@@ -100,6 +104,7 @@ def _options(settings: WorkerSettings) -> dict[str, Any]:
         lease=settings.lease,
         shutdown_timeout=settings.shutdown_timeout,
         poll=settings.poll,
+        sweep=settings.sweep,
         burst=settings.burst,
         executor=settings.executor,
     )

@@ -17,7 +17,7 @@ class Reasons:
     def __init__(self) -> None:
         self._told: set[str] = set()
 
-    def is_new(self, error: Exception) -> bool:
+    def is_new(self, error: Exception | str) -> bool:
         """True once for each reason: it is to be told."""
         said = str(error)
         if said in self._told or len(self._told) >= MOST:

@@ -6,15 +6,14 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import Final
 
-from penstock.core.errors import StoreError
 from penstock.core.job import QueueRef
 from penstock.scheduler.pruner import EVENTS_AGE, EVENTS_KEPT
-from penstock.scheduler.scheduler import Scheduler
-from penstock.scheduler.ticker import Admission
+from penstock.scheduler.upkeep import SWEEP, TICK, Upkeep, UpkeepOptions
 from penstock.stores.protocol import Store
 
+__all__ = ["SWEEP", "TICK", "TimeKeeper"]
+
 _LOGGER: Final = logging.getLogger("penstock.scheduler")
-TICK: Final = 5.0
 
 
 class TimeKeeper:
@@ -27,17 +26,14 @@ class TimeKeeper:
         queues: Sequence[str] | None = None,
         *,
         tick: float = TICK,
+        sweep: float = SWEEP,
         events_kept: int = EVENTS_KEPT,
         events_age: float = EVENTS_AGE,
-        admission: Admission | None = None,
     ) -> None:
-        self._store = store
-        self._admission = admission
         self._tenant = tenant
-        self._queues = queues
-        self._tick = tick
-        self._events_kept = events_kept
-        self._events_age = events_age
+        self._queues = None if queues is None else [QueueRef(tenant, name) for name in queues]
+        self._options = UpkeepOptions(tick=tick, sweep=sweep, events_kept=events_kept, events_age=events_age)
+        self._upkeep = Upkeep(store, self._options, tenants=self._tenants if queues is None else None)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = asyncio.Event()
 
@@ -52,39 +48,24 @@ class TimeKeeper:
     async def run(self) -> None:
         """Keep time until stopped."""
         self._loop = asyncio.get_running_loop()
-        kept: dict[QueueRef, asyncio.Task[None]] = {}
-        _LOGGER.info("scheduler started", extra={"tenant": self._tenant})
+        about = {"tenant": self._tenant}
+        _LOGGER.info("scheduler started", extra=about)
+        if self._queues is None:
+            works = [self._upkeep.run()]
+        else:
+            works = [self._upkeep.serve(queue, self._options) for queue in self._queues]
+        running = [asyncio.ensure_future(work) for work in works]
+        stopping = asyncio.create_task(self._stopping.wait())
         try:
-            while not self._stopping.is_set():
-                for queue in await self._known():
-                    if queue not in kept or kept[queue].done():
-                        kept[queue] = asyncio.create_task(self._scheduler(queue).run())
-                with suppress(TimeoutError):
-                    async with asyncio.timeout(self._tick):
-                        await self._stopping.wait()
+            await asyncio.wait([stopping, *running], return_when=asyncio.FIRST_COMPLETED)
         finally:
-            for each in kept.values():
+            for each in (stopping, *running):
                 each.cancel()
-            await asyncio.gather(*kept.values(), return_exceptions=True)
-            _LOGGER.info("scheduler stopped", extra={"tenant": self._tenant})
+            await asyncio.gather(stopping, *running, return_exceptions=True)
+            _LOGGER.info("scheduler stopped", extra=about)
+        for each in running:
+            if not each.cancelled():
+                each.result()
 
-    async def _known(self) -> list[QueueRef]:
-        if self._queues is not None:
-            return [QueueRef(self._tenant, name) for name in self._queues]
-        try:
-            return [info.queue for info in await self._store.queues(self._tenant)]
-        except StoreError as error:
-            _LOGGER.warning(
-                "looking for queues failed, will repeat: %s", error, extra={"tenant": self._tenant}
-            )
-            return []
-
-    def _scheduler(self, queue: QueueRef) -> Scheduler:
-        return Scheduler(
-            self._store,
-            queue,
-            tick=self._tick,
-            events_kept=self._events_kept,
-            events_age=self._events_age,
-            admission=self._admission,
-        )
+    async def _tenants(self) -> Sequence[str]:
+        return [self._tenant]

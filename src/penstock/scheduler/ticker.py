@@ -76,12 +76,18 @@ class Ticker:
                 return self._seconds(now, at_least=AGAIN)
         return self._seconds(now)
 
+    @property
+    def is_stuck(self) -> bool:
+        """True when the last batch left something due that could not be fired."""
+        return self._stuck > 0
+
     async def tick(self) -> bool:
         """Fire one batch; True when there may be more."""
         # Those that could not be fired would stand at the front for ever, and in the way of the others.
         limit = SCHEDULE_LIMIT + self._stuck
         due = await self._store.due_schedules(self._queue, limit)
         if not due:
+            self._stuck = 0
             return False
         now = await self._store.now()
         self._room = await self._room_left()

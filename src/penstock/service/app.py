@@ -12,6 +12,7 @@ import msgspec
 
 from penstock.client.client import Client
 from penstock.client.persist import Persistence
+from penstock.core.job import QueueRef
 from penstock.service import access
 from penstock.service.absent import KnownQueues
 from penstock.service.access import Sent, Visit
@@ -21,6 +22,7 @@ from penstock.service.ask import Ask
 from penstock.service.egress.egress import Egress
 from penstock.service.errors import ForbiddenError, ServiceError
 from penstock.service.job_admission import limits_before_body
+from penstock.service.keeping import TenantKeeper
 from penstock.service.limits import IDENTIFIED, Disconnected, Limits, Receive, Scope, Send, within
 from penstock.service.openapi import document
 from penstock.service.principal import AuditLog, Door, Nobody, Principal, Quotas
@@ -53,7 +55,7 @@ class Duty(Protocol):
 
 
 class Service:
-    """Serves the store's queues to whoever `door` knows. `duties` run while it is open.
+    """Serves the store's queues to whoever `door` knows. `duties` and `upkeep` run while it is open.
 
     Served on its own, a server's lifespan opens and closes it; mounted into another app, that app does, by
     `async with service:`.
@@ -70,6 +72,7 @@ class Service:
         egress: Egress | None = None,
         sealer: SecretSealer | None = None,
         duties: Sequence[Duty] = (),
+        upkeep: TenantKeeper | None = None,
         routes: Iterable[Route] = ROUTES,
         may_turn: bool = False,
     ) -> None:
@@ -87,7 +90,8 @@ class Service:
         self.is_stopping = False
         self._router = Router(self.routes)
         self.webhooks = PostOffice(store, egress or Egress(), sealer=sealer)
-        self._duties = [*duties, self.webhooks]
+        self._upkeep = upkeep
+        self._duties = [*duties, *([] if upkeep is None else [upkeep]), self.webhooks]
         self._tasks: list[asyncio.Task[None]] = []
         self._clients: dict[str, Client] = {}
         self._turns: dict[tuple[str, tuple[str, ...]], Turns] = {}
@@ -142,6 +146,11 @@ class Service:
                 del self._clients[next(iter(self._clients))]
         self._clients[tenant] = client
         return client
+
+    def changed(self, queue: QueueRef) -> None:
+        """A schedule was put there: its first instant may come before the next look at all queues."""
+        if self._upkeep is not None:
+            self._upkeep.look_at(queue)
 
     def turns(self, queue: str, tenants: Sequence[str]) -> Turns:
         """Whose turn it is among these tenants at queues of this name."""

@@ -95,6 +95,7 @@ async def put_schedule(ask: Ask, queue: QueueRef, given: Mapping[str, Any]) -> N
             )
             await stack.enter_async_context(adding)
         await ask.store.put_schedule(msgspec.structs.replace(schedule, queue=queue))
+    ask.service.changed(queue)
 
 
 @asynccontextmanager

@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+from penstock.scheduler.upkeep import SWEEP
 from penstock.service.app import Service
 from penstock.service.auth.api_tokens import ApiTokens
 from penstock.service.auth.development import DevelopmentKey
@@ -27,6 +28,7 @@ def full_service(
     egress: EgressPolicy | None = None,
     limits: Limits | None = None,
     sealer: SecretSealer | None = None,
+    sweep: float = SWEEP,
 ) -> Service:
     """Tokens, quotas and the audit log from the store; ConfigError for a file that cannot be used."""
     issuers = None if auth_file is None else read_auth_file(auth_file)
@@ -41,7 +43,8 @@ def full_service(
         limits=limits,
         egress=Egress(egress),
         sealer=sealer,
-        duties=[TenantKeeper(store, quotas), usage, _Porter(door)],
+        duties=[usage, _Porter(door)],
+        upkeep=TenantKeeper(store, quotas, sweep=sweep),
     )
 
 

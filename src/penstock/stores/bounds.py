@@ -7,6 +7,8 @@ RECOVER_LIMIT: Final = 200
 PRUNE_LIMIT: Final = 200
 RELAY_LIMIT: Final = 200
 SCHEDULE_LIMIT: Final = 50
+DUE_LIMIT: Final = 200
+"""Queues that one call looks at for due upkeep."""
 CHUNK_JOBS: Final = 1_000
 CHUNK_BYTES: Final = 1 << 20
 MAX_LEASE_MS: Final = 3_600_000

@@ -12,6 +12,7 @@ from penstock.core.moves import Beat, Expire, Report, Settlement
 from penstock.core.outcomes import Applied, Claims, Enqueued, Refused
 from penstock.core.states import State
 from penstock.stores.bounds import (
+    DUE_LIMIT,
     PROMOTE_LIMIT,
     PRUNE_LIMIT,
     RECOVER_LIMIT,
@@ -21,6 +22,7 @@ from penstock.stores.bounds import (
 )
 from penstock.stores.values import (
     Adoption,
+    DuePage,
     EventColumns,
     Finding,
     Firing,
@@ -199,6 +201,29 @@ class Reads(Protocol):
         ...
 
 
+class UpkeepReads(Protocol):
+    """Which of many queues need upkeep."""
+
+    async def due_queues(
+        self,
+        tenant: str,
+        names: Sequence[str] | None = None,
+        *,
+        within_ms: int = 0,
+        events_kept: int | None = None,
+        after: str = "",
+        limit: int = DUE_LIMIT,
+    ) -> DuePage:
+        """Which queues of a tenant need upkeep now or in the next `within_ms` milliseconds.
+
+        Looks at the queues with these names, or at the next `limit` or so of all that the tenant has: `after`
+        is the `next` of the page before. Queues that are not there are passed over. With `events_kept`,
+        queues that keep more events than that are due for trimming. The answer is a hint: nothing may rest on
+        it being complete, and a store may know of some of the work only when it is attempted.
+        """
+        ...
+
+
 class Queues(Protocol):
     """The queues themselves."""
 
@@ -368,7 +393,20 @@ class Health(Protocol):
         ...
 
 
-class Store(Moves, Flows, Schedules, Reads, Queues, Shelves, EventLog, Wakeups, Clock, Health, Protocol):
+class Store(
+    Moves,
+    Flows,
+    Schedules,
+    Reads,
+    UpkeepReads,
+    Queues,
+    Shelves,
+    EventLog,
+    Wakeups,
+    Clock,
+    Health,
+    Protocol,
+):
     """All of it. Opened before use, closed after; safe to use from one event loop.
 
     `keeps_call_order` says that enqueues made one after the other, without waiting, take effect in their

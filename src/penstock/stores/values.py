@@ -214,6 +214,37 @@ class Holdup(msgspec.Struct, frozen=True):
     age_ms: int | None
 
 
+class Duty(StrEnum):
+    """Upkeep of a queue that no worker does for a job of its own."""
+
+    PROMOTE = "promote"
+    RECOVER = "recover"
+    FIRE = "fire"
+    RELAY = "relay"
+    PRUNE = "prune"
+    TRIM = "trim"
+
+
+class DueQueue(msgspec.Struct, frozen=True):
+    """A queue that needs upkeep: each duty with the time, in Unix milliseconds, from which it is due."""
+
+    name: str
+    due: dict[Duty, int]
+
+
+class DuePage(msgspec.Struct, frozen=True):
+    """Queues of a tenant that need upkeep, by the store's time `now`.
+
+    `next` is where the next page begins, None at the end. `unreachable` are queues on a server that did not
+    answer while others did.
+    """
+
+    queues: list[DueQueue]
+    now: int
+    next: str | None = None
+    unreachable: list[str] = msgspec.field(default_factory=list)
+
+
 class Durability(StrEnum):
     """What an accepted job survives."""
 

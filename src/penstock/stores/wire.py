@@ -27,10 +27,23 @@ from penstock.stores.protocol import (
     Reads,
     Schedules,
     Shelves,
+    UpkeepReads,
 )
 from penstock.stores.values import Adoption, Firing, Relay, Spawn, Topic
 
-PARTS: Final = (Moves, Flows, Schedules, Reads, Queues, Shelves, EventLog, HasHoldups, Clock, Health)
+PARTS: Final = (
+    Moves,
+    Flows,
+    Schedules,
+    Reads,
+    UpkeepReads,
+    Queues,
+    Shelves,
+    EventLog,
+    HasHoldups,
+    Clock,
+    Health,
+)
 MEDIA_TYPE: Final = "application/msgpack"
 NOT_CARRIED: Final = frozenset({"stand_ms"})
 """Arguments that stay behind: a claim stands in one process, and the next may reach another."""

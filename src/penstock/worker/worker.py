@@ -12,6 +12,7 @@ from penstock.core.moves import Release
 from penstock.scheduler.pruner import EVENTS_AGE, EVENTS_KEPT
 from penstock.scheduler.reclaimer import keeping
 from penstock.scheduler.scheduler import Scheduler
+from penstock.scheduler.upkeep import SWEEP, Upkeep
 from penstock.stores.protocol import Store
 from penstock.tasks.execution import default_tier
 from penstock.tasks.middleware import ExecutionMiddleware
@@ -50,9 +51,10 @@ class Worker:
     """Runs the jobs of one queue until stopped. The store is open already and stays the caller's.
 
     Times in seconds. `name` has to differ between workers that live at the same time; the default does.
-    `tick` is how often the queue's other duties are looked after, half a lease unless given. A `burst` ends
-    when nothing is claimable; delayed jobs are not waited for. `executor` is where handlers run whose task
-    and queue do not say; `host` makes the processes for those that do not run in the worker.
+    `tick` is how often the queue's other duties are looked after, half a lease unless given, and `sweep` how
+    often all of them are attempted whatever the store says is due. A `burst` ends when nothing is claimable;
+    delayed jobs are not waited for. `executor` is where handlers run whose task and queue do not say; `host`
+    makes the processes for those that do not run in the worker. Workers of one process share an `upkeep`.
     """
 
     def __init__(
@@ -69,10 +71,12 @@ class Worker:
         middleware: Sequence[ExecutionMiddleware] = (),
         burst: bool = False,
         tick: float | None = None,
+        sweep: float = SWEEP,
         events_kept: int = EVENTS_KEPT,
         events_age: float = EVENTS_AGE,
         executor: str | None = None,
         host: Host | None = None,
+        upkeep: Upkeep | None = None,
     ) -> None:
         self.queue = queue
         self.name = worker_name(name)
@@ -85,10 +89,12 @@ class Worker:
         self._middleware = tuple(middleware)
         self._burst = burst
         self._tick = self.lease / 2 if tick is None else check_seconds("tick", tick, 0.01, MAX_TIME)
+        self._sweep = check_seconds("sweep", sweep, 0.01, MAX_TIME)
         self._events_kept = check_count("events_kept", events_kept, 0, 10**12)
         self._events_age = check_seconds("events_age", events_age, 0, 10 * 365 * MAX_TIME)
         self._executor = None if executor is None else default_tier("executor", executor)
         self._host = host
+        self._upkeep = upkeep
         self._loop: asyncio.AbstractEventLoop | None = None
         self._run: _Run | None = None
         self._stop_asked = False
@@ -153,8 +159,10 @@ class _Run:
             store,
             queue,
             tick=worker._tick,
+            sweep=worker._sweep,
             events_kept=worker._events_kept,
             events_age=worker._events_age,
+            upkeep=worker._upkeep,
         )
         self._reporter = Reporter(store, queue, self._asked)
         self._tiers = Tiers(

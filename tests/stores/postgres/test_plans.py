@@ -11,7 +11,7 @@ import pytest
 from penstock.core.job import Options, QueueRef
 from penstock.core.moves import Bury
 from penstock.core.states import State
-from penstock.stores.postgres import PostgresStore, log
+from penstock.stores.postgres import PostgresStore, due, log
 from penstock.stores.postgres.reads import page_of
 from penstock.stores.values import Query
 from tests.conformance.arrange import FAULT, claim, enqueue, new_job
@@ -91,6 +91,18 @@ async def test_reads_and_cuts_of_the_log_begin_where_it_was_cut_last(url: str, s
 
     assert conditions
     assert all(" stamp >= " in f" {each.replace('(', ' ')}" for each in conditions), conditions
+
+
+@pytest.mark.parametrize("statement", [due._PAGE, due._NAMED], ids=["all queues", "some queues"])
+async def test_what_is_due_is_read_from_the_ends_of_indexes(url: str, statement: str) -> None:
+    """Idle queues cost a search in each index, and busy ones no more."""
+    store = PostgresStore(url)
+    async with opened(store), store._engine.transaction() as connection:
+        await connection.execute("SET LOCAL plan_cache_mode = force_generic_plan")
+        found = {node["Index Name"] for node in await _planned(connection, statement)}
+
+    indexes = {"job_delayed", "job_active", "schedule_due", "done_prune", "idempotency_until", "kind_left"}
+    assert found >= indexes
 
 
 _MANY_DEAD = """

@@ -98,6 +98,8 @@ async def test_a_role_neither_sees_nor_changes_what_is_anothers(walled: str) -> 
         [held] = await claim(shop, SHOP, 1)
         jobs = await mail.get(SHOP, ["s1", "s2"])
         listed = await mail.queues("shop")
+        due = [await each.due_queues("shop", within_ms=60_000) for each in (mail, shop)]
+        named = await mail.due_queues("shop", ["q"], within_ms=60_000)
         for call in (claim(mail, SHOP), mail.enqueue(SHOP, [new_job("smuggled")]), mail.cancel(SHOP, ["s2"])):
             with pytest.raises(ConfigError, match="not admitted to the tenant shop"):
                 await call
@@ -107,6 +109,7 @@ async def test_a_role_neither_sees_nor_changes_what_is_anothers(walled: str) -> 
         settled = await shop.settle(SHOP, [Complete(held.id, held.token)])
         findings = await shop.check(SHOP)
 
+    assert [[each.name for each in page.queues] for page in (*due, named)] == [[], ["q"], []]
     assert jobs == [None, None]
     assert listed == []
     assert changed == gone == [("before",)]

@@ -87,6 +87,30 @@ async def test_queues_of_a_cluster_are_used_through_any_node(nodes: list[valkey.
         assert [info.queue for info in await other.queues("t")] == QUEUES
 
 
+async def test_what_is_due_is_asked_of_every_node_and_one_that_is_gone_hides_no_other(
+    nodes: list[valkey.Server],
+) -> None:
+    async with (
+        joined(nodes),
+        opened(RedisStore(f"{nodes[0].url}?answer_timeout=2")) as store,
+    ):
+        for queue in QUEUES:
+            await enqueue(store, queue, [new_job("a", delay_ms=1)])
+        whole = await store.due_queues("t", [queue.name for queue in QUEUES], within_ms=60_000)
+        every = await store.due_queues("t", within_ms=60_000)
+        gone = _node(QUEUES[0])
+        os.kill(nodes[gone].pid, signal.SIGSTOP)
+        try:
+            partly = await store.due_queues("t", [queue.name for queue in QUEUES], within_ms=60_000)
+        finally:
+            os.kill(nodes[gone].pid, signal.SIGCONT)
+
+    names = [queue.name for queue in QUEUES]
+    assert sorted(each.name for each in whole.queues) == sorted(each.name for each in every.queues) == names
+    assert [each.name for each in partly.queues] == [each.name for each in QUEUES if _node(each) != gone]
+    assert partly.unreachable == [each.name for each in QUEUES if _node(each) == gone]
+
+
 async def test_a_call_follows_a_slot_that_moved(nodes: list[valkey.Server]) -> None:
     """Whoever has not heard of it is sent on."""
     queue = QUEUES[0]

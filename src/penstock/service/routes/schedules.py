@@ -51,6 +51,7 @@ async def put_schedule(ask: Ask, name: str, body: ScheduleWish) -> Answer[Schedu
     elsewhere = [each.queue for each in known if each.queue != body.queue]
     async with _adding(ask, body.queue, schedule, elsewhere):
         await book.put(body.queue, schedule)
+    ask.service.changed(ask.ref(body.queue))
     await ask.note("schedule.put", name, f"in queue {body.queue}")
     return Answer(schedule_view(await book.show(name)), 200 if known else 201)
 
@@ -81,6 +82,7 @@ async def resume_schedule(ask: Ask, name: str) -> ScheduleView:
     await _known(ask, name)
     with _missing(name):
         info = await _book(ask).resume(name)
+    ask.service.changed(ask.ref(info.queue))
     await ask.note("schedule.resume", name)
     return schedule_view(info)
 

@@ -21,8 +21,9 @@ from penstock.service.principal import Verb
 from penstock.service.problems import BadRequestError, validation_fault
 from penstock.service.reserved import check_reader, is_reserved
 from penstock.service.routing import Routes
+from penstock.stores.bounds import DUE_LIMIT
 from penstock.stores.protocol import Bell, HasHoldups
-from penstock.stores.values import EVERYONE, QueueInfo, Relay, StoredSchedule, StoreInfo
+from penstock.stores.values import EVERYONE, DuePage, QueueInfo, Relay, StoredSchedule, StoreInfo
 from penstock.stores.wire import CALLS, MEDIA_TYPE, MOST_BELLS, Bells, Call, Hello, Ring
 
 routes: Final = Routes()
@@ -116,6 +117,24 @@ async def _queues(ask: Ask, call: Call, first: list[Any], given: dict[str, Any])
     return [each for each in found if ask.may(each.queue.name) and not is_reserved(each.queue.name)]
 
 
+async def _due_queues(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> DuePage:
+    """Those of the queues that the token is for."""
+    for name in given.get("names") or ():
+        check_name("names", name)
+    limit = min(given.get("limit", DUE_LIMIT), 5 * DUE_LIMIT)
+    page = await ask.store.due_queues(*first, **given | {"limit": limit})
+
+    def is_theirs(name: str) -> bool:
+        return ask.may(name) and not is_reserved(name)
+
+    return DuePage(
+        [each for each in page.queues if is_theirs(each.name)],
+        page.now,
+        page.next,
+        [name for name in page.unreachable if is_theirs(name)],
+    )
+
+
 async def _schedules(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> list[StoredSchedule]:
     return [each for each in await ask.store.schedules(first[0]) if ask.may(each.queue.name)]
 
@@ -158,6 +177,7 @@ _SPECIAL: Final[Mapping[str, _Handler]] = {
     "relays": _relays,
     "relayed": _relayed,
     "fire": _of_queue(entering.fire),
+    "due_queues": _due_queues,
     "schedules": _schedules,
     "put_schedule": _of_queue(entering.put_schedule),
     "keep_reader": _reader,

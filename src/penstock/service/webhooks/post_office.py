@@ -9,6 +9,7 @@ from typing import Final
 from penstock.core.errors import PenstockError
 from penstock.core.job import QueueRef
 from penstock.core.reasons import Reasons
+from penstock.scheduler.upkeep import Upkeep
 from penstock.service.egress.egress import Egress
 from penstock.service.sealing import SecretSealer
 from penstock.service.webhooks.book import WebhookBook
@@ -48,6 +49,7 @@ class PostOffice:
         self.log = DeliveryLog(store, self.book)
         self._relay = WebhookRelay(store, self.book)
         self.courier = Courier(store, self.book, egress)
+        self._upkeep = Upkeep(store)
         self._workers: dict[str, asyncio.Task[None]] = {}
         self._nudged = asyncio.Event()
         self._reasons = Reasons()
@@ -98,6 +100,10 @@ class PostOffice:
         if worker is not None and (error := worker.exception()) is not None:
             _LOGGER.warning("deliveries stopped and begin again: %s", error, extra={"tenant": tenant})
         made = Worker(
-            self._store, QueueRef(tenant, QUEUE), self.courier.registry(), concurrency=self._concurrency
+            self._store,
+            QueueRef(tenant, QUEUE),
+            self.courier.registry(),
+            concurrency=self._concurrency,
+            upkeep=self._upkeep,
         )
         self._workers[tenant] = asyncio.create_task(made.run())

@@ -13,6 +13,7 @@ from penstock.core.outcomes import Applied, Claims, Enqueued, Refusal, Refused, 
 from penstock.core.states import LIVE, State
 from penstock.core.transitions import refusal
 from penstock.stores.bounds import PROMOTE_LIMIT, PRUNE_LIMIT, RECOVER_LIMIT
+from penstock.stores.memory.due import MemoryDue
 from penstock.stores.memory.flows import MemoryFlows
 from penstock.stores.memory.kept import MemoryKept
 from penstock.stores.memory.ledger import Ledger
@@ -23,7 +24,7 @@ from penstock.stores.protocol import Bell
 from penstock.stores.values import Pause, QueueInfo, Spawn, Topic
 
 
-class MemoryStore(MemoryReads, MemoryLog, MemoryFlows, MemorySchedules, MemoryKept):
+class MemoryStore(MemoryReads, MemoryDue, MemoryLog, MemoryFlows, MemorySchedules, MemoryKept):
     """A store for tests. `table` is the table of moves; only tests of the tests pass another."""
 
     keeps_call_order: ClassVar[bool] = True

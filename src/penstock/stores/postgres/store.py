@@ -9,6 +9,7 @@ from penstock.core.job import QueueRef
 from penstock.core.moves import Beat, Expire, Move, Report, Settlement
 from penstock.core.outcomes import Applied, Refused
 from penstock.stores.bounds import PRUNE_LIMIT
+from penstock.stores.postgres.due import PostgresDue
 from penstock.stores.postgres.flows import PostgresFlows
 from penstock.stores.postgres.kept import PostgresKept
 from penstock.stores.postgres.limits import PostgresLimits
@@ -28,6 +29,7 @@ class PostgresStore(
     PostgresLimits,
     PostgresFlows,
     PostgresKept,
+    PostgresDue,
     PostgresMoves,
 ):
     """A store in one schema of a database, used from one event loop."""

@@ -39,12 +39,17 @@ def shelf_keys(tenant: str, shelf: str) -> tuple[str, str, str]:
     return f"{start}shelf:{shelf}", f"{start}names:{shelf}", f"{start}shelves"
 
 
+def meta_of(queue: QueueRef) -> str:
+    """The key of a queue's metadata: the others of the queue differ from it in the last word."""
+    return f"penstock:{{{queue.tenant}/{queue.name}}}:meta"
+
+
 class QueueKeys:
     """The keys of one queue."""
 
     def __init__(self, queue: QueueRef) -> None:
-        start = f"penstock:{{{queue.tenant}/{queue.name}}}:"
-        self.meta = start + "meta"
+        self.meta = meta_of(queue)
+        start = self.meta.removesuffix("meta")
         """A hash: number, pause, declaration, last event number, last time, clock offset, counters."""
         self.events = start + "events"
         """A stream with ids `<seq>-0`."""

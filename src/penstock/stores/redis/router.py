@@ -54,8 +54,11 @@ class Router:
                 return (await self._call(address, asking, 2 * count, is_alone))[1::2]
         return replies
 
-    async def ask_all(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
-        """The replies to commands about any queues, in one round trip per node."""
+    async def ask_all(self, commands: Sequence[Sequence[Any]], *, partly: bool = False) -> list[Any]:
+        """The replies to commands about any queues, in one round trip per node.
+
+        With `partly`, a node that cannot be reached is the reply to its commands, unless none can be.
+        """
         if not self._is_cluster:
             return await self.ask(commands)
         if self._is_stale:
@@ -64,9 +67,17 @@ class Router:
         for number, command in enumerate(commands):
             groups.setdefault(self._nodes.at(command), []).append(number)
         replies: list[Any] = [None] * len(commands)
+        lost: list[OSError] = []
         for address, numbers in groups.items():
             packed = pack([commands[number] for number in numbers])
-            answers = await self._call(address, packed, len(numbers), False)
+            answers: list[Any]
+            try:
+                answers = await self._call(address, packed, len(numbers), False)
+            except OSError as error:
+                lost.append(error)
+                if not partly or len(lost) == len(groups):
+                    raise
+                answers = [error] * len(numbers)
             for number, answer in zip(numbers, answers, strict=True):
                 is_elsewhere = _elsewhere(answer) is not None
                 replies[number] = (await self.ask([commands[number]]))[0] if is_elsewhere else answer

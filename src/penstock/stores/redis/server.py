@@ -99,6 +99,34 @@ class Server:
             self._check_wish(numbers, replies[1:])
         return answer
 
+    async def run_each(self, name: str, lists: Sequence[Sequence[str | bytes]], *arguments: Any) -> list[Any]:
+        """One script once for each list of keys, in one round trip per node.
+
+        An answer that is an error stands in its place, also for the keys of a node that cannot be reached.
+        Raises only where nothing at all was answered.
+        """
+        script = self._scripts.get(name)
+        tails = [(len(keys), *keys, *arguments) for keys in lists]
+        answers: list[Any] = [None] * len(tails)
+        left = list(range(len(tails)))
+        while left:
+            with self._faults.translated():
+                asked = [("EVALSHA", script.sha, *tails[number]) for number in left]
+                replies = await self._opened.ask_all(asked, partly=True)
+            for number, reply in zip(left, replies, strict=True):
+                answers[number] = reply
+            left = [number for number in left if _is_without_script(answers[number])]
+            if left:
+                # The node has it for the others then, which are asked once more.
+                answers[left[0]] = await self._evaluated(script.text, tails[left[0]])
+                left = left[1:]
+        return [self._faults.translate(each) if isinstance(each, Exception) else each for each in answers]
+
+    async def _evaluated(self, text: str, tail: Sequence[Any]) -> Any:
+        with self._faults.translated():
+            [reply] = await self._opened.ask([("EVAL", text, *tail)])
+            return reply
+
     async def learn_nodes(self) -> None:
         """Find the nodes of the cluster that the server is part of."""
         with self._faults.translated():
@@ -154,6 +182,10 @@ def _wish(numbers: Numbers, key: str | bytes) -> Sequence[Sequence[Any]]:
     if numbers.wait_fsync:
         return mark, ("WAITAOF", 1, numbers.wait_replicas, wait_ms)
     return mark, ("WAIT", numbers.wait_replicas, wait_ms)
+
+
+def _is_without_script(reply: Any) -> bool:
+    return isinstance(reply, ReplyError) and str(reply).startswith("NOSCRIPT")
 
 
 def _text(part: Any) -> Any:

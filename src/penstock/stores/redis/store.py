@@ -16,6 +16,7 @@ from penstock.stores.bounds import MAX_LEASE_MS, PROMOTE_LIMIT, PRUNE_LIMIT, REC
 from penstock.stores.protocol import Bell
 from penstock.stores.redis import flows, opening, records
 from penstock.stores.redis.clock import ServerClock
+from penstock.stores.redis.due import RedisDue
 from penstock.stores.redis.flows import RedisFlows
 from penstock.stores.redis.health import Inspector
 from penstock.stores.redis.inbox import Inbox
@@ -54,7 +55,7 @@ _FIRST_VALUE: Final = 3
 """The number of the argument of progress.lua from which on values stand."""
 
 
-class RedisStore(RedisLimits, RedisFlows, RedisSchedules, RedisKept, StreamReaders):
+class RedisStore(RedisLimits, RedisFlows, RedisSchedules, RedisKept, RedisDue, StreamReaders):
     """A store on a Redis or Valkey server. `sources` replaces scripts by path; for tests of the tests."""
 
     keeps_call_order: ClassVar[bool] = True

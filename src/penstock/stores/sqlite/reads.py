@@ -194,11 +194,8 @@ class SqliteReads(Turns):
         """All queues of a tenant, by name."""
 
         def work(connection: sqlite3.Connection) -> list[QueueInfo]:
-            rows = connection.execute(
-                "SELECT name FROM queue WHERE tenant = ? ORDER BY name", (tenant,)
-            ).fetchall()
-            infos = (read_queue(connection, QueueRef(tenant, name)) for (name,) in rows)
-            return [info for info in infos if info is not None]
+            rows = connection.execute(f"{_INFO} WHERE tenant = ? ORDER BY name", (tenant,))
+            return [_info(tenant, *row) for row in rows]
 
         return await self._read(work)
 
@@ -235,16 +232,15 @@ class SqliteReads(Turns):
 
 def read_queue(connection: sqlite3.Connection, queue: QueueRef) -> QueueInfo | None:
     """The queue, if there is one."""
-    row = connection.execute(
-        "SELECT number, declaration, arrival_us, paused_at, pause_reason, pause_by, paused_until FROM queue "
-        "WHERE tenant = :tenant AND name = :name",
-        _named(queue),
-    ).fetchone()
-    if row is None:
-        return None
-    number, declaration, arrival_us, *pause = row
+    row = connection.execute(f"{_INFO} WHERE tenant = :tenant AND name = :name", _named(queue)).fetchone()
+    return None if row is None else _info(queue.tenant, *row)
+
+
+def _info(
+    tenant: str, name: str, number: int, declaration: str | None, arrival_us: int, *pause: Any
+) -> QueueInfo:
     return QueueInfo(
-        queue,
+        QueueRef(tenant, name),
         number,
         None if pause[0] is None else Pause(*pause),
         None if declaration is None else declaration_of(declaration),
@@ -277,6 +273,10 @@ def next_due(connection: sqlite3.Connection, queue: QueueRef, now: int) -> int |
     due = [at for at in row or () if at is not None]
     return min(due) if due else None
 
+
+_INFO: Final = """
+SELECT name, number, declaration, arrival_us, paused_at, pause_reason, pause_by, paused_until FROM queue
+"""
 
 _ANY_EXPIRED: Final = """
 SELECT

@@ -23,6 +23,7 @@ from penstock.stores.bounds import PROMOTE_LIMIT, PRUNE_LIMIT, RECOVER_LIMIT
 from penstock.stores.protocol import Bell
 from penstock.stores.rows import encode, expire_item, settlement_item, stored
 from penstock.stores.sqlite.clock import read_now
+from penstock.stores.sqlite.due import SqliteDue
 from penstock.stores.sqlite.engine import Engine
 from penstock.stores.sqlite.enqueue import enqueue
 from penstock.stores.sqlite.flows import SqliteFlows
@@ -39,7 +40,7 @@ from penstock.stores.values import Durability, Pause, QueueInfo, Spawn, Topic
 T = TypeVar("T")
 
 
-class SqliteStore(SqliteReads, SqliteLog, SqliteFlows, SqliteSchedules, SqliteKept):
+class SqliteStore(SqliteReads, SqliteDue, SqliteLog, SqliteFlows, SqliteSchedules, SqliteKept):
     """A store in one file. `sources` and `table` replace the SQL files and the table of moves; for tests."""
 
     keeps_call_order: ClassVar[bool] = True

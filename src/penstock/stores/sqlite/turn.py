@@ -61,6 +61,7 @@ class Turn:
             "relays": self._relays,
         }
         self.limits = Limits(self, *limits)
+        self._before = connection.total_changes, self.limits.numbers
 
     @property
     def events(self) -> int:
@@ -244,8 +245,10 @@ class Turn:
         return cut
 
     def close(self) -> None:
-        """Keep the numbers and the time used."""
+        """Keep the numbers and the time used; a call that found nothing to do costs the disk nothing."""
         self.limits.refresh()
+        if (self.connection.total_changes, self.limits.numbers) == self._before:
+            return
         self.connection.execute(
             "UPDATE queue SET seq = ?, place = ?, at_us = ?, relays = ?, has_flows = ?, arrival_us = ?, "
             "virtual = ?, lanes = ? WHERE n = ?",

@@ -1,0 +1,100 @@
+"""Which queues in the database need upkeep: one query, a look at the first entry of each index per queue."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from penstock.stores.bounds import DUE_LIMIT
+from penstock.stores.due import UpkeepFacts, due_queue
+from penstock.stores.postgres.room import Room
+from penstock.stores.values import DuePage
+
+_FACTS: Final = """
+SELECT
+    chosen.name,
+    given.now,
+    coalesce(pg_sequence_last_value(chosen.numbers), 0) - chosen.trimmed,
+    (
+        SELECT job.visible_at FROM penstock.job
+        WHERE job.queue = chosen.n AND job.visible_at IS NOT NULL
+        ORDER BY job.visible_at LIMIT 1
+    ),
+    (
+        SELECT job.deadline FROM penstock.job
+        WHERE job.queue = chosen.n AND job.deadline IS NOT NULL
+        ORDER BY job.deadline LIMIT 1
+    ),
+    (
+        SELECT job.deadline FROM penstock.job
+        WHERE job.queue = chosen.n AND job.deadline IS NOT NULL
+        ORDER BY job.deadline DESC LIMIT 1
+    ),
+    (
+        SELECT schedule.next_at FROM penstock.schedule
+        WHERE schedule.queue = chosen.n AND schedule.next_at IS NOT NULL AND NOT schedule.paused
+        ORDER BY schedule.next_at LIMIT 1
+    ),
+    EXISTS (SELECT 1 FROM penstock.relay WHERE relay.queue = chosen.n),
+    (
+        SELECT done.prune_at FROM penstock.done
+        WHERE done.queue = chosen.n AND done.prune_at >= 0
+        ORDER BY done.prune_at LIMIT 1
+    ),
+    (
+        SELECT idempotency.until FROM penstock.idempotency
+        WHERE idempotency.queue = chosen.n AND idempotency.until IS NOT NULL
+        ORDER BY idempotency.until LIMIT 1
+    ),
+    (
+        SELECT kind.until FROM penstock.kind
+        WHERE kind.queue = chosen.n AND kind.is_left
+        ORDER BY kind.until LIMIT 1
+    )
+FROM (SELECT penstock.now_us($2::bigint) / 1000 AS now) AS given
+CROSS JOIN LATERAL (
+    SELECT queue.n, queue.name, queue.numbers, queue.trimmed FROM penstock.queue
+    WHERE queue.tenant = $1 AND {chosen}
+) AS chosen
+"""
+_PAGE: Final = _FACTS.format(chosen='queue.name > $3 ORDER BY queue.name COLLATE "C" LIMIT $4::bigint')
+_NAMED: Final = _FACTS.format(chosen="queue.name = ANY ($3::text[])")
+
+
+class PostgresDue(Room):
+    """Looks at the queues of a tenant; at those alone that the role may see."""
+
+    async def due_queues(
+        self,
+        tenant: str,
+        names: Sequence[str] | None = None,
+        *,
+        within_ms: int = 0,
+        events_kept: int | None = None,
+        after: str = "",
+        limit: int = DUE_LIMIT,
+    ) -> DuePage:
+        """Which queues of a tenant need upkeep."""
+        limit = max(1, limit)
+        if names is None:
+            rows = await self._ask(_PAGE, tenant, self._seen_us, after, limit)
+        else:
+            rows = await self._ask(_NAMED, tenant, self._seen_us, list(names))
+        now = int(rows[0][1]) if rows else await self._now_us() // 1000
+        found = [
+            due_queue(row[0], _facts(row), now=now, within_ms=within_ms, events_kept=events_kept)
+            for row in rows
+        ]
+        more = max(row[0] for row in rows) if names is None and len(rows) == limit else None
+        return DuePage([each for each in found if each is not None], now, more)
+
+
+def _facts(row: tuple[Any, ...]) -> UpkeepFacts:
+    _, _, events, visible_at, first, last, instant, has_relays, *prune = row
+    return UpkeepFacts(
+        visible_at=visible_at,
+        first_deadline=first,
+        last_deadline=last,
+        next_instant=instant,
+        has_relays=has_relays,
+        prune_at=min((at for at in prune if at is not None), default=None),
+        events=events,
+    )
