@@ -1,5 +1,6 @@
 """`penstock serve`: the queues of many tenants over HTTP."""
 
+import gc
 import ipaddress
 from pathlib import Path
 from typing import Annotated, Any
@@ -72,6 +73,9 @@ async def serve(
             name, number = bound.getsockname()[:2]
             address = f"http://{f'[{name}]' if ':' in name else name}:{number}"
             _tell(desk, address, None if made is None else made.text)
+            # Or a full collection, which the values of one large body can start, walks through all modules.
+            gc.collect()
+            gc.freeze()
             await Server(service, grace=said.shutdown_timeout).serve([bound])
 
 
