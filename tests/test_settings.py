@@ -31,6 +31,7 @@ def test_every_setting_can_be_set_by_flag_by_variable_and_by_file(tmp_path: Path
         "worker.log_level": "debug",
         "worker.executor": "process",
         "serve.log_level": "debug",
+        "serve.json_values": "7",
     }
     numbers = {"limit", "concurrency", "jobs", "workers", "seed", "port"}
     numbers |= {"lease", "shutdown_timeout", "poll", "sweep"}

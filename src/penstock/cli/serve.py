@@ -1,5 +1,6 @@
 """`penstock serve`: the queues of many tenants over HTTP."""
 
+import gc
 import ipaddress
 import tempfile
 from collections.abc import Iterator
@@ -120,6 +121,9 @@ async def serve(
             name, number = bound.getsockname()[:2]
             address = f"http://{f'[{name}]' if ':' in name else name}:{number}"
             _tell(desk, address, path)
+            # Or a full collection, which the values of one large body can start, walks through all modules.
+            gc.collect()
+            gc.freeze()
             await Server(service, grace=said.shutdown_timeout).serve([bound])
 
 
