@@ -7,6 +7,8 @@ RECOVER_LIMIT: Final = 200
 PRUNE_LIMIT: Final = 200
 RELAY_LIMIT: Final = 200
 SCHEDULE_LIMIT: Final = 50
+SWEEP_LIMIT: Final = 5_000
+"""Rows of a deleted queue that are removed at a time."""
 CHUNK_JOBS: Final = 1_000
 CHUNK_BYTES: Final = 1 << 20
 MAX_LEASE_MS: Final = 3_600_000

@@ -9,7 +9,6 @@ import msgspec
 
 from penstock.core.job import NewJob, QueueRef
 from penstock.core.names import check_name
-from penstock.service.absent import ANSWERS
 from penstock.service.answers import LINES, Bytes, Stream
 from penstock.service.ask import Ask, unbroken
 from penstock.service.auth.scopes import ALL
@@ -19,6 +18,7 @@ from penstock.service.principal import Verb
 from penstock.service.problems import BadRequestError, validation_fault
 from penstock.service.reserved import check_reader, is_reserved
 from penstock.service.routing import Routes
+from penstock.stores.absent import ANSWERS
 from penstock.stores.protocol import Bell, HasHoldups
 from penstock.stores.values import QueueInfo, Spawn, StoredSchedule, StoreInfo
 from penstock.stores.wire import CALLS, MEDIA_TYPE, MOST_BELLS, Bells, Call, Hello, Ring
@@ -104,6 +104,19 @@ async def _reader(ask: Ask, call: Call, first: list[Any], given: dict[str, Any])
     return await _plain(ask, call, first, given)
 
 
+async def _delete_queue(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
+    left = await _plain(ask, call, first, given)
+    if left is not None and left.is_empty:
+        ask.service.known.forget(first[0])
+        ask.service.client(first[0].tenant).forget(first[0].name)
+        if ask.service.audit is not None:
+            who, tenant = ask.principal.subject, first[0].tenant
+            await ask.service.audit.note(
+                who=who, what="queue.delete", on=first[0].name, tenant=tenant, detail=""
+            )
+    return left
+
+
 async def _queues(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> list[QueueInfo]:
     """Those that the token is for, without the service's own, which keeps them itself."""
     found = await ask.store.queues(first[0])
@@ -169,6 +182,7 @@ _SPECIAL: Final = {
     "keep_reader": _reader,
     "drop_reader": _reader,
     "queues": _queues,
+    "delete_queue": _delete_queue,
     "keep": _shelves,
     "kept": _shelves,
     "shelf": _shelves,

@@ -32,6 +32,7 @@ SELECT ({_STORE}), current_setting('transaction_isolation'),
     (SELECT is_plain FROM penstock.queue WHERE n = $1::integer), current_setting('lock_timeout') = '0',
     pg_notify($2, '')
 """  # noqa: S608 (constants)
+_HOLD_BACK_DELETION: Final = "SELECT 1 FROM penstock.queue WHERE n = $1::integer FOR KEY SHARE"
 _WAIT_AT_MOST: Final = "SELECT set_config('lock_timeout', $1, true)"
 
 # What the server says of a connection and a transaction that are the caller's.
@@ -75,6 +76,10 @@ class PostgresWithin(PostgresEnqueue):
             if engine.goes_on:
                 await engine.run(_WAIT_AT_MOST, "0")
 
+    def is_opened(self, queue: QueueRef) -> bool:
+        """True while this handle takes the queue for one that is there."""
+        return queue in self._numbers
+
     async def _enter(
         self, engine: "GuestEngine", queue: QueueRef, number: int, *, is_unique: bool
     ) -> tuple[bool, bool]:
@@ -90,8 +95,15 @@ class PostgresWithin(PostgresEnqueue):
             raise TransactionError(
                 f"the connection is to another database than the store at {self._address.shown}"
             )
+        if is_plain is None and isolation == "read committed":
+            # The next call opens it anew, before its transaction.
+            self._forget(queue)
+            raise TransactionError(f"the queue {queue} was deleted since it was opened here: enqueue again")
         if is_plain is None:
             raise TransactionError(f"the transaction is {isolation} and began before the queue was opened")
+        if isolation != "read committed":
+            # The transaction may see a queue that is gone. Held like this, it cannot be deleted either.
+            await engine.run(in_schema(_HOLD_BACK_DELETION, self._address.schema), number)
         holds = is_unique or not is_plain
         if isolation != "read committed" and holds:
             raise TransactionError(

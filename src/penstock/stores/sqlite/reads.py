@@ -236,19 +236,20 @@ class SqliteReads(Turns):
 def read_queue(connection: sqlite3.Connection, queue: QueueRef) -> QueueInfo | None:
     """The queue, if there is one."""
     row = connection.execute(
-        "SELECT number, declaration, arrival_us, paused_at, pause_reason, pause_by, paused_until FROM queue "
-        "WHERE tenant = :tenant AND name = :name",
+        "SELECT number, made, declaration, arrival_us, paused_at, pause_reason, pause_by, paused_until "
+        "FROM queue WHERE tenant = :tenant AND name = :name",
         _named(queue),
     ).fetchone()
     if row is None:
         return None
-    number, declaration, arrival_us, *pause = row
+    number, made, declaration, arrival_us, *pause = row
     return QueueInfo(
         queue,
         number,
         None if pause[0] is None else Pause(*pause),
         None if declaration is None else declaration_of(declaration),
-        arrival_us=arrival_us,
+        made,
+        arrival_us,
     )
 
 
