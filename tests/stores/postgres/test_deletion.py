@@ -79,7 +79,7 @@ async def test_nothing_of_a_deleted_queue_is_left_in_the_tables(
 
 
 async def test_a_function_of_the_schema_keeps_what_is_not_empty(url: str) -> None:
-    """Whoever calls it without looking."""
+    """A caller need not have looked before."""
     async with opened(PostgresStore(url)) as store:
         await enqueue(store, MAIL, [new_job("a")])
         answers = await run(url, "SELECT penstock.delete_queue(n) FROM penstock.queue")

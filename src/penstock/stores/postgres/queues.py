@@ -7,7 +7,7 @@ from penstock.core.job import QueueRef
 from penstock.stores.postgres.check import findings
 from penstock.stores.postgres.migrate import version_of
 from penstock.stores.postgres.renumbering import renumbers
-from penstock.stores.postgres.room import Room
+from penstock.stores.postgres.room import SHUT_OUT, Room
 from penstock.stores.protocol import Bell
 from penstock.stores.rows import declaration_of, restored, stored
 from penstock.stores.values import Durability, Finding, Pause, QueueInfo, StoreInfo, Topic
@@ -17,8 +17,6 @@ _COLUMNS: Final = (
 )
 _QUEUE: Final = f"SELECT {_COLUMNS} FROM penstock.queue WHERE tenant = $1 AND name = $2"  # noqa: S608 (constants)
 _QUEUES: Final = f"SELECT {_COLUMNS} FROM penstock.queue WHERE tenant = $1 ORDER BY name"  # noqa: S608 (constants)
-
-_SHUT_OUT: Final = "SELECT row_security_active('penstock.job') AND NOT penstock.is_admitted($1)"
 
 _PAUSE: Final = """
 UPDATE penstock.queue SET
@@ -69,7 +67,7 @@ class PostgresQueues(Room):
 
     async def is_shut_out(self, tenant: str) -> bool:
         """True where there is a wall between tenants, and the user was not admitted to this one."""
-        [(is_out,)] = await self._ask(_SHUT_OUT, tenant)
+        [(is_out,)] = await self._ask(SHUT_OUT, tenant)
         return bool(is_out)
 
     @renumbers

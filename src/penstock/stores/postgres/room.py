@@ -5,7 +5,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
-from penstock.core.errors import StoreError
+from penstock.core.errors import ConfigError, StoreError
 from penstock.core.job import QueueRef
 from penstock.core.moves import Move
 from penstock.core.outcomes import Applied, Refused
@@ -23,6 +23,7 @@ from penstock.stores.values import Topic
 
 _OPENINGS = 100
 _FIND_QUEUE = "SELECT n, is_plain, has_keys FROM penstock.queue WHERE tenant = $1 AND name = $2"
+SHUT_OUT = "SELECT row_security_active('penstock.job') AND NOT penstock.is_admitted($1)"
 _OPEN_QUEUE = "SELECT penstock.open_queue($1, $2)"
 
 
@@ -85,11 +86,20 @@ class Room:
         return rows
 
     async def _there(self, queue: QueueRef) -> int:
-        """The number of the queue's row; QueueAbsentError when there is none."""
+        """The number of the queue's row; QueueAbsentError when there is none.
+
+        ConfigError where the role is held to other tenants: a worker would wait for ever for its jobs.
+        """
         number = await self._known(queue)
-        if number is None:
-            raise QueueAbsentError
-        return number
+        if number is not None:
+            return number
+        [(is_out,)] = await self._ask(SHUT_OUT, queue.tenant)
+        if is_out:
+            raise ConfigError(
+                f"{self._address.shown} does not let this user do what Penstock needs "
+                f"(the role was not admitted to the tenant {queue.tenant})"
+            )
+        raise QueueAbsentError
 
     async def _known(self, queue: QueueRef) -> int | None:
         """The number of the queue's row; None when there is none."""

@@ -33,9 +33,9 @@ def registry(tenant: str) -> str:
     return f"penstock:{{{tenant}}}:queues"
 
 
-def deleted_us(tenant: str) -> str:
-    """The newest time that a deleted queue of the tenant used, in microseconds."""
-    return f"penstock:{{{tenant}}}:deleted_us"
+def deleted(tenant: str) -> str:
+    """A hash: under `last_us` the newest time that a deleted queue of the tenant used, in microseconds."""
+    return f"penstock:{{{tenant}}}:deleted"
 
 
 def shelf_keys(tenant: str, shelf: str) -> tuple[str, str, str]:

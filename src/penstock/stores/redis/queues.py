@@ -34,6 +34,7 @@ class Queues:
         self._server = server
         self._clock = clock
         self._open: set[QueueRef] = set()
+        self._deleted: set[QueueRef] = set()
         self._numbers: dict[QueueRef, int] = {}
         self._declared: dict[QueueRef, Declaration] = {}
 
@@ -50,14 +51,21 @@ class Queues:
             await self.open(queue)
             return await self._server.run(script, names, *arguments)
 
-    async def run_if_there(self, queue: QueueRef, script: str, *arguments: Any) -> Any:
-        """One script on a queue that is there, or that the server has lost; QueueAbsentError on any other."""
+    async def run_if_there(
+        self, queue: QueueRef, script: str, *arguments: Any, opens_new: bool = False
+    ) -> Any:
+        """One script on a queue that is there, or that the server has lost; QueueAbsentError on any other.
+
+        With `opens_new`, one that nobody ever made is opened first.
+        """
+        if opens_new and queue not in self._open and queue not in self._deleted:
+            await self.open(queue)
         names = keys_of(queue).all(self._server.database)
         try:
             return await self._server.run(script, names, *arguments)
         except QueueNotOpenError:
             if not await self._is_lost(queue):
-                self._open.discard(queue)
+                self._forget(queue)
                 raise QueueAbsentError from None
             await self.open(queue)
             return await self._server.run(script, names, *arguments)
@@ -77,6 +85,7 @@ class Queues:
         elif number is None:
             await self._list(queue, info.number)
         self._open.add(queue)
+        self._deleted.discard(queue)
         return info
 
     async def _make(self, queue: QueueRef) -> QueueInfo:
@@ -87,12 +96,12 @@ class Queues:
         had = self._numbers.get(queue)
         number, since_us = await self._server.run(
             "queues/register",
-            [keys.registry(queue.tenant), keys.deleted_us(queue.tenant)],
+            [keys.registry(queue.tenant), keys.deleted(queue.tenant)],
             queue.name,
             "" if had is None else had,
         )
         if number != had:
-            self._forget(queue)
+            self._declared.pop(queue, None)
         known = self._declared.get(queue)
         await self._server.run(
             "queues/open",
@@ -111,7 +120,7 @@ class Queues:
     async def _list(self, queue: QueueRef, number: int) -> None:
         """Name a queue that is there among those of its tenant and among all."""
         await self._server.run("queues/list", [keys.QUEUES], f"{queue.tenant}/{queue.name}")
-        await self._server.command("HSETNX", keys.registry(queue.tenant), queue.name, number)
+        await self._server.run("queues/enlist", [keys.registry(queue.tenant)], queue.name, number)
 
     async def delete(self, queue: QueueRef) -> QueueContents | None:
         """Delete a queue without jobs, schedules and relay entries; what keeps it, None where there is none.
@@ -120,7 +129,7 @@ class Queues:
         released before, and it is taken off them after, unless somebody has made it anew.
         """
         while (info := await self.find(queue)) is not None:
-            registry, since = keys.registry(queue.tenant), keys.deleted_us(queue.tenant)
+            registry, since = keys.registry(queue.tenant), keys.deleted(queue.tenant)
             last_us = await self._server.command("HGET", keys_of(queue).meta, "last_us")
             await self._server.run("queues/release", [registry, since], info.number, last_us or 0)
             names = keys_of(queue).all(self._server.database)
@@ -135,12 +144,10 @@ class Queues:
             if found == b"deleted":
                 await self._unlist(queue, info.number)
                 return QueueContents()
-        self._open.discard(queue)
         self._forget(queue)
         return None
 
     async def _unlist(self, queue: QueueRef, number: int) -> None:
-        self._open.discard(queue)
         self._forget(queue)
         await self._server.run("queues/unregister", [keys.registry(queue.tenant)], queue.name, number)
         await self._server.command("SREM", keys.QUEUES, f"{queue.tenant}/{queue.name}")
@@ -157,6 +164,9 @@ class Queues:
         return number > int(released or 0)
 
     def _forget(self, queue: QueueRef) -> None:
+        """The queue was deleted: one of its name that is made later is another one."""
+        self._open.discard(queue)
+        self._deleted.add(queue)
         self._numbers.pop(queue, None)
         self._declared.pop(queue, None)
 
@@ -201,7 +211,7 @@ class Queues:
         if info is not None:
             if self._numbers.get(queue) not in (None, info.number):
                 # Another queue of this name: what the old one was declared as says nothing of it.
-                self._forget(queue)
+                self._declared.pop(queue, None)
             self._numbers[queue] = info.number
         if info is not None and info.declaration is not None:
             self.remember(queue, info.declaration)

@@ -146,6 +146,8 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, RedisKept, StreamReade
                 stand_ms if number else 0,
                 number,
                 self._inbox.channel,
+                # For a claim that stands the queue has to be there.
+                opens_new=bool(number),
             )
             claims = records.claims(answer)
         finally:

@@ -17,7 +17,7 @@ ALTER TABLE penstock.numbering ENABLE ROW LEVEL SECURITY;
 ALTER TABLE penstock.deleted_queue ENABLE ROW LEVEL SECURITY;
 
 -- Whether the caller may act for a tenant: everybody before the first `penstock.admit`, then those that were admitted, and
--- those whom no row-level security holds back. For functions that run with the rights of whoever migrated.
+-- those whom no row-level security holds back. For functions that run with the rights of the schema's owner.
 CREATE FUNCTION penstock.may_act_for(for_tenant text) RETURNS boolean
 LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
     SELECT NOT EXISTS (SELECT 1 FROM penstock.member)
@@ -32,8 +32,8 @@ LANGUAGE sql STABLE SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
         )
 $$;
 
--- A new queue with its sequence, and a number that no queue of the tenant ever had. Runs with the rights of whoever
--- migrated: applications need not be allowed to create.
+-- A new queue with its sequence, and a number that no queue of the tenant ever had. Runs with the rights of the schema's
+-- owner: applications need not be allowed to create.
 CREATE OR REPLACE FUNCTION penstock.open_queue(tenant_name text, queue_name text) RETURNS void
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -73,8 +73,8 @@ END
 $$;
 
 -- Takes a queue away that the caller holds, with its sequence, and keeps its number from being given again. Nothing is
--- changed where it still has jobs, schedules or relay entries, whoever calls. What else it leaves behind is swept later:
--- nobody finds it without the queue's row. Runs with the rights of whoever migrated.
+-- changed where it still has jobs, schedules or relay entries, whatever role calls. What else it leaves behind is swept later:
+-- nobody finds it without the queue's row. Runs with the rights of the schema's owner.
 CREATE FUNCTION penstock.delete_queue(of_queue integer) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
@@ -106,7 +106,7 @@ END
 $$;
 
 -- Removes up to `most` rows that a deleted queue left behind in each table; false when nothing is left of any. Runs with
--- the rights of whoever migrated: behind a wall between tenants nobody else sees these rows.
+-- the rights of the schema's owner: behind a wall between tenants nobody else sees these rows.
 CREATE FUNCTION penstock.sweep_deleted(most integer) RETURNS boolean
 LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE

@@ -18,4 +18,4 @@ if number <= released then
   number = had or highest + 1
   redis.call('HSET', KEYS[1], ARGV[1], number)
 end
-return {number, redis.call('GET', KEYS[2]) or '0'}
+return {number, redis.call('HGET', KEYS[2], 'last_us') or '0'}

@@ -5,5 +5,7 @@
 if tonumber(redis.call('HGET', KEYS[1], '*') or 0) < tonumber(ARGV[1]) then
   redis.call('HSET', KEYS[1], '*', ARGV[1])
 end
-if tonumber(redis.call('GET', KEYS[2]) or 0) < tonumber(ARGV[2]) then redis.call('SET', KEYS[2], ARGV[2]) end
+if tonumber(redis.call('HGET', KEYS[2], 'last_us') or 0) < tonumber(ARGV[2]) then
+  redis.call('HSET', KEYS[2], 'last_us', ARGV[2])
+end
 return redis.status_reply('OK')
