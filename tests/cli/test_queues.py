@@ -4,7 +4,7 @@ import io
 
 import pytest
 
-from penstock.cli import queues
+from penstock.cli import bulk, queues
 from penstock.core.job import QueueRef
 from tests.cli.conftest import MAIL, Shell, Terminal
 
@@ -87,7 +87,7 @@ def test_purge_deletes_what_waits_and_leaves_the_rest(shell: Shell) -> None:
 
 def test_purge_goes_through_pages_in_smaller_batches(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(queues, "PAGE", 5)
-    monkeypatch.setattr(queues, "BATCH", 2)
+    monkeypatch.setattr(bulk, "BATCH", 2)
     shell.enqueue(*(f"j{n}" for n in range(12)))
 
     assert shell.json("queues", "purge", "mail", "--yes")["deleted"] == 12
@@ -149,3 +149,49 @@ def test_many_jobs_are_purged_in_pages_with_progress(shell: Shell) -> None:
     assert shell("queues", "purge", "mail", "--yes") == 0
     assert shell.out.startswith("deleted 1200 ")
     assert "deleting: 1200 of 1200" in shell.err
+
+
+def test_an_empty_queue_is_deleted(shell: Shell) -> None:
+    shell.store(lambda store: store.open_queue(MAIL))
+
+    assert shell("queues", "delete", "mail", "--yes") == 0
+    assert shell.out == "deleted queue 'mail'\n"
+    assert shell.json("queues", "list")["queues"] == []
+    assert shell("queues", "delete", "mail", "--yes") == 1
+    assert shell.err == "penstock: error: no queue 'mail' of tenant 'default'; there are: none\n"
+
+
+def test_a_queue_with_jobs_is_kept_and_says_why(shell: Shell) -> None:
+    shell.dead("b")
+    shell.enqueue("a")
+
+    assert shell("queues", "delete", "mail", "--yes") == 1
+    assert shell.err == (
+        "penstock: error: queue 'mail' was not deleted: found 1 pending job and 1 dead job; "
+        "first cancel or purge the jobs that wait, purge the jobs that ended\n"
+    )
+    counts = shell.json("queues", "list")["queues"][0]["counts"]
+    assert (counts["pending"], counts["dead"]) == (1, 1)
+
+
+def test_ended_jobs_are_purged_before_a_queue_is_deleted(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shell.dead("b")
+    shell.enqueue("a")
+    shell.settle("complete")
+    monkeypatch.setattr("sys.stdin", Terminal("\n"))
+
+    assert shell("queues", "delete", "mail", "--purge") == 1
+    assert shell.err == "Delete queue 'mail' and 2 ended jobs for good? [y/N]: penstock: aborted\n"
+    assert shell.json("queues", "delete", "mail", "--purge", "--yes") == {"queue": "mail", "deleted_jobs": 2}
+    assert shell.json("queues", "list")["queues"] == []
+
+
+def test_a_purge_leaves_what_waits_and_the_queue_with_it(shell: Shell) -> None:
+    shell.dead("b")
+    shell.enqueue("a")
+
+    assert shell("queues", "delete", "mail", "--purge", "--yes") == 1
+    assert "found 1 pending job; first cancel or purge the jobs that wait" in shell.err
+    assert shell.json("queues", "list")["queues"][0]["counts"]["pending"] == 1

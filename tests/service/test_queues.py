@@ -5,6 +5,7 @@ from typing import Any
 import httpx
 import pytest
 
+from penstock.core.ids import queue_number
 from tests.service.kit import Doorman, Somebody, asked
 from tests.service.test_claims import claimed, lease, settled
 
@@ -198,3 +199,49 @@ async def _claim(client: httpx.AsyncClient) -> list[dict[str, Any]]:
         await client.post("/v1/queues/mail/claims", json={"worker": "w", "limit": 10})
     ).json()["jobs"]
     return jobs
+
+
+async def test_a_queue_is_deleted_once_it_is_empty() -> None:
+    async with asked() as client:
+        await client.post("/v1/queues/mail/jobs", json={"task": "send"})
+        await client.put("/v1/schedules/nightly", json={"queue": "mail", "task": "send", "every": 3600})
+        refused = await client.delete("/v1/queues/mail")
+        await client.post("/v1/queues/mail/purge", json={})
+        await client.delete("/v1/schedules/nightly")
+        deleted = await client.delete("/v1/queues/mail")
+        shown = await client.get("/v1/queues/mail")
+        listed = (await client.get("/v1/queues")).json()["queues"]
+        again = await client.delete("/v1/queues/mail")
+
+    problem = refused.json()
+    assert (refused.status_code, problem["type"]) == (409, "urn:penstock:not-empty")
+    assert problem["remaining"] == {"pending": 1, "schedules": 1}
+    assert "found 1 pending job and 1 schedule" in problem["detail"]
+    assert (deleted.status_code, deleted.content) == (204, b"")
+    assert (shown.status_code, again.status_code, listed) == (404, 404, [])
+
+
+async def test_a_deleted_queue_is_made_anew_by_the_next_job() -> None:
+    async with asked() as client:
+        await client.put("/v1/queues/mail", json={"max_active": 1})
+        before = (await client.get("/v1/queues/mail")).json()
+        await client.delete("/v1/queues/mail")
+        nothing = await client.post("/v1/queues/mail/claims", json={"worker": "w"})
+        gone = await client.get("/v1/queues/mail")
+        job = (await client.post("/v1/queues/mail/jobs", json={"task": "send"})).json()["id"]
+        after = (await client.get("/v1/queues/mail")).json()
+        found = await client.get(f"/v1/queues/mail/jobs/{job}")
+
+    assert (nothing.status_code, gone.status_code) == (200, 404)
+    assert ("declaration" in before, "declaration" in after) == (True, False)
+    assert (found.status_code, queue_number(job)) == (200, 2)
+
+
+async def test_only_a_token_that_may_manage_a_queue_deletes_it() -> None:
+    somebody = Somebody(verbs=frozenset({"read", "enqueue", "work"}))
+    async with asked(door=Doorman(acme=somebody)) as client:
+        await client.post("/v1/queues/mail/jobs", json={"task": "send"})
+        refused = await client.delete("/v1/queues/mail")
+        own = await client.delete("/v1/queues/penstock.webhooks")
+
+    assert (refused.status_code, own.status_code) == (403, 403)

@@ -14,9 +14,9 @@ from penstock.core.moves import Beat, Complete, Expire, Fault, Report, Retry
 from penstock.core.outcomes import Applied, Enqueued
 from penstock.core.retry import Backoff, Shape
 from penstock.core.states import State
-from penstock.service.absent import ANSWERS
 from penstock.service.app import Service
 from penstock.service.keeping import TenantKeeper
+from penstock.stores.absent import ANSWERS
 from penstock.stores.memory import MemoryStore
 from penstock.stores.protocol import Store
 from penstock.stores.sqlite import SqliteStore

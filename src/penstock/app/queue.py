@@ -70,6 +70,8 @@ class QueueSender(Sender, Protocol):
 
     async def upkeep(self, queue: str) -> Upkeep: ...
 
+    async def delete_queue(self, queue: str, *, purge: bool = False) -> int: ...
+
 
 class QueueHandle:
     """A declared queue. `defaults` hold for its jobs where neither task nor call says otherwise.
@@ -156,6 +158,15 @@ class QueueHandle:
     async def purge(self, states: Iterable[State | str] | None = None) -> int:
         """Delete jobs that are not running, those that wait if no states are given; how many that were."""
         return await (await self._upkeep()).purge(states)
+
+    async def delete(self, *, purge: bool = False) -> int:
+        """Delete the queue; with `purge` its ended jobs first, of which the answer says how many.
+
+        QueueNotEmptyError when jobs, schedules or relay entries are still there; UnknownQueueError when there
+        is no such queue. Its limits, idempotency keys and events go with it. What is enqueued later, and a
+        worker that serves the queue, makes it anew.
+        """
+        return await self._sender.delete_queue(self.name, purge=purge)
 
     async def drain(self, timeout: float | None = None) -> None:
         """Wait until nothing in the queue is live; ResultTimeoutError when that takes longer."""

@@ -67,6 +67,10 @@ class Sending:
         """What an owner does to a queue as a whole."""
         return await self._here().upkeep(queue)
 
+    async def delete_queue(self, queue: str, *, purge: bool = False) -> int:
+        """Delete a queue that has nothing in it; with `purge` its ended jobs first, and how many."""
+        return await self._here().delete_queue(queue, purge=purge)
+
     async def prepare(self) -> None:
         """Hold what the app says of its queues against what is stored."""
         await self._here().prepare()

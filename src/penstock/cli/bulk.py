@@ -8,9 +8,14 @@ from typing import Final
 from msgspec.structs import replace
 
 from penstock.core.job import Job, QueueRef
+from penstock.core.outcomes import Applied
 from penstock.stores.protocol import Store
 from penstock.stores.values import Query
 
+BATCH: Final = 500
+"""Jobs that are deleted by one call."""
+PAGE: Final = 20 * BATCH
+"""Jobs that are looked for by one: a store may have to go through all of them for each page."""
 QUIET_UNDER: Final = 1_000
 """Fewer jobs than this are done before a progress bar could be read."""
 
@@ -24,6 +29,20 @@ async def each_page(store: Store, ref: QueueRef, query: Query) -> AsyncIterator[
         if page.next is None:
             return
         query = replace(query, after=page.next)
+
+
+async def delete_all(store: Store, ref: QueueRef, query: Query, total: int) -> tuple[int, int]:
+    """Delete the jobs of a query that are not running; how many went, and how many had moved on."""
+    deleted = kept = 0
+    with progress("deleting", total) as advance:
+        async for jobs in each_page(store, ref, query):
+            for start in range(0, len(jobs), BATCH):
+                ids = [job.id for job in jobs[start : start + BATCH]]
+                outcomes = await store.delete(ref, ids)
+                done = sum(isinstance(outcome, Applied) for outcome in outcomes)
+                deleted, kept = deleted + done, kept + len(ids) - done
+                advance(len(ids))
+    return deleted, kept
 
 
 @contextmanager

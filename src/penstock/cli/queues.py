@@ -1,26 +1,21 @@
-"""`penstock queues`: what waits where; pause, resume, purge."""
+"""`penstock queues`: what waits where; pause, resume, purge, delete."""
 
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import typer
 
-from penstock.cli.bulk import each_page, progress
+from penstock.cli.bulk import PAGE, delete_all
 from penstock.cli.desk import Desk, command
 from penstock.cli.output import local, span, utc, without_none
 from penstock.cli.records import states_of
+from penstock.client.upkeep import ENDED, not_empty
 from penstock.core.errors import OptionError
-from penstock.core.outcomes import Applied
 from penstock.core.states import State
 from penstock.settings import seconds
 from penstock.stores.protocol import Store
 from penstock.stores.values import Pause, Query, QueueInfo
 
-group = typer.Typer(help="See what waits where; pause, resume, purge.", no_args_is_help=True)
-
-BATCH: Final = 500
-"""Jobs that are deleted by one call."""
-PAGE: Final = 20 * BATCH
-"""Jobs that are looked for by one: a store may have to go through all of them for each page."""
+group = typer.Typer(help="See what waits where; pause, resume, purge, delete.", no_args_is_help=True)
 
 Name = Annotated[str, typer.Argument(metavar="QUEUE", help="The queue's name", show_default=False)]
 
@@ -135,19 +130,39 @@ async def purge(
         which = f"{', '.join(sorted(states))} jobs" + (f" of task {task}" if task else "")
         if many and not yes:
             desk.out.confirm(f"Delete up to {many} {which} of queue {queue!r} for good?")
-        deleted = kept = 0
-        with progress("deleting", many) as advance:
-            query = Query(states=states, task=task, limit=PAGE, payloads=False, results=False)
-            async for jobs in each_page(store, info.queue, query):
-                for start in range(0, len(jobs), BATCH):
-                    ids = [job.id for job in jobs[start : start + BATCH]]
-                    outcomes = await store.delete(info.queue, ids)
-                    done = sum(isinstance(outcome, Applied) for outcome in outcomes)
-                    deleted, kept = deleted + done, kept + len(ids) - done
-                    advance(len(ids))
+        query = Query(states=states, task=task, limit=PAGE, payloads=False, results=False)
+        deleted, kept = await delete_all(store, info.queue, query, many)
     desk.out.document({"queue": queue, "deleted": deleted, "kept": kept})
     moved = f"; {kept} had moved on and were kept" if kept else ""
     desk.out.line(f"deleted {deleted} {which} of queue {queue!r}{moved}")
+
+
+@command(group, "delete")
+async def delete(
+    desk: Desk,
+    queue: Name,
+    purge: Annotated[
+        bool, typer.Option("--purge", help="Delete its completed, failed, cancelled and dead jobs first")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask")] = False,
+) -> None:
+    """Delete a queue that has no jobs, schedules or relay entries, with its limits, keys and events."""
+    async with desk.store() as store:
+        info = await desk.queue(store, queue)
+        counts = await store.counts(info.queue)
+        many = sum(counts[each] for each in ENDED) if purge else 0
+        if not yes:
+            jobs = f" and {many} ended jobs" if many else ""
+            desk.out.confirm(f"Delete queue {queue!r}{jobs} for good?")
+        deleted = 0
+        if many:
+            query = Query(states=ENDED, limit=PAGE, payloads=False, results=False)
+            deleted, _ = await delete_all(store, info.queue, query, many)
+        left = await store.delete_queue(info.queue)
+        if left is not None and not left.is_empty:
+            raise not_empty(info.queue, left)
+    desk.out.document({"queue": queue, "deleted_jobs": deleted})
+    desk.out.line(f"deleted queue {queue!r}" + (f" and {deleted} ended jobs" if many else ""))
 
 
 async def _tell(desk: Desk, store: Store, queue: str) -> None:

@@ -107,6 +107,8 @@ class Client:
             self._is_declared = True
         entries: list[tuple[Sequence[int], Entry]] = []
         for name in dict.fromkeys(call.queue for call in calls):
+            if not store.is_opened(QueueRef(self._tenant, name)):
+                self._entrances.pop(name, None)
             entrance = await self._entrance(name)
             places = [place for place, call in enumerate(calls) if call.queue == name]
             jobs = [self._new_job(entrance, calls[place]) for place in places]
@@ -189,6 +191,20 @@ class Client:
         """What an owner does to a queue as a whole."""
         entrance = await self._entrance(queue)
         return Upkeep(self._store, entrance.info.queue, self._persistence)
+
+    async def delete_queue(self, queue: str, *, purge: bool = False) -> int:
+        """Delete a queue that has nothing in it; with `purge` its ended jobs first, and how many those were.
+
+        UnknownQueueError when there is no such queue, QueueNotEmptyError when something is still there.
+        """
+        upkeep = Upkeep(self._store, QueueRef(self._tenant, check_name("queue", queue)), self._persistence)
+        purged = await upkeep.delete(purge=purge)
+        self.forget(queue)
+        return purged
+
+    def forget(self, queue: str) -> None:
+        """Look at a queue again before the next job: it was deleted."""
+        self._entrances.pop(queue, None)
 
     async def send_many(self, calls: Sequence[Call[R]], /) -> list[JobHandle[R] | PenstockError]:
         """The jobs for the calls in their order; an error stands in the place of a job that is not there."""

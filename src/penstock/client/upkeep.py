@@ -1,22 +1,25 @@
-"""What an owner does to a queue as a whole: pause, purge, wait until it is empty, look at its numbers."""
+"""What an owner does to a queue as a whole: pause, purge, drain, delete, look at its numbers."""
 
 import asyncio
+import logging
 from collections.abc import Iterable
 from typing import Final
 
 from msgspec.structs import replace
 
 from penstock.client.persist import Persistence
-from penstock.core.errors import OptionError, ResultTimeoutError
+from penstock.core.errors import OptionError, QueueNotEmptyError, ResultTimeoutError, UnknownQueueError
 from penstock.core.job import QueueRef
 from penstock.core.limits import KeyRule
 from penstock.core.outcomes import Applied
 from penstock.core.states import LIVE, WAITING, State
 from penstock.stores.protocol import Store
-from penstock.stores.values import KeyInfo, Pause, Query, Topic
+from penstock.stores.values import KeyInfo, Pause, Query, QueueContents, Topic
 
+_LOGGER: Final = logging.getLogger("penstock.client")
 PAGE: Final = 500
 LONGEST_POLL: Final = 2.0
+ENDED: Final = frozenset(State) - LIVE
 
 
 class Upkeep:
@@ -63,6 +66,21 @@ class Upkeep:
                 return deleted
             query = replace(query, after=page.next)
 
+    async def delete(self, *, purge: bool) -> int:
+        """Delete the queue; with `purge` its ended jobs first, of which the answer says how many.
+
+        UnknownQueueError when there is no such queue, QueueNotEmptyError when something is still there.
+        """
+        if await self._persistence.call(lambda: self._store.queue(self._queue)) is None:
+            raise UnknownQueueError(f"no queue {str(self._queue)!r}")
+        purged = await self.purge(ENDED) if purge else 0
+        # None where an earlier try whose answer was lost has deleted it, or somebody else.
+        left = await self._persistence.call(lambda: self._store.delete_queue(self._queue))
+        if left is not None and not left.is_empty:
+            raise not_empty(self._queue, left)
+        _LOGGER.info("queue deleted", extra={"queue": str(self._queue), "purged": purged})
+        return purged
+
     async def drain(self, timeout: float | None) -> None:
         """Wait until nothing is live; ResultTimeoutError when that takes longer."""
         limit = asyncio.timeout(timeout)
@@ -81,6 +99,23 @@ class Upkeep:
             raise ResultTimeoutError(
                 f"queue {str(self._queue)!r} still has {live} live jobs after {timeout} s"
             ) from None
+
+
+def not_empty(queue: QueueRef, left: QueueContents) -> QueueNotEmptyError:
+    """The error for a queue that could not be deleted, with what to do about what is still there."""
+    advice = []
+    if any(left.jobs.get(state) for state in WAITING):
+        advice.append("cancel or purge the jobs that wait")
+    if left.jobs.get(State.ACTIVE):
+        advice.append("wait for the jobs that run")
+    if any(left.jobs.get(state) for state in ENDED):
+        advice.append("purge the jobs that ended")
+    if left.schedules:
+        advice.append("remove its schedules")
+    if left.relays:
+        advice.append("let a worker or scheduler carry its relay entries over")
+    found = f"queue {str(queue)!r} was not deleted: found {left}"
+    return QueueNotEmptyError(f"{found}; first {', '.join(advice)}", left.found)
 
 
 def _state(value: State | str) -> State:

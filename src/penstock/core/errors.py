@@ -11,6 +11,7 @@ PenstockError
 ├── DuplicateJobError         the chosen id is taken by another job
 ├── IdempotencyConflictError  strict mode: same key, other payload
 ├── QueueFullError            the queue has a bounded length and is full
+├── QueueNotEmptyError        the queue still has jobs, schedules or relay entries: it was not deleted
 ├── BatchRefusedError         enqueue_many: some jobs were taken in and some were not
 ├── StaleLeaseError           the lease is no longer held: nothing was changed
 ├── WrongStateError           the job's state does not allow the move
@@ -41,6 +42,8 @@ PenstockError
     ├── StoreReadOnlyError        it cannot be written
     └── StoreFullError            no room left; nothing was written
 """
+
+from collections.abc import Mapping
 
 
 class PenstockError(Exception):
@@ -148,6 +151,20 @@ class CursorLostError(PenstockError):
 
     def __reduce__(self) -> tuple[type, tuple[str, tuple[int, int] | None]]:
         return type(self), (str(self), self.trimmed)
+
+
+class QueueNotEmptyError(PenstockError):
+    """The queue still has jobs, schedules or relay entries, and was not deleted.
+
+    `found` says how many of each: jobs by their state, `schedules`, `relays`.
+    """
+
+    def __init__(self, message: str, found: Mapping[str, int] | None = None) -> None:
+        self.found = dict(found or {})
+        super().__init__(message)
+
+    def __reduce__(self) -> tuple[type, tuple[str, dict[str, int]]]:
+        return type(self), (str(self), self.found)
 
 
 class DeclarationError(PenstockError):

@@ -1,18 +1,17 @@
 """Queues that are not there: a call that could only find nothing in them is answered without making them."""
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 from penstock.core.job import QueueRef
-from penstock.core.outcomes import Claims, Refusal, Refused
+from penstock.core.outcomes import Refusal, Refused
 from penstock.stores.protocol import Queues
 
 MOST_KNOWN: Final = 10_000
 KNOWN_SECONDS: Final = 10.0
 """How long a queue that was seen counts as there: another process may have deleted it since."""
 _LOST: Final = Refused(Refusal.LOST)
-_MISSING: Final = Refused(Refusal.MISSING)
 
 
 class KnownQueues:
@@ -43,40 +42,3 @@ class KnownQueues:
 def lost(items: list[Any]) -> list[Refused]:
     """The answers for leases in a queue that is not there."""
     return [_LOST] * len(items)
-
-
-def _each(name: str, answer: Refused) -> Callable[[Mapping[str, Any]], Any]:
-    return lambda given: [answer] * len(given[name])
-
-
-def _always(answer: Any) -> Callable[[Mapping[str, Any]], Any]:
-    return lambda _: answer
-
-
-ANSWERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {
-    "claim": _always(Claims()),
-    "heartbeat": _each("beats", _LOST),
-    "progress": _each("reports", _LOST),
-    "settle": _each("settlements", _LOST),
-    "expire": _each("expiries", _LOST),
-    "spawn": _always(_LOST),
-    "cancel": _each("ids", _MISSING),
-    "redrive": _each("ids", _MISSING),
-    "delete": _each("ids", _MISSING),
-    "child_ended": _each("endings", _MISSING),
-    "adopt": _each("adoptions", _MISSING),
-    "promote": _always(0),
-    "prune": _always(0),
-    "trim": _always(0),
-    "forget_readers": _always(0),
-    "relayed": _always(None),
-    "expired": _always([]),
-    "due_schedules": _always([]),
-    "keys": _always([]),
-    "readers": _always([]),
-    "fire": _always(False),
-    "remove_schedule": _always(False),
-    "pause_schedule": _always(False),
-    "drop_reader": _always(False),
-}
-"""The calls of a store's protocol that make no queue, with what each answers where there is none."""

@@ -20,7 +20,7 @@ class Verb(StrEnum):
     WORK = "work"
     """Claim jobs, renew leases, settle."""
     MANAGE = "manage"
-    """Declare, pause and purge queues; cancel, retry, redrive; schedules and webhooks."""
+    """Declare, pause, purge and delete queues; cancel, retry, redrive; schedules and webhooks."""
     STORE = "store"
     """Speak the whole protocol of a store, for the tenant's own clients and workers."""
 

@@ -28,8 +28,8 @@ class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
 class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What went wrong. `type` stays the same for the same kind; `detail` is for people.
 
-    `error` is the name of the queue's own error, by which a client in Python raises it again, and `trimmed`
-    says which events are gone.
+    `error` is the name of the queue's own error, by which a client in Python raises it again; `trimmed` says
+    which events are gone, and `remaining` what keeps a queue from being deleted.
     """
 
     type: str
@@ -41,6 +41,7 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     retry_after: int | None = None
     error: str | None = None
     trimmed: tuple[int, int] | None = None
+    remaining: dict[str, int] | None = None
 
 
 class BadRequestError(ServiceError):
@@ -68,6 +69,7 @@ _KINDS: Final[dict[type[PenstockError], tuple[int, str, str]]] = {
     core.StaleLeaseError: (409, "stale-lease", "The lease is no longer held"),
     core.WrongStateError: (409, "wrong-state", "The job's state does not allow this"),
     core.JobEndedError: (409, "ended", "The job ended without a result"),
+    core.QueueNotEmptyError: (409, "not-empty", "The queue is not empty"),
     core.DeclarationError: (409, "declaration", "The queue is declared otherwise"),
     core.CursorLostError: (410, "cursor-lost", "Events after the cursor are gone"),
     core.IdempotencyConflictError: (422, "idempotency", "The idempotency key stands for another payload"),
@@ -111,6 +113,7 @@ def problem_of(error: Exception, request_id: str | None = None) -> tuple[Problem
         retry_after=after,
         error=next((each.__name__ for each in type(error).__mro__ if each.__module__ == core.__name__), None),
         trimmed=error.trimmed if isinstance(error, core.CursorLostError) else None,
+        remaining=error.found if isinstance(error, core.QueueNotEmptyError) else None,
     )
     return problem, {} if after is None else {"retry-after": str(after)}
 

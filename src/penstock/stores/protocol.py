@@ -33,6 +33,7 @@ from penstock.stores.values import (
     Page,
     Pause,
     Query,
+    QueueContents,
     QueueInfo,
     Reader,
     Relay,
@@ -225,7 +226,10 @@ class UpkeepReads(Protocol):
 
 
 class Queues(Protocol):
-    """The queues themselves."""
+    """The queues themselves.
+
+    Calls that can only find nothing where there is no queue do not make one: see `stores.absent`.
+    """
 
     async def open_queue(self, queue: QueueRef) -> QueueInfo:
         """The queue, made if it is new."""
@@ -239,6 +243,16 @@ class Queues(Protocol):
 
     async def tenants(self) -> list[str]:
         """The tenants that have queues, by name."""
+        ...
+
+    async def delete_queue(self, queue: QueueRef) -> QueueContents | None:
+        """Delete a queue that has no job, no schedule and no relay entry for another queue, in one operation.
+
+        The answer is empty when the queue was deleted; otherwise it says what is still there, and nothing was
+        changed. None when there is no such queue. Its declaration, pause, key rules, idempotency keys,
+        registered readers and events go with it. What opens a queue of this name later makes another one: its
+        number and its `made` are new, and cursors of the old events are lost there.
+        """
         ...
 
     async def declare(self, queue: QueueRef, declaration: Declaration) -> QueueInfo:
@@ -431,6 +445,10 @@ class Store(
 @runtime_checkable
 class Transactional(Protocol):
     """A store that also takes jobs in within a transaction of the caller's."""
+
+    def is_opened(self, queue: QueueRef) -> bool:
+        """False where the queue has to be opened before `enqueue_in`, as after it was deleted elsewhere."""
+        ...
 
     async def enqueue_in(
         self, connection: object, queue: QueueRef, jobs: Sequence[NewJob], *, blocking: bool

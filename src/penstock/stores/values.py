@@ -36,7 +36,9 @@ class QueueInfo(msgspec.Struct, frozen=True):
     pause: Pause | None = None
     declaration: Declaration | None = None
     made: str = ""
-    """Another one after the store lost the queue and it was made anew; empty where that cannot be."""
+    """Another one after the queue was deleted, or the store lost it, and it was made anew.
+
+    Empty where that cannot be, and for a queue from before stores kept this."""
     arrival_us: int = 0
     """When the next start would be on time by the queue's rate."""
 
@@ -52,6 +54,37 @@ class QueueInfo(msgspec.Struct, frozen=True):
     def mode(self) -> Mode:
         """How its jobs share its workers; global until declared otherwise."""
         return Mode.GLOBAL if self.declaration is None else self.declaration.mode
+
+
+class QueueContents(msgspec.Struct, frozen=True):
+    """What a queue holds that must be gone before the queue can be deleted.
+
+    `jobs` counts its jobs by state, `relays` what other queues have to take in from it.
+    """
+
+    jobs: dict[State, int] = msgspec.field(default_factory=dict)
+    schedules: int = 0
+    relays: int = 0
+
+    @property
+    def found(self) -> dict[str, int]:
+        """How many of each kind there are; kinds of which there is none are left out."""
+        counts = {**{str(state): self.jobs.get(state, 0) for state in State}}
+        counts |= {"schedules": self.schedules, "relays": self.relays}
+        return {kind: count for kind, count in counts.items() if count}
+
+    @property
+    def is_empty(self) -> bool:
+        """True when nothing keeps the queue from being deleted."""
+        return not self.found
+
+    def __str__(self) -> str:
+        words = {"schedules": ("schedule", "schedules"), "relays": ("relay entry", "relay entries")}
+        parts = []
+        for kind, count in self.found.items():
+            one, many = words.get(kind, (f"{kind} job", f"{kind} jobs"))
+            parts.append(f"{count} {one if count == 1 else many}")
+        return " and ".join(", ".join(parts).rsplit(", ", 1)) or "nothing"
 
 
 class KeyInfo(msgspec.Struct, frozen=True):

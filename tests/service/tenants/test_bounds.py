@@ -19,13 +19,13 @@ from penstock.core.limits import Declaration
 from penstock.core.moves import Beat, Bury, Fault
 from penstock.core.states import WAITING
 from penstock.scheduler.ticker import Ticker
-from penstock.service.absent import ANSWERS
 from penstock.service.app import Service
 from penstock.service.auth.api_tokens import ApiTokens
 from penstock.service.auth.development import DevelopmentKey
 from penstock.service.auth.door import door_of
 from penstock.service.tenants.book import Quota, QuotaBook
 from penstock.service.tenants.quotas import StoredQuotas
+from penstock.stores.absent import ANSWERS
 from penstock.stores.memory import MemoryStore
 from penstock.stores.protocol import Store
 from penstock.stores.values import Pause, Query, Spawn, StoredSchedule

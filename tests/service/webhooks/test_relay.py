@@ -292,3 +292,55 @@ async def _work(store: Store, queue: QueueRef, states: list[State], sender: Any)
         move = done if state is State.COMPLETED else Bury(job.id, job.token, Fault("ERROR"))
         await store.settle(queue, [move])
         await sender.carry(queue.name)
+
+
+async def test_a_queue_that_is_deleted_and_made_anew_is_followed_from_its_beginning(
+    store: Store, queue: QueueRef
+) -> None:
+    """What the old queue had told is not told again, and nothing of the new one is missed."""
+    book, relay = relay_of(store)
+    await book.add(queue.tenant, URL)
+    for name in ("first", "second", "third"):
+        await end(store, queue, f"{name}-old")
+    await relay.tick()
+    for number, name in enumerate(("first", "second", "third"), start=1):
+        await store.delete(queue, [f"{name}-old"])
+        if number < 3:
+            await relay.tick()
+    assert (await store.delete_queue(queue)) is not None
+    await relay.tick()
+    gone = await store.queue(queue)
+    await end(store, queue, "new")
+
+    await relay.tick()
+
+    told = [message(each)["data"]["job"] for each in await deliveries(store, queue.tenant)]
+    assert gone is None
+    assert sorted(told) == ["first-old", "new", "second-old", "third-old"]
+    assert [each.name for each in await store.readers(queue)] == [READER]
+
+
+async def test_a_queue_that_is_deleted_while_it_is_followed_keeps_no_other_back(
+    store: Store, queue: QueueRef, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was listed, and is gone when its events are read."""
+    book, relay = relay_of(store)
+    await book.add(queue.tenant, URL)
+    other = QueueRef(queue.tenant, "z-other")
+    await end(store, queue, "old")
+    await relay.tick()
+    await store.delete(queue, ["old"])
+    await end(store, other, "job")
+    listing = store.queues
+
+    async def listed(tenant: str) -> Any:
+        found = await listing(tenant)
+        await store.delete_queue(queue)
+        return found
+
+    monkeypatch.setattr(store, "queues", listed)
+
+    await relay.tick()
+
+    told = [message(each)["data"]["job"] for each in await deliveries(store, queue.tenant)]
+    assert sorted(told) == ["job", "old"]

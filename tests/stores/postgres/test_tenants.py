@@ -38,8 +38,10 @@ def walled(url: str) -> Iterator[str]:
 async def _build(url: str, *jobs: NewJob) -> None:
     await run(url, "CREATE ROLE mail_app LOGIN", "CREATE ROLE shop_app LOGIN")
     async with opened(PostgresStore(f"{url}?schema=walled")) as owner:
-        await owner.open_queue(MAIL)
-        await enqueue(owner, MAIL, jobs)
+        # As tables from before know it, too.
+        await run(url, f"SELECT walled.open_queue('{MAIL.tenant}', '{MAIL.name}')")
+        if jobs:
+            await enqueue(owner, MAIL, jobs)
     await run(url, "SELECT walled.admit('mail_app', 'mail')", "SELECT walled.admit('shop_app', 'shop')")
 
 

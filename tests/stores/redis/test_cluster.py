@@ -19,7 +19,7 @@ from penstock.stores.redis.cluster import slot_of
 from penstock.stores.redis.keys import keys_of
 from penstock.stores.redis.scripts import Scripts
 from penstock.stores.redis.server import Server
-from penstock.stores.values import Topic
+from penstock.stores.values import QueueContents, Topic
 from tests.conformance.arrange import claim_one, enqueue, new_job
 from tests.conformance.stores import opened
 from tests.kit import valkey
@@ -60,6 +60,28 @@ async def joined(nodes: list[valkey.Server]) -> AsyncIterator[list[Redis]]:
     finally:
         for operator in operators:
             await operator.aclose()
+
+
+async def test_queues_are_deleted_and_made_anew(nodes: list[valkey.Server]) -> None:
+    """The queue, the list of its tenant and the list of all stand on different nodes."""
+    async with (
+        joined(nodes),
+        opened(RedisStore(nodes[0].url)) as one,
+        opened(RedisStore(nodes[1].url)) as other,
+    ):
+        numbers = [(await other.open_queue(queue)).number for queue in QUEUES]
+        for queue in QUEUES:
+            assert await one.delete_queue(queue) == QueueContents()
+        listed, tenants = await one.queues("t"), await one.tenants()
+        for queue in QUEUES:
+            await enqueue(other, queue, [new_job("a")])
+        again = await one.queues("t")
+        kept = await one.delete_queue(QUEUES[0])
+
+    assert (listed, tenants) == ([], [])
+    assert [each.queue for each in again] == QUEUES
+    assert min(each.number for each in again) > max(numbers)
+    assert kept == QueueContents({State.PENDING: 1})
 
 
 async def test_queues_of_a_cluster_are_used_through_any_node(nodes: list[valkey.Server]) -> None:

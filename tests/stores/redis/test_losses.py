@@ -140,14 +140,23 @@ async def test_what_cannot_be_declared_again_is_told_once_and_ends_no_worker(
     assert caplog.text.count("the queue is global") == 1
 
 
-async def test_a_store_that_loses_nothing_is_looked_at_once(queue: QueueRef) -> None:
-    """No more is needed, and none is asked of it."""
+async def test_a_queue_that_was_deleted_is_declared_again_also_where_a_store_loses_nothing(
+    queue: QueueRef,
+) -> None:
+    """A worker that serves it looks, and finds another queue of its name."""
+    restored: list[QueueRef] = []
 
     async def restore() -> None:
-        raise AssertionError
+        restored.append(queue)
 
     async with opened(MemoryStore()) as store:
-        assert not await Restorer(store, lambda: [queue], restore).look()
+        restorer = Restorer(store, lambda: [queue], restore)
+        looks = [await restorer.look(), await restorer.look()]
+        before = list(restored)
+        await store.delete_queue(queue)
+
+        assert (looks, before, await restorer.look()) == ([True, True], [], True)
+        assert restored == [queue]
 
 
 async def _until_scheduled(app: Penstock) -> None:

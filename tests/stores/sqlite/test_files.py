@@ -6,6 +6,7 @@ import sqlite3
 import subprocess
 import sys
 import textwrap
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -21,7 +22,7 @@ from penstock.core.errors import (
 from penstock.core.job import NewJob, QueueRef
 from penstock.stores.sqlite import SqliteStore
 from penstock.stores.sqlite.sources import load_migrations
-from penstock.stores.values import Durability
+from penstock.stores.values import Durability, QueueContents
 
 QUEUE = QueueRef("default", "mail")
 
@@ -76,6 +77,7 @@ async def test_a_file_from_before_there_were_readers_gets_them(
         patched.setattr("penstock.stores.sqlite.migrate.load_migrations", lambda: older)
         store = SqliteStore(tmp_path / "jobs.db")
         await store.open()
+        _open_queue_as_before(tmp_path / "jobs.db")
         await store.enqueue(QUEUE, [new("a"), new("b")])
         written = (await store.info()).schema_version
         await store.close()
@@ -89,6 +91,68 @@ async def test_a_file_from_before_there_were_readers_gets_them(
     assert await store.events(QUEUE, after=reader.cursor) == [second]
     assert await store.check(QUEUE) == []
     await store.close()
+
+
+async def test_queues_from_before_they_could_be_deleted_keep_their_numbers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They have no mark of their making, and can be deleted; the next one has both a number and a mark."""
+    older = load_migrations()[:4]
+    with monkeypatch.context() as patched:
+        patched.setattr("penstock.stores.sqlite.migrate.load_migrations", lambda: older)
+        store = SqliteStore(tmp_path / "jobs.db")
+        await store.open()
+        _open_queue_as_before(tmp_path / "jobs.db")
+        await store.enqueue(QUEUE, [new("a")])
+        await store.close()
+    store = SqliteStore(tmp_path / "jobs.db")
+    await store.open()
+    before = await store.queue(QUEUE)
+    await store.delete(QUEUE, ["a"])
+    deleted = await store.delete_queue(QUEUE)
+    after = await store.open_queue(QUEUE)
+    tables = {"event", "idempotency", "deleted_queue"}
+    with closing(sqlite3.connect(tmp_path / "jobs.db")) as connection:
+        left = [connection.execute(f"SELECT count(*) FROM {each}").fetchone()[0] for each in tables]
+
+    assert before is not None
+    assert (before.number, before.made) == (1, "")
+    assert (deleted, after.number, bool(after.made)) == (QueueContents(), 2, True)
+    assert left == [0, 0, 0]
+    assert await store.check(QUEUE) == []
+    await store.close()
+
+
+async def test_events_of_a_deleted_queue_are_removed_in_batches(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where a deletion was cut off in between, the next one goes on."""
+    monkeypatch.setattr("penstock.stores.sqlite.deletion.SWEEP_LIMIT", 3)
+    store = SqliteStore(tmp_path / "jobs.db")
+    await store.open()
+    await store.enqueue(QUEUE, [new(f"j{number}") for number in range(10)])
+    await store.delete(QUEUE, [f"j{number}" for number in range(10)])
+    with monkeypatch.context() as patched:
+        patched.setattr("penstock.stores.sqlite.deletion._sweep", lambda _: False)
+        await store.delete_queue(QUEUE)
+    await store.enqueue(QUEUE, [new("a")])
+    events = await store.events(QUEUE)
+    await store.delete(QUEUE, ["a"])
+    deleted = await store.delete_queue(QUEUE)
+    with closing(sqlite3.connect(tmp_path / "jobs.db")) as connection:
+        left = connection.execute("SELECT count(*) FROM event").fetchone()
+
+    assert [event.job for event in events] == ["a"]
+    assert (deleted, left) == (QueueContents(), (0,))
+    await store.close()
+
+
+def _open_queue_as_before(path: Path) -> None:
+    """A queue as it was written before queues could be deleted."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        connection.execute(
+            "INSERT INTO queue (tenant, name, number) VALUES (?, ?, 1)", (QUEUE.tenant, QUEUE.name)
+        )
 
 
 async def test_a_missing_folder_is_named(tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""Queues: declare, look, count, pause, resume, purge, and the rules of keys."""
+"""Queues: declare, look, count, pause, resume, purge, delete, and the rules of keys."""
 
 from typing import Final
 
@@ -47,6 +47,17 @@ async def declare_queue(ask: Ask, queue: str, body: DeclarationWish) -> QueueVie
         info = await ask.store.declare(ask.ref(queue), wanted)
     await ask.note("queue.declare", queue, f"version {wanted.version}")
     return queue_view(info)
+
+
+@routes.delete("/v1/queues/{queue}", Verb.MANAGE, status=204)
+async def delete_queue(ask: Ask, queue: str) -> None:
+    """Delete a queue, with its limits, idempotency keys and events; 409 says what it still has.
+
+    It may have no job in any state, no schedule and no relay entry. `purge` deletes jobs.
+    """
+    await ask.client.delete_queue(queue)
+    ask.service.known.forget(ask.ref(queue))
+    await ask.note("queue.delete", queue)
 
 
 @routes.post("/v1/queues/{queue}/pause", Verb.MANAGE)

@@ -10,7 +10,6 @@ import msgspec
 from penstock.core.job import QueueRef
 from penstock.core.names import check_name
 from penstock.service import entering
-from penstock.service.absent import ANSWERS
 from penstock.service.answers import LINES, Bytes, Stream
 from penstock.service.ask import Ask, unbroken
 from penstock.service.auth.scopes import ALL
@@ -21,6 +20,7 @@ from penstock.service.principal import Verb
 from penstock.service.problems import BadRequestError, validation_fault
 from penstock.service.reserved import check_reader, is_reserved
 from penstock.service.routing import Routes
+from penstock.stores.absent import ANSWERS
 from penstock.stores.bounds import DUE_LIMIT
 from penstock.stores.protocol import Bell, HasHoldups
 from penstock.stores.values import EVERYONE, DuePage, QueueInfo, Relay, StoredSchedule, StoreInfo
@@ -111,6 +111,19 @@ async def _reader(ask: Ask, call: Call, first: list[Any], given: dict[str, Any])
     return await _plain(ask, call, first, given)
 
 
+async def _delete_queue(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
+    left = await _plain(ask, call, first, given)
+    if left is not None and left.is_empty:
+        ask.service.known.forget(first[0])
+        ask.service.client(first[0].tenant).forget(first[0].name)
+        if ask.service.audit is not None:
+            who, tenant = ask.principal.subject, first[0].tenant
+            await ask.service.audit.note(
+                who=who, what="queue.delete", on=first[0].name, tenant=tenant, detail=""
+            )
+    return left
+
+
 async def _queues(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> list[QueueInfo]:
     """Those that the token is for, without the service's own, which keeps them itself."""
     found = await ask.store.queues(first[0])
@@ -183,6 +196,7 @@ _SPECIAL: Final[Mapping[str, _Handler]] = {
     "keep_reader": _reader,
     "drop_reader": _reader,
     "queues": _queues,
+    "delete_queue": _delete_queue,
     "keep": _shelves,
     "kept": _shelves,
     "shelf": _shelves,

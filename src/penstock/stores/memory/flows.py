@@ -8,6 +8,7 @@ from penstock.core.job import Job, QueueRef
 from penstock.core.moves import Beat, Move
 from penstock.core.outcomes import Applied, Refusal, Refused
 from penstock.core.states import State
+from penstock.stores.absent import answers_absent
 from penstock.stores.bounds import RELAY_LIMIT
 from penstock.stores.memory.ledger import Ledger
 from penstock.stores.memory.room import Room
@@ -17,9 +18,10 @@ from penstock.stores.values import Adoption, Relay, Spawn
 class MemoryFlows(Room):
     """Jobs that wait for other jobs."""
 
+    @answers_absent
     async def child_ended(self, queue: QueueRef, endings: Sequence[ChildEnding]) -> list[Applied | Refused]:
         with self._lock:
-            ledger, now = self._ledger(queue), self._now()
+            ledger, now = self._existing(queue), self._now()
             out = [self._child_ended(ledger, ending, now) for ending in endings]
             self._refresh(ledger)
         self._ring_after(ledger, out)
@@ -43,9 +45,10 @@ class MemoryFlows(Room):
         self._put(ledger, after, Move.UNBLOCK, parent.state, now)
         return Applied(after.state)
 
+    @answers_absent
     async def adopt(self, queue: QueueRef, adoptions: Sequence[Adoption]) -> list[Applied | Refused]:
         with self._lock:
-            ledger, now = self._ledger(queue), self._now()
+            ledger, now = self._existing(queue), self._now()
             out: list[Applied | Refused] = []
             for adoption in adoptions:
                 parent = self._allowed(ledger, Move.UNBLOCK, adoption.parent, now)
@@ -58,9 +61,10 @@ class MemoryFlows(Room):
                     out.append(parent)
             return out
 
+    @answers_absent
     async def spawn(self, queue: QueueRef, lease: Beat, spawns: Sequence[Spawn]) -> Applied | Refused:
         with self._lock:
-            ledger, now = self._ledger(queue), self._now()
+            ledger, now = self._existing(queue), self._now()
             job = self._allowed(ledger, Move.PROGRESS, lease.id, now, lease.token)
             if isinstance(job, Refused):
                 return job
@@ -82,8 +86,9 @@ class MemoryFlows(Room):
             ledger = self._ledgers.get(queue)
             return [] if ledger is None else list(ledger.relays.values())[:limit]
 
+    @answers_absent
     async def relayed(self, queue: QueueRef, numbers: Sequence[int]) -> None:
         with self._lock:
-            ledger = self._ledger(queue)
+            ledger = self._existing(queue)
             for number in numbers:
                 ledger.relays.pop(number, None)

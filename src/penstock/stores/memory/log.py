@@ -8,6 +8,7 @@ from penstock.core.cursors import Cursor, check_cursor, placed, read_cursor
 from penstock.core.events import Event
 from penstock.core.job import QueueRef
 from penstock.core.names import check_name
+from penstock.stores.absent import answers_absent
 from penstock.stores.bounds import READER_LEASE_MS
 from penstock.stores.memory.ledger import Ledger
 from penstock.stores.memory.room import Room
@@ -57,9 +58,10 @@ class MemoryLog(Room):
             ledger = self._ledgers.get(queue)
             return (1, 0) if ledger is None else (_first(ledger), ledger.seq)
 
+    @answers_absent
     async def trim(self, queue: QueueRef, *, through: int) -> int:
         with self._lock:
-            ledger = self._ledger(queue)
+            ledger = self._existing(queue)
             cut = sum(event.seq <= through for event in ledger.log)
             del ledger.log[:cut]
             return cut
@@ -82,13 +84,15 @@ class MemoryLog(Room):
             kept = {} if ledger is None else ledger.readers
             return [kept[name] for name in sorted(kept)]
 
+    @answers_absent
     async def drop_reader(self, queue: QueueRef, name: str) -> bool:
         with self._lock:
-            return self._ledger(queue).readers.pop(name, None) is not None
+            return self._existing(queue).readers.pop(name, None) is not None
 
+    @answers_absent
     async def forget_readers(self, queue: QueueRef) -> int:
         with self._lock:
-            kept, now = self._ledger(queue).readers, self._now()
+            kept, now = self._existing(queue).readers, self._now()
             over = [name for name, reader in kept.items() if reader.kept_until <= now]
             for name in over:
                 del kept[name]

@@ -7,6 +7,7 @@ from msgspec.structs import replace
 from penstock.core.job import ExpiredLease, Job, QueueRef
 from penstock.core.states import State
 from penstock.core.transitions import is_expired
+from penstock.stores.absent import answers_absent
 from penstock.stores.bounds import MAX_LEASE_MS, RECOVER_LIMIT
 from penstock.stores.memory.ledger import Ledger
 from penstock.stores.memory.room import Room
@@ -82,9 +83,10 @@ class MemoryReads(Room):
                 return sum(place < ledger.places[job] for place in places)
             return sum(order(each) < order(mine) for each in waiting)
 
+    @answers_absent
     async def expired(self, queue: QueueRef, limit: int = RECOVER_LIMIT) -> list[ExpiredLease]:
         with self._lock:
-            return expired_leases(self._ledger(queue), self._now(), limit)
+            return expired_leases(self._existing(queue), self._now(), limit)
 
     async def leases(self, queue: QueueRef, worker: str | None = None) -> list[HeldLease]:
         with self._lock:

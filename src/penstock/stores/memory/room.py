@@ -9,6 +9,7 @@ from penstock.core.moves import Move
 from penstock.core.outcomes import Applied, Refusal, Refused
 from penstock.core.states import State
 from penstock.core.transitions import TABLE, Table, refusal
+from penstock.stores.absent import QueueAbsentError
 from penstock.stores.bells import Belfry
 from penstock.stores.bounds import MAX_LEASE_MS
 from penstock.stores.memory.ledger import Ledger
@@ -24,6 +25,8 @@ class Room:
         self._offset_ms = 0
         self._last_us = 0
         self._ledgers: dict[QueueRef, Ledger] = {}
+        self._numbered: dict[str, int] = {}
+        """The highest number that a queue of each tenant ever had."""
         self._kept: dict[tuple[str, str], dict[str, Kept]] = {}
         self._kept_version = 0
         self._lock = threading.RLock()
@@ -32,8 +35,15 @@ class Room:
     def _ledger(self, queue: QueueRef) -> Ledger:
         ledger = self._ledgers.get(queue)
         if ledger is None:
-            number = 1 + sum(ref.tenant == queue.tenant for ref in self._ledgers)
-            ledger = self._ledgers[queue] = Ledger(QueueInfo(queue, number))
+            number = self._numbered[queue.tenant] = self._numbered.get(queue.tenant, 0) + 1
+            ledger = self._ledgers[queue] = Ledger(QueueInfo(queue, number, made=str(number)))
+        return ledger
+
+    def _existing(self, queue: QueueRef) -> Ledger:
+        """The queue; QueueAbsentError when there is none."""
+        ledger = self._ledgers.get(queue)
+        if ledger is None:
+            raise QueueAbsentError
         return ledger
 
     def _now_us(self) -> int:

@@ -3,6 +3,7 @@
 from msgspec.structs import replace
 
 from penstock.core.job import QueueRef
+from penstock.stores.absent import answers_absent
 from penstock.stores.bounds import SCHEDULE_LIMIT
 from penstock.stores.memory.enqueue import MemoryEnqueue
 from penstock.stores.values import Firing, StoredSchedule, Topic
@@ -19,13 +20,15 @@ class MemorySchedules(MemoryEnqueue):
         # Its first instant may come sooner than anything that is waited for.
         self._belfry.ring(schedule.queue, Topic.READY)
 
+    @answers_absent
     async def remove_schedule(self, queue: QueueRef, name: str) -> bool:
         with self._lock:
-            return self._ledger(queue).schedules.pop(name, None) is not None
+            return self._existing(queue).schedules.pop(name, None) is not None
 
+    @answers_absent
     async def pause_schedule(self, queue: QueueRef, name: str, paused: bool) -> bool:
         with self._lock:
-            kept = self._ledger(queue).schedules
+            kept = self._existing(queue).schedules
             if name not in kept:
                 return False
             kept[name] = replace(kept[name], paused=paused)
@@ -52,9 +55,10 @@ class MemorySchedules(MemoryEnqueue):
             ]
             return [schedule for _, _, schedule in sorted(due, key=lambda each: each[:2])[:limit]]
 
+    @answers_absent
     async def fire(self, queue: QueueRef, firing: Firing) -> bool:
         with self._lock:
-            ledger, now = self._ledger(queue), self._now()
+            ledger, now = self._existing(queue), self._now()
             schedule = ledger.schedules.get(firing.name)
             if schedule is None or schedule.paused or schedule.next_at != firing.at:
                 return False

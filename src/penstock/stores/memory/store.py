@@ -5,6 +5,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import ClassVar
 
+from msgspec.structs import replace
+
 from penstock.core import effects
 from penstock.core.job import Claimed, Job, NewJob, QueueRef
 from penstock.core.limits import MAX_COUNT, Declaration, KeyRule, agreed, check_declaration, check_key_rule
@@ -12,6 +14,7 @@ from penstock.core.moves import Beat, Expire, Move, Report, Settlement
 from penstock.core.outcomes import Applied, Claims, Enqueued, Refusal, Refused, repeated
 from penstock.core.states import LIVE, State
 from penstock.core.transitions import refusal
+from penstock.stores.absent import answers_absent
 from penstock.stores.bounds import PROMOTE_LIMIT, PRUNE_LIMIT, RECOVER_LIMIT
 from penstock.stores.memory.due import MemoryDue
 from penstock.stores.memory.flows import MemoryFlows
@@ -21,7 +24,7 @@ from penstock.stores.memory.log import MemoryLog
 from penstock.stores.memory.reads import MemoryReads, expired_leases
 from penstock.stores.memory.schedules import MemorySchedules
 from penstock.stores.protocol import Bell
-from penstock.stores.values import Pause, QueueInfo, Spawn, Topic
+from penstock.stores.values import Pause, QueueContents, QueueInfo, Spawn, Topic
 
 
 class MemoryStore(MemoryReads, MemoryDue, MemoryLog, MemoryFlows, MemorySchedules, MemoryKept):
@@ -57,9 +60,10 @@ class MemoryStore(MemoryReads, MemoryDue, MemoryLog, MemoryFlows, MemorySchedule
         self._belfry.ring(queue, Topic.READY)
         return out
 
+    @answers_absent
     async def promote(self, queue: QueueRef, limit: int = PROMOTE_LIMIT) -> int:
         with self._lock:
-            ledger = self._ledger(queue)
+            ledger = self._existing(queue)
             moved = self._promote(ledger, self._now(), limit)
             self._refresh(ledger)
         if moved:
@@ -76,11 +80,12 @@ class MemoryStore(MemoryReads, MemoryDue, MemoryLog, MemoryFlows, MemorySchedule
             moved += 1
         return moved
 
+    @answers_absent
     async def claim(
         self, queue: QueueRef, *, worker: str, limit: int, lease_ms: int, stand_ms: int = 0
     ) -> Claims:
         with self._lock:
-            ledger, now_us = self._ledger(queue), self._now_us()
+            ledger, now_us = self._existing(queue), self._now_us()
             now = now_us // 1000
             self._promote(ledger, now, PROMOTE_LIMIT)
             self._refresh(ledger)
@@ -154,11 +159,12 @@ class MemoryStore(MemoryReads, MemoryDue, MemoryLog, MemoryFlows, MemorySchedule
             due.append(pause.until)
         return max(0, min(due) - now) if due else None
 
+    @answers_absent
     async def heartbeat(
         self, queue: QueueRef, beats: Sequence[Beat], lease_ms: int
     ) -> list[Applied | Refused]:
         with self._lock:
-            ledger, now = self._ledger(queue), self._now()
+            ledger, now = self._existing(queue), self._now()
             out: list[Applied | Refused] = []
             for beat in beats:
                 job = self._allowed(ledger, Move.HEARTBEAT, beat.id, now, beat.token)
@@ -169,9 +175,10 @@ class MemoryStore(MemoryReads, MemoryDue, MemoryLog, MemoryFlows, MemorySchedule
                     out.append(job)
             return out
 
+    @answers_absent
     async def progress(self, queue: QueueRef, reports: Sequence[Report]) -> list[Applied | Refused]:
         with self._lock:
-            ledger, now = self._ledger(queue), self._now()
+            ledger, now = self._existing(queue), self._now()
             out: list[Applied | Refused] = []
             for report in reports:
                 job = self._allowed(ledger, Move.PROGRESS, report.id, now, report.token)
@@ -186,9 +193,10 @@ class MemoryStore(MemoryReads, MemoryDue, MemoryLog, MemoryFlows, MemorySchedule
                 out.append(Applied(State.ACTIVE, job.cancel_requested))
             return out
 
+    @answers_absent
     async def settle(self, queue: QueueRef, settlements: Sequence[Settlement]) -> list[Applied | Refused]:
         with self._lock:
-            ledger, now = self._ledger(queue), self._now()
+            ledger, now = self._existing(queue), self._now()
             out = [self._settle(ledger, settlement, now) for settlement in settlements]
             self._refresh(ledger)
         self._ring_after(ledger, out)
@@ -206,9 +214,10 @@ class MemoryStore(MemoryReads, MemoryDue, MemoryLog, MemoryFlows, MemorySchedule
         self._put(ledger, after, settlement.move, job.state, now, front=front)
         return Applied(after.state)
 
+    @answers_absent
     async def expire(self, queue: QueueRef, expiries: Sequence[Expire]) -> list[Applied | Refused]:
         with self._lock:
-            ledger, now = self._ledger(queue), self._now()
+            ledger, now = self._existing(queue), self._now()
             out: list[Applied | Refused] = []
             for expiry in expiries:
                 job = self._allowed(ledger, Move.EXPIRE, expiry.id, now, expiry.token)
@@ -223,9 +232,10 @@ class MemoryStore(MemoryReads, MemoryDue, MemoryLog, MemoryFlows, MemorySchedule
         self._ring_after(ledger, out)
         return out
 
+    @answers_absent
     async def cancel(self, queue: QueueRef, ids: Sequence[str]) -> list[Applied | Refused]:
         with self._lock:
-            ledger, now = self._ledger(queue), self._now()
+            ledger, now = self._existing(queue), self._now()
             out: list[Applied | Refused] = []
             for each in ids:
                 job = self._allowed(ledger, Move.CANCEL, each, now)
@@ -238,9 +248,10 @@ class MemoryStore(MemoryReads, MemoryDue, MemoryLog, MemoryFlows, MemorySchedule
         self._ring_after(ledger, out)
         return out
 
+    @answers_absent
     async def redrive(self, queue: QueueRef, ids: Sequence[str]) -> list[Applied | Refused]:
         with self._lock:
-            ledger, now = self._ledger(queue), self._now()
+            ledger, now = self._existing(queue), self._now()
             out: list[Applied | Refused] = []
             for each in ids:
                 job = self._allowed(ledger, Move.REDRIVE, each, now)
@@ -257,9 +268,10 @@ class MemoryStore(MemoryReads, MemoryDue, MemoryLog, MemoryFlows, MemorySchedule
         self._ring_after(ledger, out)
         return out
 
+    @answers_absent
     async def delete(self, queue: QueueRef, ids: Sequence[str]) -> list[Applied | Refused]:
         with self._lock:
-            ledger, now = self._ledger(queue), self._now()
+            ledger, now = self._existing(queue), self._now()
             out: list[Applied | Refused] = []
             gone: dict[str, Job] = {}
             for each in ids:
@@ -279,9 +291,10 @@ class MemoryStore(MemoryReads, MemoryDue, MemoryLog, MemoryFlows, MemorySchedule
             self._refresh(ledger)
             return out
 
+    @answers_absent
     async def prune(self, queue: QueueRef, limit: int = PRUNE_LIMIT) -> int:
         with self._lock:
-            ledger, now = self._ledger(queue), self._now()
+            ledger, now = self._existing(queue), self._now()
             row = self._table[Move.PRUNE]
             ended = (job for job in ledger.jobs.values() if refusal(row, job, now=now) is None)
             gone = sorted(ended, key=lambda job: (job.ended_at or 0, job.id))[:limit]
@@ -295,6 +308,17 @@ class MemoryStore(MemoryReads, MemoryDue, MemoryLog, MemoryFlows, MemorySchedule
         with self._lock:
             return self._ledger(queue).told
 
+    async def delete_queue(self, queue: QueueRef) -> QueueContents | None:
+        with self._lock:
+            ledger = self._ledgers.get(queue)
+            if ledger is None:
+                return None
+            jobs = {state: count for state, count in ledger.counts.items() if count}
+            contents = QueueContents(jobs, len(ledger.schedules), len(ledger.relays))
+            if contents.is_empty:
+                del self._ledgers[queue]
+            return contents
+
     async def declare(self, queue: QueueRef, declaration: Declaration) -> QueueInfo:
         with self._lock:
             ledger = self._ledger(queue)
@@ -302,7 +326,7 @@ class MemoryStore(MemoryReads, MemoryDue, MemoryLog, MemoryFlows, MemorySchedule
             wanted = agreed(ledger.info.declaration, check_declaration(declaration), is_live=is_live)
             if wanted == ledger.info.declaration:
                 return ledger.told
-            ledger.info = QueueInfo(queue, ledger.info.number, ledger.info.pause, wanted)
+            ledger.info = replace(ledger.info, declaration=wanted)
             rate = wanted.rate
             ledger.arrival_us = 0 if rate is None else rate.owed_at_most(ledger.arrival_us, self._now_us())
             ledger.lanes.owe_at_most(wanted, self._now_us())
@@ -330,7 +354,7 @@ class MemoryStore(MemoryReads, MemoryDue, MemoryLog, MemoryFlows, MemorySchedule
             if pause is not None:
                 until = None if for_ms is None else now + for_ms
                 pause = Pause(now, pause.reason, pause.by, until)
-            ledger.info = QueueInfo(queue, ledger.info.number, pause, ledger.info.declaration)
+            ledger.info = replace(ledger.info, pause=pause)
         self._belfry.ring(queue, Topic.READY)
 
     def bell(self, queue: QueueRef, topic: Topic) -> AbstractAsyncContextManager[Bell]:

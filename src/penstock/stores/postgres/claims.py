@@ -6,12 +6,14 @@ from penstock.core.job import QueueRef
 from penstock.core.limits import MAX_COUNT
 from penstock.core.moves import Move
 from penstock.core.outcomes import Claims
+from penstock.stores.absent import answers_absent
 from penstock.stores.bounds import PROMOTE_LIMIT, RECOVER_LIMIT
 from penstock.stores.postgres.engine import Row
 from penstock.stores.postgres.hints import TIERS, Hints
 from penstock.stores.postgres.lanes import Lane, Served, serve
 from penstock.stores.postgres.reads import PostgresReads
 from penstock.stores.postgres.records import claimed_of
+from penstock.stores.postgres.renumbering import renumbers
 from penstock.stores.postgres.turn import Turn
 
 _HEAD = 4
@@ -28,12 +30,14 @@ FROM (SELECT 1 FROM penstock.job WHERE queue = $1 AND deadline IS NOT NULL LIMIT
 class PostgresClaims(PostgresReads):
     """Promoting and claiming."""
 
+    @answers_absent
+    @renumbers
     async def promote(self, queue: QueueRef, limit: int = PROMOTE_LIMIT) -> int:
         """Make due jobs claimable."""
-        number = await self._number(queue)
+        number = await self._there(queue)
         moved = 0 if number in self._keyed else len(await self._move(Move.PROMOTE, number, limit))
         # Where none was moved, keys may have come to take turns: then the queue's row has to be held.
-        if not moved and await self._has_keys(queue):
+        if not moved and await self._has_keys(queue, number):
             async with self._turn(number) as turn:
                 moved = await self._promote_in(turn, limit)
         if moved:
@@ -45,11 +49,13 @@ class PostgresClaims(PostgresReads):
         turn.touch(Move.PROMOTE, keys)
         return len(keys)
 
+    @answers_absent
+    @renumbers
     async def claim(
         self, queue: QueueRef, *, worker: str, limit: int, lease_ms: int, stand_ms: int = 0
     ) -> Claims:
         """Lease jobs, and name leases that ran out. What is due is promoted before, only if there is any."""
-        number = await self._number(queue)
+        number = await self._there(queue)
         hints = self._hints.setdefault(number, Hints())
         claims = None
         while claims is None:

@@ -13,6 +13,7 @@ from penstock.core.outcomes import Enqueued, Refused
 from penstock.stores.postgres.door import Door, Fact, Replacement, known_columns
 from penstock.stores.postgres.engine import Value, bound
 from penstock.stores.postgres.records import made_of, new_columns, spawn_columns
+from penstock.stores.postgres.renumbering import renumbers
 from penstock.stores.postgres.room import Room, rounds
 from penstock.stores.postgres.turn import Turn
 from penstock.stores.rows import stored
@@ -39,6 +40,7 @@ class Overtaken(Exception):
 class PostgresEnqueue(Room):
     """Taking jobs in."""
 
+    @renumbers
     async def enqueue(
         self, queue: QueueRef, jobs: Sequence[NewJob], spawns: Sequence[Spawn] = ()
     ) -> list[Enqueued | Refused]:

@@ -13,9 +13,11 @@ from penstock.core.job import NewJob, QueueRef
 from penstock.core.moves import Beat, Move
 from penstock.core.outcomes import Applied, Refusal, Refused
 from penstock.core.states import State
+from penstock.stores.absent import answers_absent
 from penstock.stores.bounds import RELAY_LIMIT
 from penstock.stores.postgres.engine import Connection
 from penstock.stores.postgres.records import spawn_columns
+from penstock.stores.postgres.renumbering import StaleNumberError, renumbers
 from penstock.stores.postgres.room import Room, rounds
 from penstock.stores.postgres.turn import Turn
 from penstock.stores.rows import More, encode
@@ -45,9 +47,11 @@ class _Ending(msgspec.Struct):
 class PostgresFlows(Room):
     """Jobs that wait for other jobs."""
 
+    @answers_absent
+    @renumbers
     async def child_ended(self, queue: QueueRef, endings: Sequence[ChildEnding]) -> list[Applied | Refused]:
         """Tell parents of their children's endings, in the order given."""
-        number = await self._number(queue)
+        number = await self._there(queue)
         out: list[Applied | Refused] | None = None
         while out is None:
             async with self._turn(number, holds=number in self._keyed) as turn:
@@ -72,13 +76,18 @@ class PostgresFlows(Room):
             turn.touch(Move.UNBLOCK, [key for _, _, key in rows])
         return out
 
+    @answers_absent
+    @renumbers
     async def adopt(self, queue: QueueRef, adoptions: Sequence[Adoption]) -> list[Applied | Refused]:
         """Give blocked parents more children."""
-        number = await self._number(queue)
+        number = await self._there(queue)
         parents = [adoption.parent for adoption in adoptions]
         async with self._engine.transaction() as connection:
             await self._lock(number, parents, connection)
             rows = await self._share("refused", number, parents, on=connection)
+            if any(has_keys is None for *_, has_keys in rows):
+                self._forget_all()
+                raise StaleNumberError
             states = [row[0] for row in rows]
             children = [
                 (adoption.parent, *msgspec.structs.astuple(ref))
@@ -91,34 +100,40 @@ class PostgresFlows(Room):
                 await self._share("adopt", number, *columns, on=connection)
         return [_answer(state, is_applied=state == State.BLOCKED) for state in states]
 
+    @answers_absent
+    @renumbers
     async def spawn(self, queue: QueueRef, lease: Beat, spawns: Sequence[Spawn]) -> Applied | Refused:
         """Let a running job add children under its lease."""
-        number = await self._number(queue)
+        number = await self._there(queue)
         children = encode([JobRef(each.queue, each.job.id) for each in spawns])
         rows = await self._share("spawn", number, lease.id, lease.token, children, *spawn_columns(spawns))
         if rows:
             return Applied(State.ACTIVE, rows[0][0])
-        [(state, *_)] = await self._share("refused", number, [lease.id])
+        [(state, *_, has_keys)] = await self._share("refused", number, [lease.id])
+        if has_keys is None:
+            self._forget_all()
+            raise StaleNumberError
         return Refused(Refusal.LOST, None if state is None else State(state))
 
+    @renumbers
     async def children(self, queue: QueueRef, job: str) -> list[Child]:
         """The children of a job, in the order it named them."""
-        number = await self._known(queue)
-        rows = [] if number is None else await self._ask(_CHILDREN, number, job)
+        rows = await self._look_at(queue, _CHILDREN, job)
         return [
             Child(JobRef(name, child), is_done, state and State(state), result and result.encode())
             for name, child, is_done, state, result in rows
         ]
 
+    @renumbers
     async def relays(self, queue: QueueRef, limit: int = RELAY_LIMIT) -> list[Relay]:
         """What waits to be carried over, oldest first."""
-        number = await self._known(queue)
-        rows = [] if number is None else await self._ask(_RELAYS, number, limit)
+        rows = await self._look_at(queue, _RELAYS, limit)
         return [Relay(n, target, _what(what, body)) for n, target, what, body in rows]
 
+    @answers_absent
     async def relayed(self, queue: QueueRef, numbers: Sequence[int]) -> None:
         """Forget entries that were carried over."""
-        await self._ask(_RELAYED, await self._number(queue), list(numbers))
+        await self._ask(_RELAYED, await self._there(queue), list(numbers))
 
     async def _lock(self, number: int, jobs: Sequence[str], connection: Connection) -> None:
         await self._share("lock", number, list(jobs), on=connection)

@@ -12,6 +12,7 @@ from penstock.core.limits import (
     check_key_rule,
 )
 from penstock.stores.postgres.queues import PostgresQueues
+from penstock.stores.postgres.renumbering import renumbers
 from penstock.stores.postgres.turn import Turn, is_plain
 from penstock.stores.rows import encode, restored, stored
 from penstock.stores.values import KeyInfo, QueueInfo
@@ -70,6 +71,7 @@ MAX_US: Final = 2**62
 class PostgresLimits(PostgresQueues):
     """What queues and keys may have at once."""
 
+    @renumbers
     async def declare(self, queue: QueueRef, declaration: Declaration) -> QueueInfo:
         """Compare with what is stored, and keep what was agreed; the row is held only if that is news."""
         wanted = check_declaration(declaration)
@@ -111,6 +113,7 @@ class PostgresLimits(PostgresQueues):
         [(is_live,)] = await self._ask(_IS_LIVE, turn.number, on=turn.connection)
         return agreed(turn.declaration, wanted, is_live=is_live)
 
+    @renumbers
     async def set_key_rule(self, queue: QueueRef, key: str, rule: KeyRule | None) -> None:
         """Change a key's own limit or weight; None takes both back."""
         name = stored(key) or ""
@@ -126,12 +129,13 @@ class PostgresLimits(PostgresQueues):
             turn.look_at([name])
         self._ring_ready(queue)
 
+    @renumbers
     async def keys(self, queue: QueueRef, limit: int = 1_000) -> list[KeyInfo]:
         """Keys with waiting or running jobs or a rule, by name."""
         info = await self.queue(queue)
         if info is None or info.declaration is None or not info.mode.has_keys:
             return []
         said = (info.declaration.key_limit, info.mode is Mode.DYNAMIC)
-        rows = await self._ask(_KEYS, await self._number(queue), limit, *said)
+        rows = await self._look_at(queue, _KEYS, limit, *said)
         found = [KeyInfo(restored(key) or "", *rest) for key, *rest in rows]
         return sorted(found, key=lambda each: each.key)

@@ -17,6 +17,7 @@ from penstock.core.job import QueueRef
 from penstock.stores.postgres.claims import PostgresClaims
 from penstock.stores.postgres.engine import Row
 from penstock.stores.postgres.records import columns_of, event_from
+from penstock.stores.postgres.renumbering import renumbers
 from penstock.stores.rows import EVENT_COLUMNS
 
 _RUNNING: Final = """
@@ -128,6 +129,7 @@ class PostgresLog(PostgresClaims):
     patience: float = 0.1
     """Seconds that a reader gives transactions that run, so that callers see what they wrote themselves."""
 
+    @renumbers
     async def events(self, queue: QueueRef, after: str | int = 0, limit: int = 1_000) -> list[Event]:
         """The events that follow; only a cursor is sure to miss none that was committed late."""
         cursor = read_cursor("after", after)
@@ -138,22 +140,30 @@ class PostgresLog(PostgresClaims):
             found = await self._read(queue, cursor, limit)
         return found.events
 
+    @renumbers
     async def event_range(self, queue: QueueRef) -> tuple[int, int]:
         """The number behind those that were trimmed, and the highest among the newest that can be read."""
         number = await self._known(queue)
         if number is None:
             return 1, 0
         await self._await_running()
-        [(first, last)] = await self._ask(_RANGE, number)
+        rows = await self._ask(_RANGE, number)
+        if not rows:
+            await self._verify(queue, number)
+        [(first, last)] = rows
         return first, last
 
+    @renumbers
     async def trim(self, queue: QueueRef, *, through: int) -> int:
         """Forget events up to the first, in the order of the log, that has a higher number."""
         number = await self._known(queue)
         if number is None:
             return 0
         await self._await_running()
-        return int((await self._ask(_TRIM, number, through))[0][0])
+        [(cut,)] = await self._ask(_TRIM, number, through)
+        if not cut:
+            await self._verify(queue, number)
+        return int(cut)
 
     async def _read(self, queue: QueueRef, cursor: Cursor, limit: int) -> Look:
         """The events after a cursor; CursorLostError when that cannot be told."""
@@ -166,10 +176,14 @@ class PostgresLog(PostgresClaims):
         many = max(0, limit)
         if cursor.stamp is None:
             rows = await self._ask(_AFTER_NUMBER, number, many, cursor.seq)
+            if not rows:
+                await self._verify(queue, number)
             trimmed = rows[0][2]
             check_cursor(queue, cursor, trimmed + 1, cursor.seq, None)
             return _look(queue, rows, _kept(rows))
         rows = await self._ask(_AFTER_CURSOR, number, many + 1, cursor.stamp, cursor.seq)
+        if not rows:
+            await self._verify(queue, number)
         cut_stamp, cut_seq, trimmed, *_ = rows[0]
         if (cursor.stamp, cursor.seq) < (cut_stamp, cut_seq):
             raise trimmed_error(queue, min(cursor.seq + 1, trimmed), trimmed)

@@ -8,6 +8,7 @@ from penstock.core.outcomes import Applied, Refusal, Refused, repeated
 from penstock.core.states import REDRIVABLE, State
 from penstock.core.transitions import TABLE
 from penstock.stores.postgres.engine import Value
+from penstock.stores.postgres.renumbering import StaleNumberError, renumbers
 from penstock.stores.postgres.room import Room, rounds
 from penstock.stores.postgres.turn import Turn
 
@@ -24,6 +25,7 @@ class PostgresMoves(Room):
         """A move of jobs whose items begin with the id, and those of a lease with its token after that."""
         return await self._apply_all(queue, [(move, items)], *params)
 
+    @renumbers
     async def _apply_all(
         self,
         queue: QueueRef,
@@ -31,7 +33,7 @@ class PostgresMoves(Room):
         *params: Value,
     ) -> list[Applied | Refused]:
         """Such moves one after the other; in one transaction where keys take turns."""
-        number = await self._number(queue)
+        number = await self._there(queue)
         out: list[Applied | Refused] | None = None
         if number in self._keyed:
             out = await self._apply_in_turn(number, groups, params)
@@ -121,6 +123,10 @@ class PostgresMoves(Room):
         rows = await self._share("refused", number, [item[0] for item in items], on=on)
         out: list[Applied | Refused | None] = []
         for item, (name, notes, token, cancel, has_keys) in zip(items, rows, strict=True):
+            if has_keys is None:
+                # The queue is gone, and none of the items can have passed.
+                self._forget_all()
+                raise StaleNumberError
             if has_keys:
                 self._keyed.add(number)
             state = None if name is None else State(name)

@@ -6,16 +6,17 @@ from typing import Any, Final
 from penstock.core.job import QueueRef
 from penstock.stores.postgres.check import findings
 from penstock.stores.postgres.migrate import version_of
-from penstock.stores.postgres.room import Room
+from penstock.stores.postgres.renumbering import renumbers
+from penstock.stores.postgres.room import SHUT_OUT, Room
 from penstock.stores.protocol import Bell
 from penstock.stores.rows import declaration_of, restored, stored
 from penstock.stores.values import Durability, Finding, Pause, QueueInfo, StoreInfo, Topic
 
-_COLUMNS: Final = "name, number, declaration, arrival_us, paused_at, pause_reason, pause_by, paused_until"
+_COLUMNS: Final = (
+    "name, number, made, declaration, arrival_us, paused_at, pause_reason, pause_by, paused_until"
+)
 _QUEUE: Final = f"SELECT {_COLUMNS} FROM penstock.queue WHERE tenant = $1 AND name = $2"  # noqa: S608 (constants)
 _QUEUES: Final = f"SELECT {_COLUMNS} FROM penstock.queue WHERE tenant = $1 ORDER BY name"  # noqa: S608 (constants)
-
-_SHUT_OUT: Final = "SELECT row_security_active('penstock.job') AND NOT penstock.is_admitted($1)"
 
 _PAUSE: Final = """
 UPDATE penstock.queue SET
@@ -25,6 +26,7 @@ UPDATE penstock.queue SET
     pause_by = $6
 FROM (SELECT penstock.now_us($2::bigint) / 1000 AS now) AS given
 WHERE queue.n = $1
+RETURNING 1
 """
 
 _TURN: Final = "UPDATE penstock.meta SET value = value + $1::bigint WHERE name = 'clock_offset_ms'"
@@ -39,10 +41,14 @@ SELECT
 class PostgresQueues(Room):
     """Queues, clock, health and bells."""
 
+    @renumbers
     async def open_queue(self, queue: QueueRef) -> QueueInfo:
         """The queue, made if it is new."""
-        await self._number(queue)
-        return await self.queue(queue) or QueueInfo(queue, 0)
+        number = await self._number(queue)
+        info = await self.queue(queue)
+        if info is None:
+            await self._verify(queue, number)
+        return info or QueueInfo(queue, 0)
 
     async def queue(self, queue: QueueRef) -> QueueInfo | None:
         """The queue, if there is one."""
@@ -61,14 +67,16 @@ class PostgresQueues(Room):
 
     async def is_shut_out(self, tenant: str) -> bool:
         """True where there is a wall between tenants, and the user was not admitted to this one."""
-        [(is_out,)] = await self._ask(_SHUT_OUT, tenant)
+        [(is_out,)] = await self._ask(SHUT_OUT, tenant)
         return bool(is_out)
 
+    @renumbers
     async def pause(self, queue: QueueRef, pause: Pause | None, for_ms: int | None = None) -> None:
         """Stop claims, or let them go on."""
         said = (None, None) if pause is None else (stored(pause.reason), stored(pause.by))
         number = await self._number(queue)
-        await self._ask(_PAUSE, number, self._seen_us, pause is not None, for_ms, *said)
+        if not await self._ask(_PAUSE, number, self._seen_us, pause is not None, for_ms, *said):
+            await self._verify(queue, number)
         self._ring_ready(queue)
 
     async def now(self) -> int:
@@ -95,10 +103,14 @@ class PostgresQueues(Room):
             clock_offset_ms=offset,
         )
 
+    @renumbers
     async def check(self, queue: QueueRef) -> list[Finding]:
         """Records, keys and events agree."""
         number = await self._known(queue)
-        return [] if number is None else await findings(self._ask, number)
+        if number is None:
+            return []
+        await self._verify(queue, number)
+        return await findings(self._ask, number)
 
     def bell(self, queue: QueueRef, topic: Topic) -> AbstractAsyncContextManager[Bell]:
         """Rings at once for changes of this store, and within milliseconds for those of others."""
@@ -109,7 +121,7 @@ class PostgresQueues(Room):
 
 
 def _info(
-    tenant: str, name: str, number: int, declaration: str | None, arrival_us: int, *pause: Any
+    tenant: str, name: str, number: int, made: str, declaration: str | None, arrival_us: int, *pause: Any
 ) -> QueueInfo:
     at, reason, by, until = pause
     return QueueInfo(
@@ -117,7 +129,8 @@ def _info(
         number,
         None if at is None else Pause(at, restored(reason), restored(by), until),
         None if declaration is None else declaration_of(declaration),
-        arrival_us=arrival_us,
+        made,
+        arrival_us,
     )
 
 

@@ -5,13 +5,16 @@ from typing import Final
 from penstock.core.cursors import read_cursor
 from penstock.core.job import QueueRef
 from penstock.core.names import check_name
+from penstock.stores.absent import answers_absent
 from penstock.stores.bounds import READER_LEASE_MS
+from penstock.stores.postgres.renumbering import StaleNumberError, renumbers
 from penstock.stores.postgres.stretches import PostgresStretches
 from penstock.stores.values import Holdup, Reader
 
 _KEEP: Final = """
 INSERT INTO penstock.reader (queue, name, cursor, seq, kept_until)
-SELECT $1, $3, $4, $5::bigint, penstock.now_us($2::bigint) / 1000 + $6::bigint
+SELECT mine.n, $3, $4, $5::bigint, penstock.now_us($2::bigint) / 1000 + $6::bigint
+FROM (SELECT queue.n FROM penstock.queue WHERE queue.n = $1 FOR KEY SHARE) AS mine
 ON CONFLICT (queue, name) DO UPDATE SET
     cursor = excluded.cursor, seq = excluded.seq, kept_until = excluded.kept_until
 RETURNING name, cursor, seq, kept_until
@@ -55,6 +58,7 @@ LIMIT 1
 class PostgresReaders(PostgresStretches):
     """Who has read how far."""
 
+    @renumbers
     async def keep_reader(self, queue: QueueRef, name: str, cursor: str | int) -> Reader:
         """Register or renew a reader."""
         check_name("reader", name)
@@ -65,23 +69,30 @@ class PostgresReaders(PostgresStretches):
             await self._await_running()
             place = await self._placed(queue, number, place)
         kept = (name, str(place), place.seq, READER_LEASE_MS)
-        [row] = await self._ask(_KEEP, number, self._seen_us, *kept)
-        return Reader(*row)
+        rows = await self._ask(_KEEP, number, self._seen_us, *kept)
+        if not rows:
+            self._forget(queue)
+            raise StaleNumberError
+        return Reader(*rows[0])
 
+    @renumbers
     async def readers(self, queue: QueueRef) -> list[Reader]:
         """The registered readers by name."""
-        number = await self._known(queue)
-        rows = [] if number is None else await self._ask(_READERS, number)
+        rows = await self._look_at(queue, _READERS)
         # The database may sort by the rules of a language.
         return sorted((Reader(*row) for row in rows), key=lambda reader: reader.name)
 
+    @answers_absent
+    @renumbers
     async def drop_reader(self, queue: QueueRef, name: str) -> bool:
         """Forget a reader; False when there was none."""
-        return bool(await self._ask(_DROP, await self._number(queue), name))
+        return bool(await self._change_at(queue, _DROP, name))
 
+    @answers_absent
+    @renumbers
     async def forget_readers(self, queue: QueueRef) -> int:
         """Forget the readers whose lease is over."""
-        return len(await self._ask(_FORGET, await self._number(queue), self._seen_us))
+        return len(await self._change_at(queue, _FORGET, self._seen_us))
 
     async def holdup(self) -> Holdup | None:
         """The oldest transaction of the whole server: events are read up to where it began."""

@@ -9,6 +9,7 @@ from penstock.stores.bounds import MAX_LEASE_MS, RECOVER_LIMIT
 from penstock.stores.postgres.engine import Value
 from penstock.stores.postgres.queues import PostgresQueues
 from penstock.stores.postgres.records import job_of
+from penstock.stores.postgres.renumbering import renumbers
 from penstock.stores.postgres.sources import in_schema
 from penstock.stores.rows import EXPIRED_COLUMNS, JOB_COLUMNS, expired_of
 from penstock.stores.values import HeldLease, Page, Query
@@ -37,6 +38,7 @@ WHERE mine.queue = $1 AND mine.id = $2
         WHEN queue.has_keys THEN other.key = mine.key AND other.place < mine.place
         ELSE other.priority > mine.priority OR (other.priority = mine.priority AND other.place < mine.place)
     END
+HAVING EXISTS (SELECT 1 FROM penstock.queue WHERE queue.n = $1)
 """
 
 _OLDEST: Final = """
@@ -48,6 +50,7 @@ CROSS JOIN LATERAL (
     ORDER BY job.place
     LIMIT 1
 ) AS head
+HAVING EXISTS (SELECT 1 FROM penstock.queue WHERE queue.n = $1)
 """
 
 _EXPIRED: Final = f"""
@@ -114,13 +117,14 @@ def _source(states: frozenset[State]) -> str:
 class PostgresReads(PostgresQueues):
     """The reading half of the store."""
 
+    @renumbers
     async def get(self, queue: QueueRef, ids: Sequence[str]) -> list[Job | None]:
         """The records, None where there is none."""
-        number = await self._known(queue)
-        rows = [] if number is None else await self._ask(_GET, number, list(ids))
+        rows = await self._look_at(queue, _GET, list(ids))
         jobs = {job.id: job for job in (job_of(queue, row) for row in rows)}
         return [jobs.get(each) for each in ids]
 
+    @renumbers
     async def find(self, queue: QueueRef, query: Query) -> Page:
         """A page of jobs, newest first."""
         number = await self._known(queue)
@@ -130,6 +134,8 @@ class PostgresReads(PostgresQueues):
         rows = await self._engine.run(
             in_schema(statement, self._address.schema), number, *values, prepare=False
         )
+        if not rows:
+            await self._verify(queue, number)
         jobs = [job_of(queue, row) for row in rows[: query.limit]]
         if len(rows) <= query.limit or not jobs:
             return Page(jobs)
@@ -137,32 +143,33 @@ class PostgresReads(PostgresQueues):
         at = (end.ended_at or 0) if _is_by_end(query.states) else end.enqueued_at
         return Page(jobs, f"{at}/{end.id}")
 
+    @renumbers
     async def counts(self, queue: QueueRef) -> dict[State, int]:
         """Jobs per state."""
-        number = await self._known(queue)
-        rows = [] if number is None else await self._ask(_COUNTS, number)
+        rows = await self._look_at(queue, _COUNTS)
         return dict.fromkeys(State, 0) | {State(state): count for state, count in rows}
 
+    @renumbers
     async def ahead(self, queue: QueueRef, job: str) -> int:
         """How many pending jobs, of its key where keys take turns, will be claimed before this one."""
-        number = await self._known(queue)
-        return 0 if number is None else int((await self._ask(_AHEAD, number, job))[0][0])
+        rows = await self._look_at(queue, _AHEAD, job)
+        return int(rows[0][0]) if rows else 0
 
+    @renumbers
     async def oldest(self, queue: QueueRef) -> int | None:
         """When the first of the pending jobs was enqueued."""
-        number = await self._known(queue)
-        rows = [] if number is None else await self._ask(_OLDEST, number)
+        rows = await self._look_at(queue, _OLDEST)
         return rows[0][0] if rows else None
 
+    @renumbers
     async def expired(self, queue: QueueRef, limit: int = RECOVER_LIMIT) -> list[ExpiredLease]:
         """Leases that ran out, oldest first; also those that end later than any lease may."""
-        number = await self._known(queue)
-        rows = [] if number is None else await self._ask(_EXPIRED, number, self._seen_us, limit)
+        rows = await self._look_at(queue, _EXPIRED, self._seen_us, limit)
         info = await self.queue(queue) if rows else None
         return [expired_of(row, keyed=info is not None and info.mode.has_keys) for row in rows]
 
+    @renumbers
     async def leases(self, queue: QueueRef, worker: str | None = None) -> list[HeldLease]:
         """Leases of the queue, or those of one worker."""
-        number = await self._known(queue)
-        rows = [] if number is None else await self._ask(_LEASES, number, worker)
+        rows = await self._look_at(queue, _LEASES, worker)
         return [HeldLease(*row) for row in rows]

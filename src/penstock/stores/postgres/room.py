@@ -5,15 +5,17 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
-from penstock.core.errors import StoreError, StoreUnavailableError
+from penstock.core.errors import ConfigError, StoreError
 from penstock.core.job import QueueRef
 from penstock.core.moves import Move
 from penstock.core.outcomes import Applied, Refused
 from penstock.core.states import State
 from penstock.core.transitions import TABLE, Table
+from penstock.stores.absent import QueueAbsentError
 from penstock.stores.postgres.address import address_of
 from penstock.stores.postgres.engine import Connection, Engine, Row, Value
 from penstock.stores.postgres.hints import LOWEST, Hints
+from penstock.stores.postgres.renumbering import StaleNumberError
 from penstock.stores.postgres.sources import in_schema, own_statements, statements
 from penstock.stores.postgres.turn import Turn
 from penstock.stores.postgres.wakeups import Wakeups
@@ -21,6 +23,7 @@ from penstock.stores.values import Topic
 
 _OPENINGS = 100
 _FIND_QUEUE = "SELECT n, is_plain, has_keys FROM penstock.queue WHERE tenant = $1 AND name = $2"
+SHUT_OUT = "SELECT row_security_active('penstock.job') AND NOT penstock.is_admitted($1)"
 _OPEN_QUEUE = "SELECT penstock.open_queue($1, $2)"
 
 
@@ -47,12 +50,56 @@ class Room:
         self._lines: dict[QueueRef, asyncio.Lock] = {}
         self._seen_us = 0
 
-    async def _has_keys(self, queue: QueueRef) -> bool:
+    async def _has_keys(self, queue: QueueRef, number: int) -> bool:
         """Whether keys take turns, by what stands in the database now."""
+        await self._verify(queue, number)
+        return number in self._keyed
+
+    async def _verify(self, queue: QueueRef, number: int) -> None:
+        """StaleNumberError where this is no longer the number of the queue's row.
+
+        Asked where a call found nothing: as long as it finds something the row is there.
+        """
         rows = await self._ask(_FIND_QUEUE, queue.tenant, queue.name)
-        for number, is_plain, has_keys in rows:
-            self._learn(number, is_plain=is_plain, has_keys=has_keys)
-        return any(has_keys for _, _, has_keys in rows)
+        if not rows or rows[0][0] != number:
+            self._forget(queue)
+            raise StaleNumberError
+        _, is_plain, has_keys = rows[0]
+        self._learn(number, is_plain=is_plain, has_keys=has_keys)
+
+    async def _look_at(self, queue: QueueRef, statement: str, *params: Value) -> list[Row]:
+        """The rows of a statement that reads from a queue by its number; none where there is no queue."""
+        number = await self._known(queue)
+        if number is None:
+            return []
+        rows = await self._ask(statement, number, *params)
+        if not rows:
+            await self._verify(queue, number)
+        return rows
+
+    async def _change_at(self, queue: QueueRef, statement: str, *params: Value) -> list[Row]:
+        """The same of one that changes what is there; QueueAbsentError where there is no queue."""
+        number = await self._there(queue)
+        rows = await self._ask(statement, number, *params)
+        if not rows:
+            await self._verify(queue, number)
+        return rows
+
+    async def _there(self, queue: QueueRef) -> int:
+        """The number of the queue's row; QueueAbsentError when there is none.
+
+        ConfigError where the role is held to other tenants: a worker would wait for ever for its jobs.
+        """
+        number = await self._known(queue)
+        if number is not None:
+            return number
+        [(is_out,)] = await self._ask(SHUT_OUT, queue.tenant)
+        if is_out:
+            raise ConfigError(
+                f"{self._address.shown} does not let this user do what Penstock needs "
+                f"(the role was not admitted to the tenant {queue.tenant})"
+            )
+        raise QueueAbsentError
 
     async def _known(self, queue: QueueRef) -> int | None:
         """The number of the queue's row; None when there is none."""
@@ -108,10 +155,9 @@ class Room:
         async with self._engine.transaction() as connection:
             rows = await self._engine.run(sql["shared/turn"], number, self._seen_us, due_from, on=connection)
             if not rows:
+                # It was deleted, or all tables were made anew.
                 self._forget_all()
-                raise StoreUnavailableError(
-                    f"the tables at {self._address.shown} were made anew: queues are opened again"
-                )
+                raise StaleNumberError
             row = rows[0]
             self._learn(number, is_plain=row[1], has_keys=row[2])
             turn = Turn(self._engine, sql, self._table, connection, number, row, holds=holds)
@@ -138,6 +184,15 @@ class Room:
                     topics.add(Topic.READY)
         if topics:
             self._wakeups.ring(queue, topics)
+
+    def _forget(self, queue: QueueRef) -> None:
+        """The queue was deleted: one of its name that is made later has another number."""
+        number = self._numbers.pop(queue, None)
+        if number is not None:
+            for known in (self._limited, self._keyed):
+                known.discard(number)
+            self._hints.pop(number, None)
+            self._pruned.pop(number, None)
 
     def _forget_all(self) -> None:
         """The tables are gone: what comes back in their place may have other numbers."""

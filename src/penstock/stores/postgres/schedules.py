@@ -4,16 +4,20 @@ from contextlib import suppress
 from typing import Any, Final
 
 from penstock.core.job import QueueRef
+from penstock.stores.absent import answers_absent
 from penstock.stores.bounds import SCHEDULE_LIMIT
 from penstock.stores.postgres.enqueue import Overtaken, PostgresEnqueue
+from penstock.stores.postgres.renumbering import renumbers
 from penstock.stores.postgres.turn import Turn
 from penstock.stores.values import Firing, StoredSchedule, Topic
 
 _PUT: Final = """
 INSERT INTO penstock.schedule (queue, name, body, next_at, paused)
-VALUES ($1, $2, $3, $4::bigint, $5::boolean)
+SELECT mine.n, $2, $3, $4::bigint, $5::boolean
+FROM (SELECT queue.n FROM penstock.queue WHERE queue.n = $1 FOR KEY SHARE) AS mine
 ON CONFLICT (queue, name) DO UPDATE SET
     body = excluded.body, next_at = excluded.next_at, paused = excluded.paused
+RETURNING 1
 """
 _REMOVE: Final = "DELETE FROM penstock.schedule WHERE queue = $1 AND name = $2 RETURNING 1"
 _PAUSE: Final = """
@@ -44,19 +48,28 @@ class PostgresSchedules(PostgresEnqueue):
 
     async def put_schedule(self, schedule: StoredSchedule) -> None:
         """Keep a schedule; one of that name is replaced, and keeps what it fired last."""
-        number = await self._number(schedule.queue)
-        kept = (schedule.name, schedule.body.decode(), schedule.next_at, schedule.paused)
-        await self._ask(_PUT, number, *kept)
+        await self._put(schedule.queue, schedule)
         # Its first instant may come sooner than anything that is waited for.
         self._wakeups.ring(schedule.queue, {Topic.READY})
 
+    @renumbers
+    async def _put(self, queue: QueueRef, schedule: StoredSchedule) -> None:
+        number = await self._number(queue)
+        kept = (schedule.name, schedule.body.decode(), schedule.next_at, schedule.paused)
+        if not await self._ask(_PUT, number, *kept):
+            await self._verify(queue, number)
+
+    @answers_absent
+    @renumbers
     async def remove_schedule(self, queue: QueueRef, name: str) -> bool:
         """Take a schedule away; False when there was none."""
-        return bool(await self._ask(_REMOVE, await self._number(queue), name))
+        return bool(await self._change_at(queue, _REMOVE, name))
 
+    @answers_absent
+    @renumbers
     async def pause_schedule(self, queue: QueueRef, name: str, paused: bool) -> bool:
         """Stop a schedule for now, or let it go on; False when there is none."""
-        return bool(await self._ask(_PAUSE, await self._number(queue), name, paused))
+        return bool(await self._change_at(queue, _PAUSE, name, paused))
 
     async def schedules(self, tenant: str) -> list[StoredSchedule]:
         """All schedules of a tenant, by queue and name."""
@@ -64,18 +77,20 @@ class PostgresSchedules(PostgresEnqueue):
         # The database may sort by the rules of a language.
         return sorted(found, key=lambda each: (each.queue.name, each.name))
 
+    @renumbers
     async def due_schedules(self, queue: QueueRef, limit: int = SCHEDULE_LIMIT) -> list[StoredSchedule]:
         """Schedules whose next instant has come, oldest first."""
-        number = await self._known(queue)
-        rows = [] if number is None else await self._ask(_DUE, number, self._seen_us, limit, queue.name)
+        rows = await self._look_at(queue, _DUE, self._seen_us, limit, queue.name)
         return [_schedule(queue.tenant, row) for row in rows]
 
+    @answers_absent
+    @renumbers
     async def fire(self, queue: QueueRef, firing: Firing) -> bool:
         """Take in the jobs of an instant and move the schedule on, if that is still its next instant."""
         is_fired = False
         # Who is overtaken leaves the schedule due.
         with suppress(Overtaken):
-            async with self._turn(await self._number(queue)) as turn:
+            async with self._turn(await self._there(queue)) as turn:
                 is_fired = await self._fire(turn, firing)
         if is_fired:
             self._wakeups.ring(queue, {Topic.READY})

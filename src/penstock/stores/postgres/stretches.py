@@ -8,6 +8,7 @@ from penstock.core.cursors import Cursor, check_cursor, read_cursor, trimmed_err
 from penstock.core.job import QueueRef
 from penstock.stores.postgres.log import PostgresLog, cursor_of
 from penstock.stores.postgres.records import columns_of
+from penstock.stores.postgres.renumbering import renumbers
 from penstock.stores.rows import EVENT_COLUMNS
 from penstock.stores.values import EventColumns
 
@@ -84,6 +85,7 @@ class PostgresStretches(PostgresLog):
 
     _names: Mapping[str, str] = MappingProxyType({})
 
+    @renumbers
     async def event_columns(
         self, queue: QueueRef, after: str | int, through: str, limit: int
     ) -> EventColumns:
@@ -100,6 +102,8 @@ class PostgresStretches(PostgresLog):
         statement = _COLUMNS.format(names=", ".join(self._names.values()))
         given = (end.stamp or 0, end.seq, max(0, limit))
         rows = await self._ask(statement, number, *_start(cursor), *given)
+        if not rows:
+            await self._verify(queue, number)
         cut_stamp, cut_seq, trimmed, *_ = rows[0]
         if cursor.stamp is None:
             check_cursor(queue, cursor, trimmed + 1, cursor.seq, None)
@@ -107,6 +111,7 @@ class PostgresStretches(PostgresLog):
             raise trimmed_error(queue, min(cursor.seq + 1, trimmed), trimmed)
         return columns_of(("stamp", *self._names), [row[3:] for row in rows if row[3] is not None])
 
+    @renumbers
     async def cursor_after(self, queue: QueueRef, after: str | int = 0, limit: int | None = None) -> str:
         """The cursor of the last of so many events that follow, by the primary key."""
         cursor = read_cursor("after", after)
@@ -123,6 +128,7 @@ class PostgresStretches(PostgresLog):
         rows = rows or await self._ask(_BACKWARD, number, *start, 0)
         return cursor_of(queue, rows[0]) if rows else str(cursor)
 
+    @renumbers
     async def cursor_at(self, queue: QueueRef, at: int) -> str:
         """The cursor before the first event of a time, in the order of the log."""
         number = await self._known(queue)

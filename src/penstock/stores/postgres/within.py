@@ -44,6 +44,7 @@ SELECT ({_STORE}), pg_catalog.current_setting('transaction_isolation'),
     entered.lock_timeout, entered.search_path
 FROM entered
 """  # noqa: S608 (constants)
+_HOLD_BACK_DELETION: Final = "SELECT 1 FROM penstock.queue WHERE n = $1::integer FOR KEY SHARE"
 _SET: Final = """
 SELECT pg_catalog.set_config('lock_timeout', $1, true), pg_catalog.set_config('search_path', $2, true)
 """
@@ -75,7 +76,10 @@ class PostgresWithin(PostgresEnqueue):
         [row] = await engine.run(in_schema(_ENTER, self._address.schema), number, channel)
         found = _Found(*row)
         try:
-            holds = self._holds(found, is_unique=any(new.unique for new in jobs))
+            holds = self._holds(queue, found, is_unique=any(new.unique for new in jobs))
+            if found.isolation != "read committed":
+                # The transaction may see a queue that is gone. Held like this, it cannot be deleted either.
+                await engine.run(in_schema(_HOLD_BACK_DELETION, self._address.schema), number)
             if found.lock_timeout == "0" and (holds or any(new.idempotency_key for new in jobs)):
                 # Others may hold the queue's row, or the same key, in transactions that stay open.
                 await engine.run(_SET, settings(self._address)["lock_timeout"], SEARCH_PATH)
@@ -89,12 +93,20 @@ class PostgresWithin(PostgresEnqueue):
             if engine.goes_on:
                 await engine.run(_SET, found.lock_timeout, found.search_path)
 
-    def _holds(self, found: "_Found", *, is_unique: bool) -> bool:
+    def is_opened(self, queue: QueueRef) -> bool:
+        """True while this handle takes the queue for one that is there."""
+        return queue in self._numbers
+
+    def _holds(self, queue: QueueRef, found: "_Found", *, is_unique: bool) -> bool:
         """Whether the queue's row will be held; TransactionError where the jobs would reach no worker."""
         if found.store != self._store_id:
             raise TransactionError(
                 f"the connection is to another database than the store at {self._address.shown}"
             )
+        if found.is_plain is None and found.isolation == "read committed":
+            # The next call opens it anew, before its transaction.
+            self._forget(queue)
+            raise TransactionError(f"the queue {queue} was deleted since it was opened here: enqueue again")
         if found.is_plain is None:
             raise TransactionError(
                 f"the transaction is {found.isolation} and began before the queue was opened"

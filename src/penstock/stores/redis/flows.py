@@ -11,6 +11,7 @@ from penstock.core.job import NewJob, QueueRef
 from penstock.core.moves import Beat, Move
 from penstock.core.outcomes import Applied, Refused
 from penstock.core.states import State
+from penstock.stores.absent import answers_absent
 from penstock.stores.bounds import RELAY_LIMIT
 from penstock.stores.redis import records
 from penstock.stores.redis.keys import keys_of
@@ -60,6 +61,7 @@ class RedisFlows:
     _server: Server
     _queues: Queues
 
+    @answers_absent
     async def child_ended(self, queue: QueueRef, endings: Sequence[ChildEnding]) -> list[Applied | Refused]:
         if not endings:
             return []
@@ -69,20 +71,22 @@ class RedisFlows:
             at = None if each.result is None else _FIRST_RESULT + len(results)
             items.append((each.parent, each.child.queue, each.child.id, each.state, at))
             results += [] if each.result is None else [each.result]
-        answers = await self._queues.run(queue, Move.UNBLOCK, pack(items), CHILD_FAILED, *results)
+        answers = await self._queues.run_if_there(queue, Move.UNBLOCK, pack(items), CHILD_FAILED, *results)
         return [records.outcome(answer) for answer in answers]
 
+    @answers_absent
     async def adopt(self, queue: QueueRef, adoptions: Sequence[Adoption]) -> list[Applied | Refused]:
         if not adoptions:
             return []
         items = [(each.parent, each.children) for each in adoptions]
-        answers = await self._queues.run(queue, "calls/adopt", pack(items))
+        answers = await self._queues.run_if_there(queue, "calls/adopt", pack(items))
         return [records.outcome(answer) for answer in answers]
 
+    @answers_absent
     async def spawn(self, queue: QueueRef, lease: Beat, spawns: Sequence[Spawn]) -> Applied | Refused:
         refs = pack([(each.queue, each.job.id) for each in spawns])
         bodies = (packed_job(each.job) for each in spawns)
-        answer = await self._queues.run(queue, "calls/spawn", lease.id, lease.token, refs, *bodies)
+        answer = await self._queues.run_if_there(queue, "calls/spawn", lease.id, lease.token, refs, *bodies)
         return records.outcome(answer)
 
     async def children(self, queue: QueueRef, job: str) -> list[Child]:

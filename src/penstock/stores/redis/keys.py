@@ -29,8 +29,13 @@ def turned(database: int) -> str:
 
 
 def registry(tenant: str) -> str:
-    """A hash: the tenant's queues and their numbers."""
+    """A hash: the tenant's queues and their numbers; under `*` the highest one that was released."""
     return f"penstock:{{{tenant}}}:queues"
+
+
+def deleted(tenant: str) -> str:
+    """A hash: under `last_us` the newest time that a deleted queue of the tenant used, in microseconds."""
+    return f"penstock:{{{tenant}}}:deleted"
 
 
 def shelf_keys(tenant: str, shelf: str) -> tuple[str, str, str]:

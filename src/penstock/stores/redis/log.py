@@ -7,6 +7,7 @@ from penstock.core.cursors import Cursor, check_cursor, placed, read_cursor
 from penstock.core.events import Event
 from penstock.core.job import QueueRef
 from penstock.core.names import check_name
+from penstock.stores.absent import answers_absent
 from penstock.stores.bounds import READER_LEASE_MS
 from penstock.stores.redis.keys import QueueKeys, keys_of
 from penstock.stores.redis.queues import Queues
@@ -138,8 +139,9 @@ class StreamReaders:
     async def drop_reader(self, queue: QueueRef, name: str) -> bool:
         return bool(await self._server.command("HDEL", keys_of(queue).readers, name))
 
+    @answers_absent
     async def forget_readers(self, queue: QueueRef) -> int:
-        return int(await self._queues.run(queue, _READERS, "forget"))
+        return int(await self._queues.run_if_there(queue, _READERS, "forget"))
 
 
 def _reader(name: bytes, fact: bytes) -> Reader:

@@ -1,4 +1,4 @@
-"""The queues themselves: their registry, their numbers, their pauses."""
+"""The queues themselves: their registry, their numbers, their pauses, their deletion."""
 
 import secrets
 from collections.abc import Sequence
@@ -6,12 +6,14 @@ from typing import Any, Final
 
 from penstock.core.job import QueueRef
 from penstock.core.limits import Declaration
+from penstock.core.states import State
+from penstock.stores.absent import QueueAbsentError
 from penstock.stores.redis import keys
 from penstock.stores.redis.clock import ServerClock
 from penstock.stores.redis.keys import keys_of
 from penstock.stores.redis.lanes import read_declaration, write_declaration
 from penstock.stores.redis.server import QueueNotOpenError, Server
-from penstock.stores.values import Pause, QueueInfo
+from penstock.stores.values import Pause, QueueContents, QueueInfo
 
 _FACTS: Final = (
     "number",
@@ -32,6 +34,7 @@ class Queues:
         self._server = server
         self._clock = clock
         self._open: set[QueueRef] = set()
+        self._deleted: set[QueueRef] = set()
         self._numbers: dict[QueueRef, int] = {}
         self._declared: dict[QueueRef, Declaration] = {}
 
@@ -43,7 +46,27 @@ class Queues:
         try:
             return await self._server.run(script, names, *arguments)
         except QueueNotOpenError:
-            # The server came back without its data. Scripts look for the queue before they change anything.
+            # It was deleted, or the server came back without its data. Scripts look for the queue before they
+            # change anything.
+            await self.open(queue)
+            return await self._server.run(script, names, *arguments)
+
+    async def run_if_there(
+        self, queue: QueueRef, script: str, *arguments: Any, opens_new: bool = False
+    ) -> Any:
+        """One script on a queue that is there, or that the server has lost; QueueAbsentError on any other.
+
+        With `opens_new`, one that nobody ever made is opened first.
+        """
+        if opens_new and queue not in self._open and queue not in self._deleted:
+            await self.open(queue)
+        names = keys_of(queue).all(self._server.database)
+        try:
+            return await self._server.run(script, names, *arguments)
+        except QueueNotOpenError:
+            if not await self._is_lost(queue):
+                self._forget(queue)
+                raise QueueAbsentError from None
             await self.open(queue)
             return await self._server.run(script, names, *arguments)
 
@@ -56,19 +79,29 @@ class Queues:
             ]
         )
         # Most are there, and reading is what a server at its maxmemory, or without its replicas, still does.
-        info = None if number is None else self._info(queue, facts)
+        info = self._info(queue, facts)
         if info is None:
             info = await self._make(queue)
+        elif number is None:
+            await self._list(queue, info.number)
         self._open.add(queue)
+        self._deleted.discard(queue)
         return info
 
     async def _make(self, queue: QueueRef) -> QueueInfo:
         # First of all into the list of those whose clocks are turned: what has a number is in there.
         await self._server.run("queues/list", [keys.QUEUES], f"{queue.tenant}/{queue.name}")
-        # A server that lost the queue gets it back as it was known here before it takes anything in.
-        number = await self._server.run(
-            "queues/register", [keys.registry(queue.tenant)], queue.name, self._numbers.get(queue, "")
+        # A server that lost the queue gets it back as it was known here before it takes anything in; one that
+        # was deleted gets another number, and nothing of what it was.
+        had = self._numbers.get(queue)
+        number, since_us = await self._server.run(
+            "queues/register",
+            [keys.registry(queue.tenant), keys.deleted(queue.tenant)],
+            queue.name,
+            "" if had is None else had,
         )
+        if number != had:
+            self._declared.pop(queue, None)
         known = self._declared.get(queue)
         await self._server.run(
             "queues/open",
@@ -77,8 +110,65 @@ class Queues:
             await self._clock.offset_ms(),
             secrets.token_hex(8),
             b"" if known is None else write_declaration(known),
+            since_us,
         )
-        return await self.find(queue) or QueueInfo(queue, number)
+        # A deletion that was under way may have taken it off the lists in between.
+        info = await self.find(queue) or QueueInfo(queue, number)
+        await self._list(queue, info.number)
+        return info
+
+    async def _list(self, queue: QueueRef, number: int) -> None:
+        """Name a queue that is there among those of its tenant and among all."""
+        await self._server.run("queues/list", [keys.QUEUES], f"{queue.tenant}/{queue.name}")
+        await self._server.run("queues/enlist", [keys.registry(queue.tenant)], queue.name, number)
+
+    async def delete(self, queue: QueueRef) -> QueueContents | None:
+        """Delete a queue without jobs, schedules and relay entries; what keeps it, None where there is none.
+
+        The queue goes in one step of its own slot. The lists that name it are in other slots: its number is
+        released before, and it is taken off them after, unless somebody has made it anew.
+        """
+        while (info := await self.find(queue)) is not None:
+            registry, since = keys.registry(queue.tenant), keys.deleted(queue.tenant)
+            last_us = await self._server.command("HGET", keys_of(queue).meta, "last_us")
+            await self._server.run("queues/release", [registry, since], info.number, last_us or 0)
+            names = keys_of(queue).all(self._server.database)
+            try:
+                found, *counts = await self._server.run(
+                    "queues/delete", names, info.made, keys.LOWEST_TIER, keys.HIGHEST_TIER
+                )
+            except QueueNotOpenError:
+                break
+            if found == b"kept":
+                return _contents(*counts)
+            if found == b"deleted":
+                await self._unlist(queue, info.number)
+                return QueueContents()
+        self._forget(queue)
+        return None
+
+    async def _unlist(self, queue: QueueRef, number: int) -> None:
+        self._forget(queue)
+        await self._server.run("queues/unregister", [keys.registry(queue.tenant)], queue.name, number)
+        await self._server.command("SREM", keys.QUEUES, f"{queue.tenant}/{queue.name}")
+        again = await self.find(queue)
+        if again is not None:
+            await self._list(queue, again.number)
+
+    async def _is_lost(self, queue: QueueRef) -> bool:
+        """True for a queue that was known here and is gone without having been deleted."""
+        number = self._numbers.get(queue)
+        if number is None:
+            return False
+        released = await self._server.command("HGET", keys.registry(queue.tenant), "*")
+        return number > int(released or 0)
+
+    def _forget(self, queue: QueueRef) -> None:
+        """The queue was deleted: one of its name that is made later is another one."""
+        self._open.discard(queue)
+        self._deleted.add(queue)
+        self._numbers.pop(queue, None)
+        self._declared.pop(queue, None)
 
     def remember(self, queue: QueueRef, declaration: Declaration) -> None:
         """What the queue is declared as, should the server lose it. Versions only go up."""
@@ -94,7 +184,8 @@ class Queues:
     async def of(self, tenant: str) -> list[QueueInfo]:
         """All queues of a tenant, by name."""
         names = await self._server.command("HKEYS", keys.registry(tenant))
-        infos = await self._infos([QueueRef(tenant, name) for name in sorted(n.decode() for n in names)])
+        known = sorted(name.decode() for name in names if name != b"*")
+        infos = await self._infos([QueueRef(tenant, name) for name in known])
         return [info for info in infos if info is not None]
 
     async def tenants(self) -> list[str]:
@@ -118,10 +209,18 @@ class Queues:
     def _info(self, queue: QueueRef, facts: Sequence[bytes | None]) -> QueueInfo | None:
         info = _info(queue, facts)
         if info is not None:
+            if self._numbers.get(queue) not in (None, info.number):
+                # Another queue of this name: what the old one was declared as says nothing of it.
+                self._declared.pop(queue, None)
             self._numbers[queue] = info.number
         if info is not None and info.declaration is not None:
             self.remember(queue, info.declaration)
         return info
+
+
+def _contents(schedules: int, relays: int, *jobs: Any) -> QueueContents:
+    counts = {State(state.decode()): count for state, count in zip(jobs[::2], jobs[1::2], strict=True)}
+    return QueueContents(counts, schedules, relays)
 
 
 def _info(queue: QueueRef, facts: Sequence[bytes | None]) -> QueueInfo | None:

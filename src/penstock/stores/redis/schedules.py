@@ -6,6 +6,7 @@ from typing import Any, Final
 import msgspec
 
 from penstock.core.job import QueueRef
+from penstock.stores.absent import answers_absent
 from penstock.stores.bounds import SCHEDULE_LIMIT
 from penstock.stores.redis.keys import keys_of
 from penstock.stores.redis.queues import Queues
@@ -41,11 +42,13 @@ class RedisSchedules:
             int(schedule.paused),
         )
 
+    @answers_absent
     async def remove_schedule(self, queue: QueueRef, name: str) -> bool:
-        return bool(await self._queues.run(queue, "schedules/remove", name))
+        return bool(await self._queues.run_if_there(queue, "schedules/remove", name))
 
+    @answers_absent
     async def pause_schedule(self, queue: QueueRef, name: str, paused: bool) -> bool:
-        return bool(await self._queues.run(queue, "schedules/pause", name, int(paused)))
+        return bool(await self._queues.run_if_there(queue, "schedules/pause", name, int(paused)))
 
     async def schedules(self, tenant: str) -> list[StoredSchedule]:
         queues = [info.queue for info in await self._queues.of(tenant)]
@@ -58,12 +61,14 @@ class RedisSchedules:
             out += _schedules(queue, facts, bodies)
         return out
 
+    @answers_absent
     async def due_schedules(self, queue: QueueRef, limit: int = SCHEDULE_LIMIT) -> list[StoredSchedule]:
-        due: Sequence[Any] = await self._queues.run(queue, "schedules/due", max(limit, 0))
+        due: Sequence[Any] = await self._queues.run_if_there(queue, "schedules/due", max(limit, 0))
         return [_schedule(queue, *each) for each in due]
 
+    @answers_absent
     async def fire(self, queue: QueueRef, firing: Firing) -> bool:
-        answer = await self._queues.run(
+        answer = await self._queues.run_if_there(
             queue,
             "schedules/fire",
             pack(enqueue_arguments(firing.jobs)),

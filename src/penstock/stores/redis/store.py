@@ -12,6 +12,7 @@ from penstock.core.job import ExpiredLease, Job, NewJob, QueueRef
 from penstock.core.moves import Beat, Expire, Move, Report, Settlement
 from penstock.core.outcomes import SETTLED_LIMIT, Applied, Claims, Enqueued, Refused
 from penstock.core.states import State
+from penstock.stores.absent import answers_absent
 from penstock.stores.bounds import MAX_LEASE_MS, PROMOTE_LIMIT, PRUNE_LIMIT, RECOVER_LIMIT
 from penstock.stores.protocol import Bell
 from penstock.stores.redis import flows, opening, records
@@ -39,6 +40,7 @@ from penstock.stores.values import (
     Page,
     Pause,
     Query,
+    QueueContents,
     QueueInfo,
     Spawn,
     StoreInfo,
@@ -110,9 +112,11 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, RedisKept, RedisDue, S
         )
         return records.enqueued(jobs, answers)
 
+    @answers_absent
     async def promote(self, queue: QueueRef, limit: int = PROMOTE_LIMIT) -> int:
-        return int(await self._queues.run(queue, Move.PROMOTE, limit)) if limit > 0 else 0
+        return int(await self._queues.run_if_there(queue, Move.PROMOTE, limit)) if limit > 0 else 0
 
+    @answers_absent
     async def claim(
         self, queue: QueueRef, *, worker: str, limit: int, lease_ms: int, stand_ms: int = 0
     ) -> Claims:
@@ -126,7 +130,7 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, RedisKept, RedisDue, S
         number = self._inbox.stand(claimant) if stand_ms and limit else b""
         claims = None
         try:
-            answer = await self._queues.run(
+            answer = await self._queues.run_if_there(
                 queue,
                 Move.CLAIM,
                 worker,
@@ -143,6 +147,8 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, RedisKept, RedisDue, S
                 stand_ms if number else 0,
                 number,
                 self._inbox.channel,
+                # For a claim that stands the queue has to be there.
+                opens_new=bool(number),
             )
             claims = records.claims(answer)
         finally:
@@ -151,46 +157,56 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, RedisKept, RedisDue, S
         self._inbox.told(claimant)
         return claims
 
+    @answers_absent
     async def heartbeat(
         self, queue: QueueRef, beats: Sequence[Beat], lease_ms: int
     ) -> list[Applied | Refused]:
         items = [(beat.id, beat.token) for beat in beats]
         return await self._answered(queue, Move.HEARTBEAT, items, lease_ms, MAX_LEASE_MS)
 
+    @answers_absent
     async def progress(self, queue: QueueRef, reports: Sequence[Report]) -> list[Applied | Refused]:
         items = [(report.id, report.token, at) for at, report in enumerate(reports, start=_FIRST_VALUE)]
         values = (report.value for report in reports)
         return await self._answered(queue, Move.PROGRESS, items, PROGRESS_EVERY_MS, *values)
 
+    @answers_absent
     async def settle(self, queue: QueueRef, settlements: Sequence[Settlement]) -> list[Applied | Refused]:
         if not settlements:
             return []
         packed, results = records.settle_arguments(settlements)
-        answers = await self._queues.run(queue, "calls/settle", packed, SETTLED_LIMIT, CANCELLED, *results)
+        answers = await self._queues.run_if_there(
+            queue, "calls/settle", packed, SETTLED_LIMIT, CANCELLED, *results
+        )
         return [records.outcome(answer) for answer in answers]
 
+    @answers_absent
     async def expire(self, queue: QueueRef, expiries: Sequence[Expire]) -> list[Applied | Refused]:
         items = [records.expire_arguments(expiry) for expiry in expiries]
         return await self._answered(queue, Move.EXPIRE, items, MAX_LEASE_MS, CANCELLED)
 
+    @answers_absent
     async def cancel(self, queue: QueueRef, ids: Sequence[str]) -> list[Applied | Refused]:
         return await self._answered(queue, Move.CANCEL, _alone(ids), CANCELLED)
 
+    @answers_absent
     async def redrive(self, queue: QueueRef, ids: Sequence[str]) -> list[Applied | Refused]:
         return await self._answered(queue, Move.REDRIVE, _alone(ids))
 
+    @answers_absent
     async def delete(self, queue: QueueRef, ids: Sequence[str]) -> list[Applied | Refused]:
         return await self._answered(queue, Move.DELETE, _alone(ids), DELETED)
 
+    @answers_absent
     async def prune(self, queue: QueueRef, limit: int = PRUNE_LIMIT) -> int:
-        return int(await self._queues.run(queue, Move.PRUNE, limit)) if limit > 0 else 0
+        return int(await self._queues.run_if_there(queue, Move.PRUNE, limit)) if limit > 0 else 0
 
     async def _answered(
         self, queue: QueueRef, move: Move, items: Sequence[Any], *arguments: Any
     ) -> list[Outcome]:
         if not items:
             return []
-        answers = await self._queues.run(queue, move, pack(items), *arguments)
+        answers = await self._queues.run_if_there(queue, move, pack(items), *arguments)
         return [records.outcome(answer) for answer in answers]
 
     # Reads
@@ -210,8 +226,9 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, RedisKept, RedisDue, S
     async def oldest(self, queue: QueueRef) -> int | None:
         return await self._reader.oldest(queue)
 
+    @answers_absent
     async def expired(self, queue: QueueRef, limit: int = RECOVER_LIMIT) -> list[ExpiredLease]:
-        leases, has_keys = await self._queues.run(queue, "reads/expired", limit, MAX_LEASE_MS)
+        leases, has_keys = await self._queues.run_if_there(queue, "reads/expired", limit, MAX_LEASE_MS)
         return records.expired_leases(leases, has_keys)
 
     async def leases(self, queue: QueueRef, worker: str | None = None) -> list[HeldLease]:
@@ -230,6 +247,9 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, RedisKept, RedisDue, S
 
     async def tenants(self) -> list[str]:
         return await self._queues.tenants()
+
+    async def delete_queue(self, queue: QueueRef) -> QueueContents | None:
+        return await self._queues.delete(queue)
 
     async def pause(self, queue: QueueRef, pause: Pause | None, for_ms: int | None = None) -> None:
         await self._queues.pause(queue, pause, for_ms)

@@ -13,6 +13,7 @@ from penstock.core.job import NewJob, QueueRef
 from penstock.core.moves import Beat, Move
 from penstock.core.outcomes import Applied, Refusal, Refused
 from penstock.core.states import State
+from penstock.stores.absent import answers_absent
 from penstock.stores.bounds import RELAY_LIMIT
 from penstock.stores.rows import encode, more_of
 from penstock.stores.sqlite.turn import Turn
@@ -34,17 +35,24 @@ class _Ending(msgspec.Struct):
 class SqliteFlows(Turns):
     """Jobs that wait for other jobs."""
 
+    @answers_absent
     async def child_ended(self, queue: QueueRef, endings: Sequence[ChildEnding]) -> list[Applied | Refused]:
         """Tell parents of their children's endings."""
-        return await self._turn(queue, lambda turn: [_child_ended(turn, ending) for ending in endings])
+        return await self._turn(
+            queue, lambda turn: [_child_ended(turn, ending) for ending in endings], makes=False
+        )
 
+    @answers_absent
     async def adopt(self, queue: QueueRef, adoptions: Sequence[Adoption]) -> list[Applied | Refused]:
         """Give blocked parents more children."""
-        return await self._turn(queue, lambda turn: [_adopt(turn, adoption) for adoption in adoptions])
+        return await self._turn(
+            queue, lambda turn: [_adopt(turn, adoption) for adoption in adoptions], makes=False
+        )
 
+    @answers_absent
     async def spawn(self, queue: QueueRef, lease: Beat, spawns: Sequence[Spawn]) -> Applied | Refused:
         """Let a running job add children under its lease."""
-        return await self._turn(queue, lambda turn: _spawn(turn, lease, spawns))
+        return await self._turn(queue, lambda turn: _spawn(turn, lease, spawns), makes=False)
 
     async def children(self, queue: QueueRef, job: str) -> list[Child]:
         """The children of a job, in the order it named them."""
@@ -75,6 +83,7 @@ class SqliteFlows(Turns):
 
         return await self._read(work)
 
+    @answers_absent
     async def relayed(self, queue: QueueRef, numbers: Sequence[int]) -> None:
         """Forget entries that were carried over."""
 
@@ -84,7 +93,7 @@ class SqliteFlows(Turns):
                 (turn.number, encode(list(numbers))),
             )
 
-        await self._turn(queue, move)
+        await self._turn(queue, move, makes=False)
 
 
 def _child_ended(turn: Turn, ending: ChildEnding) -> Applied | Refused:

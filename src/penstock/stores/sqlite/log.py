@@ -7,6 +7,7 @@ from penstock.core.cursors import Cursor, check_cursor, placed, read_cursor
 from penstock.core.events import Event
 from penstock.core.job import QueueRef
 from penstock.core.names import check_name
+from penstock.stores.absent import answers_absent
 from penstock.stores.bounds import READER_LEASE_MS
 from penstock.stores.rows import EVENT_COLUMNS
 from penstock.stores.sqlite.records import columns_of, event_from
@@ -83,9 +84,10 @@ class SqliteLog(Turns):
         _, first, last = await self._read(lambda connection: _range(connection, queue))
         return first, last
 
+    @answers_absent
     async def trim(self, queue: QueueRef, *, through: int) -> int:
         """Forget events up to this number."""
-        return await self._turn(queue, lambda turn: turn.trim(through))
+        return await self._turn(queue, lambda turn: turn.trim(through), makes=False)
 
     async def keep_reader(self, queue: QueueRef, name: str, cursor: str | int) -> Reader:
         """Register or renew a reader."""
@@ -117,6 +119,7 @@ class SqliteLog(Turns):
 
         return await self._read(work)
 
+    @answers_absent
     async def drop_reader(self, queue: QueueRef, name: str) -> bool:
         """Forget a reader; False when there was none."""
 
@@ -124,8 +127,9 @@ class SqliteLog(Turns):
             sql = "DELETE FROM reader WHERE queue = ? AND name = ?"
             return turn.connection.execute(sql, (turn.number, name)).rowcount > 0
 
-        return await self._turn(queue, move)
+        return await self._turn(queue, move, makes=False)
 
+    @answers_absent
     async def forget_readers(self, queue: QueueRef) -> int:
         """Forget the readers whose lease is over."""
 
@@ -133,7 +137,7 @@ class SqliteLog(Turns):
             sql = "DELETE FROM reader WHERE queue = ? AND kept_until <= ?"
             return turn.connection.execute(sql, (turn.number, turn.now)).rowcount
 
-        return await self._turn(queue, move)
+        return await self._turn(queue, move, makes=False)
 
 
 def _range(connection: sqlite3.Connection, queue: QueueRef) -> tuple[int, int, int]:

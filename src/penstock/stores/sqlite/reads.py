@@ -237,14 +237,15 @@ def read_queue(connection: sqlite3.Connection, queue: QueueRef) -> QueueInfo | N
 
 
 def _info(
-    tenant: str, name: str, number: int, declaration: str | None, arrival_us: int, *pause: Any
+    tenant: str, name: str, number: int, made: str, declaration: str | None, arrival_us: int, *pause: Any
 ) -> QueueInfo:
     return QueueInfo(
         QueueRef(tenant, name),
         number,
         None if pause[0] is None else Pause(*pause),
         None if declaration is None else declaration_of(declaration),
-        arrival_us=arrival_us,
+        made,
+        arrival_us,
     )
 
 
@@ -275,7 +276,7 @@ def next_due(connection: sqlite3.Connection, queue: QueueRef, now: int) -> int |
 
 
 _INFO: Final = """
-SELECT name, number, declaration, arrival_us, paused_at, pause_reason, pause_by, paused_until FROM queue
+SELECT name, number, made, declaration, arrival_us, paused_at, pause_reason, pause_by, paused_until FROM queue
 """
 
 _ANY_EXPIRED: Final = """

@@ -4,6 +4,7 @@ import sqlite3
 from typing import Any, Final
 
 from penstock.core.job import QueueRef
+from penstock.stores.absent import answers_absent
 from penstock.stores.bounds import SCHEDULE_LIMIT
 from penstock.stores.sqlite.clock import read_now
 from penstock.stores.sqlite.enqueue import enqueue
@@ -36,10 +37,12 @@ class SqliteSchedules(Turns):
 
         await self._turn(schedule.queue, move)
 
+    @answers_absent
     async def remove_schedule(self, queue: QueueRef, name: str) -> bool:
         """Take a schedule away; False when there was none."""
         return await self._change(queue, "DELETE FROM schedule WHERE queue = ? AND name = ?", name)
 
+    @answers_absent
     async def pause_schedule(self, queue: QueueRef, name: str, paused: bool) -> bool:
         """Stop a schedule for now, or let it go on; False when there is none."""
         value = 1 if paused else 0
@@ -76,6 +79,7 @@ class SqliteSchedules(Turns):
 
         return await self._read(work)
 
+    @answers_absent
     async def fire(self, queue: QueueRef, firing: Firing) -> bool:
         """Take in the jobs of an instant and move the schedule on, if that is still its next instant."""
 
@@ -93,11 +97,13 @@ class SqliteSchedules(Turns):
                 enqueue(turn, list(firing.jobs))
             return bool(moved)
 
-        return await self._turn(queue, move)
+        return await self._turn(queue, move, makes=False)
 
     async def _change(self, queue: QueueRef, sql: str, name: str) -> bool:
         return await self._turn(
-            queue, lambda turn: turn.connection.execute(sql, (turn.number, name)).rowcount > 0
+            queue,
+            lambda turn: turn.connection.execute(sql, (turn.number, name)).rowcount > 0,
+            makes=False,
         )
 
 

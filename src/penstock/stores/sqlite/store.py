@@ -18,11 +18,13 @@ from penstock.core.moves import Beat, Expire, Move, Report, Settlement
 from penstock.core.outcomes import Applied, Claims, Enqueued, Refusal, Refused
 from penstock.core.states import State
 from penstock.core.transitions import TABLE, Table
+from penstock.stores.absent import answers_absent
 from penstock.stores.bells import Belfry
 from penstock.stores.bounds import PROMOTE_LIMIT, PRUNE_LIMIT, RECOVER_LIMIT
 from penstock.stores.protocol import Bell
 from penstock.stores.rows import encode, expire_item, settlement_item, stored
 from penstock.stores.sqlite.clock import read_now
+from penstock.stores.sqlite.deletion import SqliteDeletion
 from penstock.stores.sqlite.due import SqliteDue
 from penstock.stores.sqlite.engine import Engine
 from penstock.stores.sqlite.enqueue import enqueue
@@ -40,7 +42,9 @@ from penstock.stores.values import Durability, Pause, QueueInfo, Spawn, Topic
 T = TypeVar("T")
 
 
-class SqliteStore(SqliteReads, SqliteDue, SqliteLog, SqliteFlows, SqliteSchedules, SqliteKept):
+class SqliteStore(
+    SqliteReads, SqliteDue, SqliteLog, SqliteFlows, SqliteSchedules, SqliteKept, SqliteDeletion
+):
     """A store in one file. `sources` and `table` replace the SQL files and the table of moves; for tests."""
 
     keeps_call_order: ClassVar[bool] = True
@@ -126,10 +130,12 @@ class SqliteStore(SqliteReads, SqliteDue, SqliteLog, SqliteFlows, SqliteSchedule
 
         return await self._turn(queue, move)
 
+    @answers_absent
     async def promote(self, queue: QueueRef, limit: int = PROMOTE_LIMIT) -> int:
         """Make due jobs claimable."""
-        return await self._turn(queue, lambda turn: _promote(turn, limit))
+        return await self._turn(queue, lambda turn: _promote(turn, limit), makes=False)
 
+    @answers_absent
     async def claim(
         self, queue: QueueRef, *, worker: str, limit: int, lease_ms: int, stand_ms: int = 0
     ) -> Claims:
@@ -156,20 +162,25 @@ class SqliteStore(SqliteReads, SqliteDue, SqliteLog, SqliteFlows, SqliteSchedule
             waiting = connection.execute(_ANY_PENDING, (queue.tenant, queue.name)).fetchone()
             return None if waiting else Claims([], [], None if due is None else due - now)
 
-        return await self._turn(queue, move, peek)
+        return await self._turn(queue, move, peek, makes=False)
 
+    @answers_absent
     async def heartbeat(
         self, queue: QueueRef, beats: Sequence[Beat], lease_ms: int
     ) -> list[Applied | Refused]:
         """Renew leases."""
         items = [(beat.id, beat.token) for beat in beats]
-        return await self._turn(queue, lambda turn: turn.apply(Move.HEARTBEAT, items, lease_ms=lease_ms))
+        return await self._turn(
+            queue, lambda turn: turn.apply(Move.HEARTBEAT, items, lease_ms=lease_ms), makes=False
+        )
 
+    @answers_absent
     async def progress(self, queue: QueueRef, reports: Sequence[Report]) -> list[Applied | Refused]:
         """Keep the newest progress."""
         items = [(report.id, report.token, report.value.decode()) for report in reports]
-        return await self._turn(queue, lambda turn: turn.apply(Move.PROGRESS, items))
+        return await self._turn(queue, lambda turn: turn.apply(Move.PROGRESS, items), makes=False)
 
+    @answers_absent
     async def settle(self, queue: QueueRef, settlements: Sequence[Settlement]) -> list[Applied | Refused]:
         """End deliveries, in the order given."""
         groups = [
@@ -177,26 +188,33 @@ class SqliteStore(SqliteReads, SqliteDue, SqliteLog, SqliteFlows, SqliteSchedule
             for move, group in groupby(settlements, key=lambda settlement: settlement.move)
         ]
         return await self._turn(
-            queue, lambda turn: [out for move, items in groups for out in turn.apply(move, items)]
+            queue,
+            lambda turn: [out for move, items in groups for out in turn.apply(move, items)],
+            makes=False,
         )
 
+    @answers_absent
     async def expire(self, queue: QueueRef, expiries: Sequence[Expire]) -> list[Applied | Refused]:
         """Apply what was decided for leases that ran out."""
         items = [expire_item(expiry) for expiry in expiries]
-        return await self._turn(queue, lambda turn: turn.apply(Move.EXPIRE, items))
+        return await self._turn(queue, lambda turn: turn.apply(Move.EXPIRE, items), makes=False)
 
+    @answers_absent
     async def cancel(self, queue: QueueRef, ids: Sequence[str]) -> list[Applied | Refused]:
         """Take back what waits; ask what runs to stop."""
-        return await self._turn(queue, lambda turn: turn.apply(Move.CANCEL, list(ids)))
+        return await self._turn(queue, lambda turn: turn.apply(Move.CANCEL, list(ids)), makes=False)
 
+    @answers_absent
     async def redrive(self, queue: QueueRef, ids: Sequence[str]) -> list[Applied | Refused]:
         """Give ended jobs a new life."""
-        return await self._turn(queue, lambda turn: turn.apply(Move.REDRIVE, list(ids)))
+        return await self._turn(queue, lambda turn: turn.apply(Move.REDRIVE, list(ids)), makes=False)
 
+    @answers_absent
     async def delete(self, queue: QueueRef, ids: Sequence[str]) -> list[Applied | Refused]:
         """Remove jobs that are not running, with one event for all of them."""
-        return await self._turn(queue, lambda turn: _delete(turn, list(ids)))
+        return await self._turn(queue, lambda turn: _delete(turn, list(ids)), makes=False)
 
+    @answers_absent
     async def prune(self, queue: QueueRef, limit: int = PRUNE_LIMIT) -> int:
         """Remove ended jobs whose time is over."""
 
@@ -213,7 +231,7 @@ class SqliteStore(SqliteReads, SqliteDue, SqliteLog, SqliteFlows, SqliteSchedule
                 turn.run(Move.PRUNE, step)
             return gone
 
-        return await self._turn(queue, move)
+        return await self._turn(queue, move, makes=False)
 
     # Queues and clock
 
@@ -265,6 +283,7 @@ class SqliteStore(SqliteReads, SqliteDue, SqliteLog, SqliteFlows, SqliteSchedule
             connection.execute("UPDATE meta SET value = value + ? WHERE name = 'clock_offset_ms'", (by_ms,))
             if by_ms < 0:
                 connection.execute("UPDATE queue SET at_us = 0")
+                connection.execute("UPDATE meta SET value = 0 WHERE name = 'deleted_at_us'")
 
         await self._call(self._engine.write(work))
         self._belfry.ring_all()

@@ -1,5 +1,6 @@
 """One call's turn on one queue, inside a transaction: its time, its numbers, its steps."""
 
+import secrets
 import sqlite3
 import time
 from collections.abc import Iterator, Sequence
@@ -15,6 +16,7 @@ from penstock.core.moves import Move
 from penstock.core.outcomes import SETTLED_LIMIT, Applied, Refusal, Refused, repeated
 from penstock.core.states import REDRIVABLE, State
 from penstock.core.transitions import Table
+from penstock.stores.absent import QueueAbsentError
 from penstock.stores.bounds import MAX_LEASE_MS
 from penstock.stores.rows import encode
 from penstock.stores.sqlite.clock import not_before
@@ -33,7 +35,13 @@ class Turn:
     """What one call on one queue works with. `rings` collects whom to wake after the commit."""
 
     def __init__(
-        self, connection: sqlite3.Connection, sql: dict[str, Steps], queue: QueueRef, table: Table
+        self,
+        connection: sqlite3.Connection,
+        sql: dict[str, Steps],
+        queue: QueueRef,
+        table: Table,
+        *,
+        makes: bool = True,
     ) -> None:
         self.queue = queue
         self.rings: set[Topic] = set()
@@ -42,6 +50,8 @@ class Turn:
         self._table = table
         row = connection.execute(_FIND_QUEUE, (queue.tenant, queue.name)).fetchone()
         if row is None:
+            if not makes:
+                raise QueueAbsentError
             open_queue(connection, queue)
             row = connection.execute(_FIND_QUEUE, (queue.tenant, queue.name)).fetchone()
         self._n, self._seq, self._place, last_us, offset_ms, self._relays, self.has_flows, *limits = row
@@ -293,13 +303,25 @@ FROM queue WHERE tenant = ? AND name = ?
 """
 
 
+# Neither the row's own number nor the tenant's is one that a deleted queue had.
+_OPEN_QUEUE: Final = """
+INSERT OR IGNORE INTO queue (n, tenant, name, number, at_us, made)
+SELECT
+    max(coalesce((SELECT max(n) FROM queue), 0), coalesce((SELECT max(n) FROM deleted_queue), 0)) + 1,
+    ?1,
+    ?2,
+    max(
+        coalesce((SELECT max(number) FROM queue WHERE tenant = ?1), 0),
+        coalesce((SELECT last FROM numbering WHERE tenant = ?1), 0)
+    ) + 1,
+    (SELECT value FROM meta WHERE name = 'deleted_at_us'),
+    ?3
+"""
+
+
 def open_queue(connection: sqlite3.Connection, queue: QueueRef) -> None:
-    """Make the queue unless it is there, with the tenant's next number."""
-    connection.execute(
-        "INSERT OR IGNORE INTO queue (tenant, name, number) "
-        "SELECT ?1, ?2, coalesce(max(number), 0) + 1 FROM queue WHERE tenant = ?1",
-        (queue.tenant, queue.name),
-    )
+    """Make the queue unless it is there, with a number that none of the tenant ever had."""
+    connection.execute(_OPEN_QUEUE, (queue.tenant, queue.name, secrets.token_hex(8)))
 
 
 def rounds(ids: Sequence[str]) -> Iterator[list[int]]:

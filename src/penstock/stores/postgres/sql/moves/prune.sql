@@ -65,4 +65,4 @@ told AS (
     CROSS JOIN after
     HAVING count(*) > 0
 )
-SELECT count(*), max(after.prune_at) FROM after
+SELECT count(*), max(after.prune_at), EXISTS (SELECT 1 FROM given) FROM after
