@@ -377,6 +377,8 @@ class Penstock:
         `penstock.worker.worker.Worker`. UnknownQueueError for a queue that this app does not declare.
         """
         from penstock.app.pool import AppWorkers
+        from penstock.worker.options import DEFAULT_CONCURRENCY, worker_name
+        from penstock.worker.registration import Registration
         from penstock.worker.worker import Worker
 
         slots = _slots(self.queues if queues is None else queues)
@@ -389,6 +391,10 @@ class Penstock:
             options["concurrency"] = concurrency
         self.registry.freeze()
         host = self._host(options.get("executor"))
+        registered = {name: number or concurrency or DEFAULT_CONCURRENCY for name, number in slots.items()}
+        registration = Registration(
+            self.store, self.tenant, worker_name(options.get("name")), registered, self.registry.names()
+        )
         workers = [
             Worker(
                 self.store,
@@ -396,6 +402,7 @@ class Penstock:
                 self.registry,
                 middleware=self._execution_middleware,
                 host=host,
+                registration=registration,
                 **(_said(lease=self._queues[name].lease) | options | _said(concurrency=number or None)),
             )
             for name, number in slots.items()

@@ -41,6 +41,14 @@ async def worker(
     shutdown_timeout: Annotated[
         str | None, setting("worker.shutdown_timeout", "How long to drain when told to stop", metavar="TIME")
     ] = None,
+    no_handler_after: Annotated[
+        str | None,
+        setting(
+            "worker.no_handler_after",
+            "How long a job may wait for a worker that knows its task before it is dead, such as 24h",
+            metavar="TIME",
+        ),
+    ] = None,
     poll: Annotated[
         str | None, setting("worker.poll", "How often to look when nothing wakes it", metavar="TIME")
     ] = None,
@@ -99,6 +107,7 @@ def _options(settings: WorkerSettings) -> dict[str, Any]:
         concurrency=settings.concurrency,
         lease=settings.lease,
         shutdown_timeout=settings.shutdown_timeout,
+        no_handler_after=settings.no_handler_after,
         poll=settings.poll,
         burst=settings.burst,
         executor=settings.executor,

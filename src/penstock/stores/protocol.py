@@ -38,6 +38,7 @@ from penstock.stores.values import (
     StoredSchedule,
     StoreInfo,
     Topic,
+    WorkerEntry,
 )
 
 
@@ -262,6 +263,22 @@ class Shelves(Protocol):
         ...
 
 
+class Workers(Protocol):
+    """The worker processes of a tenant, each registered under a lease of its own."""
+
+    async def register_worker(self, tenant: str, worker: WorkerEntry, lease_ms: int) -> None:
+        """Register a worker, or renew its lease; an entry of the same name is replaced."""
+        ...
+
+    async def unregister_worker(self, tenant: str, name: str) -> bool:
+        """Remove a worker that ends; False when it was not registered."""
+        ...
+
+    async def workers(self, tenant: str) -> list[WorkerEntry]:
+        """The workers whose lease holds, by name."""
+        ...
+
+
 class EventLog(Protocol):
     """Every transition, in the queue's order, and who reads them."""
 
@@ -368,7 +385,9 @@ class Health(Protocol):
         ...
 
 
-class Store(Moves, Flows, Schedules, Reads, Queues, Shelves, EventLog, Wakeups, Clock, Health, Protocol):
+class Store(
+    Moves, Flows, Schedules, Reads, Queues, Shelves, Workers, EventLog, Wakeups, Clock, Health, Protocol
+):
     """All of it. Opened before use, closed after; safe to use from one event loop.
 
     `keeps_call_order` says that enqueues made one after the other, without waiting, take effect in their

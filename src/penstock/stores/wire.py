@@ -26,10 +26,11 @@ from penstock.stores.protocol import (
     Reads,
     Schedules,
     Shelves,
+    Workers,
 )
 from penstock.stores.values import Adoption, Relay, Topic
 
-PARTS: Final = (Moves, Flows, Schedules, Reads, Queues, Shelves, EventLog, HasHoldups, Clock, Health)
+PARTS: Final = (Moves, Flows, Schedules, Reads, Queues, Shelves, Workers, EventLog, HasHoldups, Clock, Health)
 MEDIA_TYPE: Final = "application/msgpack"
 NOT_CARRIED: Final = frozenset({"stand_ms"})
 """Arguments that stay behind: a claim stands in one process, and the next may reach another."""

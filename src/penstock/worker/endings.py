@@ -26,6 +26,10 @@ class TracedRetry(signals.Retry):
         self.text = text
 
 
+class NoHandler(msgspec.Struct, frozen=True):
+    """This worker does not know the job's task; another one may."""
+
+
 class Withdrawn(msgspec.Struct, frozen=True):
     """The handler cancelled its own job, for a reason if it named one."""
 
@@ -71,11 +75,6 @@ def timed_out(job: Claimed, error: BaseException | None = None) -> Raised:
     if isinstance(error, ProcessDiedError):
         text = f"{text}\n\n{error.text}"
     return Raised(text, decide.TIMEOUT)
-
-
-def no_handler(job: Claimed) -> Raised:
-    """This worker does not know the task; a newer one may."""
-    return Raised(f"UnknownTaskError: no task named {job.task!r} in this worker", decide.NO_HANDLER)
 
 
 def after_signal(signal: signals.Signal) -> Ending | Withdrawn:

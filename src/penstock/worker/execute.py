@@ -20,7 +20,7 @@ from penstock.tasks.task import Task
 from penstock.worker.clock import boottime
 from penstock.worker.deadlines import Deadlines
 from penstock.worker.delivery import Delivery, Stop
-from penstock.worker.endings import Withdrawn, after_error, after_return, error_text, no_handler, timed_out
+from penstock.worker.endings import NoHandler, Withdrawn, after_error, after_return, error_text, timed_out
 from penstock.worker.executors.protocol import Call
 from penstock.worker.executors.tiers import Tiers
 from penstock.worker.lease import margin_of
@@ -85,7 +85,7 @@ class Executions:
                 # Too late to run it under this lease: the reply took too long to get here.
                 self._settler.settle(delivery, Interrupted())
             elif task is None:
-                self._settler.settle(delivery, no_handler(job))
+                self._settler.settle(delivery, NoHandler())
             else:
                 delivery.running = True
                 delivery.in_thread = self._tiers.uses_thread(task)

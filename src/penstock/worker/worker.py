@@ -24,6 +24,7 @@ from penstock.worker.executors.process.host import Host
 from penstock.worker.executors.tiers import Tiers
 from penstock.worker.lease import LeaseKeeper
 from penstock.worker.options import (
+    DEFAULT_CONCURRENCY,
     MAX_CONCURRENCY,
     MAX_LEASE,
     MAX_TIME,
@@ -33,6 +34,7 @@ from penstock.worker.options import (
     worker_name,
 )
 from penstock.worker.progress import Reporter
+from penstock.worker.registration import Registration
 from penstock.worker.settle import Settler
 from penstock.worker.sharing import sharing
 from penstock.worker.slots import Slots
@@ -42,6 +44,8 @@ CLAIM_WAIT: Final = 5.0
 """Seconds that a claim under way has to come back on shutdown."""
 STOP_GRACE: Final = 2.0
 """Seconds that handlers have to end once they were told to stop."""
+NO_HANDLER_AFTER: Final = 24 * 3600.0
+"""Seconds after which a job is dead whose task no worker knew."""
 SETTLE_WAIT: Final = 5.0
 """Seconds that the last settlements have to be answered on shutdown."""
 
@@ -52,7 +56,9 @@ class Worker:
     Times in seconds. `name` has to differ between workers that live at the same time; the default does.
     `tick` is how often the queue's other duties are looked after, half a lease unless given. A `burst` ends
     when nothing is claimable; delayed jobs are not waited for. `executor` is where handlers run whose task
-    and queue do not say; `host` makes the processes for those that do not run in the worker.
+    and queue do not say; `host` makes the processes for those that do not run in the worker. A job is dead
+    when no worker knew its task for `no_handler_after`. `registration` is the entry in the registry that the
+    worker shares with others of its process; without one it has its own.
     """
 
     def __init__(
@@ -61,7 +67,7 @@ class Worker:
         queue: QueueRef,
         registry: Registry,
         *,
-        concurrency: int = 10,
+        concurrency: int = DEFAULT_CONCURRENCY,
         lease: float = 30.0,
         poll: float = 5.0,
         shutdown_timeout: float = 30.0,
@@ -73,6 +79,8 @@ class Worker:
         events_age: float = EVENTS_AGE,
         executor: str | None = None,
         host: Host | None = None,
+        no_handler_after: float = NO_HANDLER_AFTER,
+        registration: Registration | None = None,
     ) -> None:
         self.queue = queue
         self.name = worker_name(name)
@@ -89,6 +97,10 @@ class Worker:
         self._events_age = check_seconds("events_age", events_age, 0, 10 * 365 * MAX_TIME)
         self._executor = None if executor is None else default_tier("executor", executor)
         self._host = host
+        self._no_handler_after = check_seconds("no_handler_after", no_handler_after, 0, 365 * MAX_TIME)
+        self._registration = registration or Registration(
+            store, queue.tenant, self.name, {queue.name: self.concurrency}, registry.names()
+        )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._run: _Run | None = None
         self._stop_asked = False
@@ -170,6 +182,8 @@ class _Run:
             held,
             slots,
             lease=worker.lease,
+            registration=worker._registration,
+            no_handler_after=worker._no_handler_after,
             flush=self._reporter.flush,
             child_ended=self._scheduler.nudge,
             about=about,
@@ -213,6 +227,7 @@ class _Run:
             scheduler=self._scheduler,
             about=about,
         )
+        self._registration = worker._registration
         self._now = asyncio.Event()
         self._end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -237,11 +252,12 @@ class _Run:
         ticking = asyncio.create_task(self._scheduler.run())
         ends: list[asyncio.Future[None]] = [self._end, claiming, ticking]
         try:
-            with keeping(self._executions.keeps), sharing():
-                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-                if any(_error(end) for end in ends):
-                    self._now.set()
-                await self._shut_down(claiming)
+            async with self._registration.held():
+                with keeping(self._executions.keeps), sharing():
+                    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                    if any(_error(end) for end in ends):
+                        self._now.set()
+                    await self._shut_down(claiming)
         finally:
             ticking.cancel()
             claiming.cancel()
