@@ -88,6 +88,8 @@ class Penstock:
         self._opening: asyncio.Lock | None = None
         self._stranded: Store | None = None
         self._is_storeless = False
+        self.reference: str | None = None
+        """The `module:app` by which the command line found the app."""
         self._blocking = Blocking(self._twin)
         self.schedules = Schedules(self)
         self.cron = self.schedules.cron
@@ -413,13 +415,14 @@ class Penstock:
     def _host(self, executor: object) -> "Host | None":
         """What makes processes for handlers, where any of them wants one."""
         default = None if executor is None else default_tier("executor", executor)
-        tasks = [self.registry.require(name) for name in self.registry.names()]
-        if all(task.execution.tier(default) is Tier.INLINE for task in tasks):
+        known = [self.registry.require(name) for name in self.registry.names()]
+        tasks = [task for task in known if task.execution.tier(default) is not Tier.INLINE]
+        if not tasks:
             return None
         from penstock.app.place import place_of
         from penstock.worker.executors.process.host import Host
 
-        return Host(place_of(self))
+        return Host(place_of(self, tasks, self.reference))
 
     def forget_store(self) -> None:
         """Have neither store nor client from now on: in a process that only executes handlers."""
