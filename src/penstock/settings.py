@@ -73,6 +73,7 @@ class WorkerSettings(_Group, frozen=True, kw_only=True):
     lease: Seconds | None = None
     shutdown_timeout: Seconds | None = None
     no_handler_after: Seconds | None = None
+    stuck_after: Seconds | None = None
     poll: Seconds | None = None
     burst: bool = False
     executor: ExecutorName | None = None

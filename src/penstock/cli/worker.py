@@ -49,6 +49,14 @@ async def worker(
             metavar="TIME",
         ),
     ] = None,
+    stuck_after: Annotated[
+        str | None,
+        setting(
+            "worker.stuck_after",
+            "How long a thread may run on after its timeout before the worker ends itself, such as 5m",
+            metavar="TIME",
+        ),
+    ] = None,
     poll: Annotated[
         str | None, setting("worker.poll", "How often to look when nothing wakes it", metavar="TIME")
     ] = None,
@@ -108,6 +116,7 @@ def _options(settings: WorkerSettings) -> dict[str, Any]:
         lease=settings.lease,
         shutdown_timeout=settings.shutdown_timeout,
         no_handler_after=settings.no_handler_after,
+        stuck_after=settings.stuck_after,
         poll=settings.poll,
         burst=settings.burst,
         executor=settings.executor,

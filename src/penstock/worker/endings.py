@@ -40,10 +40,12 @@ def after_return(delivery: Delivery, result: bytes | None) -> Ending:
     """How an execution ended whose handler returned.
 
     A handler that looked, was told to stop and then returned did not finish its work: on shutdown the job
-    goes back. After a cancel it goes back only without a result, and the store makes it a cancelled job.
+    goes back. After a cancel it goes back only without a result, and the store makes it a cancelled job. The
+    result of a thread counts after its timeout too, unless it was told to stop and has none.
     """
     if delivery.stop is Stop.TIMEOUT:
-        return timed_out(delivery.job)
+        is_done = delivery.in_thread and not (delivery.saw_stop and result in (None, b"null"))
+        return Returned(result) if is_done else timed_out(delivery.job)
     if delivery.saw_stop and (
         delivery.stop is Stop.SHUTDOWN or (delivery.asked and result in (None, b"null"))
     ):

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 from typing import Final
 
-from penstock.core.errors import StoreError
+from penstock.core.errors import StoreError, StuckHandlerError
 from penstock.core.job import QueueRef
 from penstock.core.moves import Release
 from penstock.scheduler.pruner import EVENTS_AGE, EVENTS_KEPT
@@ -57,8 +57,9 @@ class Worker:
     `tick` is how often the queue's other duties are looked after, half a lease unless given. A `burst` ends
     when nothing is claimable; delayed jobs are not waited for. `executor` is where handlers run whose task
     and queue do not say; `host` makes the processes for those that do not run in the worker. A job is dead
-    when no worker knew its task for `no_handler_after`. `registration` is the entry in the registry that the
-    worker shares with others of its process; without one it has its own.
+    when no worker knew its task for `no_handler_after`. A worker ends itself when a thread runs on for
+    `stuck_after` beyond its timeout, the timeout again unless given. `registration` is the entry in the
+    registry that the worker shares with others of its process; without one it has its own.
     """
 
     def __init__(
@@ -80,6 +81,7 @@ class Worker:
         executor: str | None = None,
         host: Host | None = None,
         no_handler_after: float = NO_HANDLER_AFTER,
+        stuck_after: float | None = None,
         registration: Registration | None = None,
     ) -> None:
         self.queue = queue
@@ -98,6 +100,9 @@ class Worker:
         self._executor = None if executor is None else default_tier("executor", executor)
         self._host = host
         self._no_handler_after = check_seconds("no_handler_after", no_handler_after, 0, 365 * MAX_TIME)
+        self._stuck_after = (
+            None if stuck_after is None else check_seconds("stuck_after", stuck_after, 0, MAX_TIME)
+        )
         self._registration = registration or Registration(
             store, queue.tenant, self.name, {queue.name: self.concurrency}, registry.names()
         )
@@ -200,6 +205,8 @@ class _Run:
             lease=worker.lease,
             store=store,
             tiers=self._tiers,
+            stuck_after=worker._stuck_after,
+            stuck=self._stuck,
             about=about,
         )
         self._keeper = LeaseKeeper(
@@ -228,6 +235,7 @@ class _Run:
             about=about,
         )
         self._registration = worker._registration
+        self._failure: StuckHandlerError | None = None
         self._now = asyncio.Event()
         self._end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -270,6 +278,8 @@ class _Run:
         for error in map(_error, ends):
             if error is not None:
                 raise error
+        if self._failure is not None:
+            raise self._failure
 
     async def _shut_down(self, claiming: asyncio.Task[None]) -> None:
         """Each step is bounded; `now` skips the drain."""
@@ -298,6 +308,16 @@ class _Run:
 
     def _asked(self, delivery: Delivery) -> None:
         self._executions.asked(delivery)
+
+    def _stuck(self, delivery: Delivery) -> None:
+        """A thread may never end: let the rest finish, then end with an error, and the process with it."""
+        seconds = delivery.job.options.timeout_ms / 1000
+        self._failure = StuckHandlerError(
+            f"a handler of task {delivery.job.task!r} runs on in its thread long after its timeout of "
+            f"{seconds:g} s: start the worker again, and run such tasks with executor='process', where they "
+            "are killed"
+        )
+        self.stop(now=False)
 
     def _fail(self, error: BaseException) -> None:
         """The leases are no longer kept: what runs under them must end."""
