@@ -32,7 +32,8 @@ def test_every_setting_can_be_set_by_flag_by_variable_and_by_file(tmp_path: Path
         "worker.executor": "process",
         "serve.log_level": "debug",
     }
-    numbers = {"limit", "concurrency", "lease", "shutdown_timeout", "poll", "jobs", "workers", "seed", "port"}
+    times = {"lease", "shutdown_timeout", "no_handler_after", "stuck_after", "poll"}
+    numbers = times | {"limit", "concurrency", "jobs", "workers", "seed", "port"}
     texts = {"url", "tenant", "app", "dir", "token", "host", "auth_file", "key", "allow", "ports"}
     for name in settings.names():
         last = name.rpartition(".")[2]
