@@ -172,8 +172,13 @@ def load(
 
 
 def token_of_environment() -> str | None:
-    """What PENSTOCK_TOKEN says: the one setting that programs read too, since a secret is not for code."""
+    """What PENSTOCK_TOKEN says; programs read it too, since a secret is not for code."""
     return os.environ.get(variable_of("token")) or None
+
+
+def url_of_environment() -> str | None:
+    """What PENSTOCK_URL says; an app that names no store reads it, as the command line does."""
+    return os.environ.get(variable_of("url")) or None
 
 
 def names() -> list[str]:

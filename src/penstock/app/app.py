@@ -21,6 +21,7 @@ from penstock.core.job import DEFAULT_TENANT, QueueRef
 from penstock.core.limits import Declaration
 from penstock.core.names import check_name
 from penstock.core.payload import PAYLOAD_LIMIT, decode_json
+from penstock.settings import url_of_environment
 from penstock.stores.open import check_url, open_store
 from penstock.stores.outgoing import OUTBOX_SCHEMA
 from penstock.stores.protocol import Store
@@ -47,6 +48,7 @@ DEFAULT_QUEUE: Final = "default"
 class Penstock:
     """An app: queues and tasks of one tenant, in the store behind `url` or in `store`.
 
+    Without either the store is the one that PENSTOCK_URL names, or else the file penstock.db.
     Open it with `async with app:` to enqueue; blocks may be nested. `payload_limit` bounds arguments and
     results, in bytes. A store that cannot be reached is tried again until `patience` seconds are over, or
     `tries` times.
@@ -71,7 +73,9 @@ class Penstock:
     ) -> None:
         if url is not None and store is not None:
             raise ConfigError("an app has a url or a store, not both")
-        self.url = DEFAULT_URL if url is None and store is None else url
+        if url is None and store is None:
+            url = url_of_environment() or DEFAULT_URL
+        self.url = url
         if self.url is not None:
             check_url(self.url)
         self.tenant = check_name("tenant", tenant)
@@ -106,7 +110,8 @@ class Penstock:
         does not agree.
         """
         defaults = {field: value for field, value in given.items() if field not in QUEUE_ONLY}
-        options, execution = JobOptions.of(job_options(defaults)), Execution.of(given)
+        options = JobOptions.of(job_options(defaults), QueueOptions.__annotations__)
+        execution = Execution.of(given)
         declaration = declaration_of(name, given, options)
         known = self._queues.get(name)
         if known is None:
@@ -427,7 +432,7 @@ class Penstock:
     def forget_store(self) -> None:
         """Have neither store nor client from now on: in a process that only executes handlers."""
         self.url, self._store = None, None
-        self._is_storeless = True
+        self._is_storeless = self._sending.is_storeless = True
 
     def scheduler(self, queues: Sequence[str] | None = None, **options: Any) -> "WorkerPool":
         """What keeps time and runs no job, for these queues or all that the tenant has; used as `worker`.
