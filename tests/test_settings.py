@@ -33,8 +33,8 @@ def test_every_setting_can_be_set_by_flag_by_variable_and_by_file(tmp_path: Path
         "serve.log_level": "debug",
         "serve.json_values": "7",
     }
-    numbers = {"limit", "concurrency", "jobs", "workers", "seed", "port"}
-    numbers |= {"lease", "shutdown_timeout", "poll", "sweep"}
+    times = {"lease", "shutdown_timeout", "no_handler_after", "stuck_after", "poll", "sweep"}
+    numbers = times | {"limit", "concurrency", "jobs", "workers", "seed", "port"}
     texts = {"url", "tenant", "app", "dir", "token", "host", "auth_file", "key", "allow", "ports"}
     texts |= {"secret_key", "key_file"}
     for name in settings.names():

@@ -74,6 +74,8 @@ class WorkerSettings(_Group, frozen=True, kw_only=True):
     concurrency: Count | None = None
     lease: Seconds | None = None
     shutdown_timeout: Seconds | None = None
+    no_handler_after: Seconds | None = None
+    stuck_after: Seconds | None = None
     poll: Seconds | None = None
     sweep: Seconds | None = None
     burst: bool = False
@@ -191,8 +193,13 @@ def load(
 
 
 def token_of_environment() -> str | None:
-    """What PENSTOCK_TOKEN says: the one setting that programs read too, since a secret is not for code."""
+    """What PENSTOCK_TOKEN says; programs read it too, since a secret is not for code."""
     return os.environ.get(variable_of("token")) or None
+
+
+def url_of_environment() -> str | None:
+    """What PENSTOCK_URL says; an app that names no store reads it, as the command line does."""
+    return os.environ.get(variable_of("url")) or None
 
 
 def names() -> list[str]:

@@ -1,11 +1,12 @@
 """What follows from how an execution ended."""
 
 import pytest
+from msgspec.structs import replace
 
 from penstock.core import decide
 from penstock.core.errors import OptionError
 from penstock.core.events import fingerprint
-from penstock.core.job import Claimed, ExpiredLease, Options
+from penstock.core.job import DAY_MS, Claimed, ExpiredLease, Options
 from penstock.core.moves import Bury, Complete, Expire, Fail, Release, Retry, Snooze
 from penstock.core.retry import MAX_DELAY_MS, Backoff
 from penstock.core.states import State
@@ -63,7 +64,35 @@ def test_the_last_attempt_buries_the_job_as_max_attempts() -> None:
     assert settled.fault.fingerprint == fingerprint("ValueError: no")
 
 
-@pytest.mark.parametrize("reason", [decide.TIMEOUT, decide.NO_HANDLER, decide.INVALID_PAYLOAD])
+@pytest.mark.parametrize(
+    ("waited", "delay"), [(None, 15_000), (15_000, 30_000), (45_000, 60_000), (600_000, 300_000)]
+)
+def test_a_job_that_nobody_can_run_comes_back_after_growing_delays(waited: int | None, delay: int) -> None:
+    job = claimed(2)
+    if waited is not None:
+        job = replace(job, unhandled_since=1_000_000 - waited)
+    settled = decide.settle(job, decide.Unhandled(1_000_000, is_known=False, after_ms=DAY_MS), highest)
+
+    assert settled == Snooze("a", "held", delay, decide.NO_HANDLER)
+
+
+def test_a_job_that_another_worker_can_run_comes_back_soon() -> None:
+    job = replace(claimed(), unhandled_since=0)
+    settled = decide.settle(job, decide.Unhandled(600_000, is_known=True, after_ms=DAY_MS), highest)
+
+    assert settled == Snooze("a", "held", 3_000, decide.NO_HANDLER)
+
+
+@pytest.mark.parametrize("is_known", [True, False])
+def test_a_job_that_nobody_could_run_for_long_is_dead_without_an_attempt(is_known: bool) -> None:
+    job = replace(claimed(), unhandled_since=5)
+    settled = decide.settle(job, decide.Unhandled(DAY_MS + 5, is_known, after_ms=DAY_MS), highest)
+
+    assert isinstance(settled, Bury)
+    assert (settled.uses_attempt, settled.fault.reason) == (False, decide.NO_HANDLER)
+
+
+@pytest.mark.parametrize("reason", [decide.TIMEOUT, decide.INVALID_PAYLOAD])
 def test_a_reason_that_says_more_than_max_attempts_is_kept_to_the_end(reason: str) -> None:
     retried = decide.settle(claimed(0), decide.Raised("x", reason), highest)
     buried = decide.settle(claimed(2), decide.Raised("x", reason), highest)

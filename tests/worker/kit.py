@@ -152,6 +152,9 @@ class Cut(MemoryStore):
     async def progress(self, *args: Any, **kwargs: Any) -> Any:
         return await self._through("progress", super().progress, args, kwargs)
 
+    async def workers(self, *args: Any, **kwargs: Any) -> Any:
+        return await self._through("workers", super().workers, args, kwargs)
+
     async def _through(
         self, name: str, call: Callable[..., Awaitable[Any]], args: Sequence[Any], kwargs: dict[str, Any]
     ) -> Any:

@@ -214,35 +214,6 @@ async def test_a_handler_that_cancels_its_own_task_has_failed(desk: Desk) -> Non
     assert (found.error or "").startswith("CancelledError\n")
 
 
-async def test_a_task_nobody_knows_is_tried_again_and_then_dead(desk: Desk) -> None:
-    job = await desk.enqueue("unheard-of", max_attempts=2)
-    await desk.burst()
-    await desk.store.turn(15_000)
-    await desk.burst()
-
-    found = await desk.job(job)
-    assert (found.state, found.attempts, found.reason) == (State.DEAD, 2, "NO_HANDLER")
-    assert "unheard-of" in (found.error or "")
-
-
-async def test_a_task_nobody_knows_yet_waits_for_the_deploy(desk: Desk) -> None:
-    async def new() -> str:
-        return "done"
-
-    job = await desk.enqueue("new", max_attempts=8)
-    long = await desk.enqueue("new", backoff=Backoff.fixed(600))
-    delays = []
-    for _ in range(7):
-        await desk.burst()
-        delays.append((await desk.job(job)).last_delay_ms)
-        await desk.store.turn(300_000)
-    await desk.burst(new)
-
-    assert delays == [15_000, 30_000, 60_000, 120_000, 240_000, 300_000, 300_000]
-    assert (await desk.job(job)).state is State.COMPLETED
-    assert (await desk.job(long)).last_delay_ms == 600_000
-
-
 async def test_a_payload_that_does_not_fit_is_tried_again(desk: Desk) -> None:
     async def add(a: int) -> int:
         return a

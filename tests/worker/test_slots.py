@@ -66,8 +66,7 @@ async def test_a_handler_that_ends_between_its_early_settlement_and_the_call_giv
     executions.start(claimed, [boottime() + 30])
     await asyncio.sleep(0)
     (delivery,) = executions._running
-    delivery.in_thread = True
-    executions._late(delivery)
+    executions._give_up(delivery)
     executions._ended(delivery, Returned())
     await run._settler.flush()
 

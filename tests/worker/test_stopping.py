@@ -3,15 +3,18 @@
 import asyncio
 import threading
 import time
+from contextlib import suppress
 
 import pytest
 
+from penstock.core.errors import StuckHandlerError
+from penstock.core.job import QueueRef
 from penstock.core.moves import Move
 from penstock.core.retry import Backoff
 from penstock.core.states import State
 from penstock.tasks.context import JobContext
 from penstock.worker import execute
-from tests.worker.kit import Desk, running
+from tests.worker.kit import Desk, eventually, running
 
 
 async def test_an_async_handler_is_cancelled_at_its_timeout(desk: Desk) -> None:
@@ -89,30 +92,97 @@ async def test_a_handler_that_swallows_its_cancel_loses_its_lease_and_keeps_its_
     assert (found.state, found.attempts, found.reason) == (State.DELAYED, 1, "TIMEOUT")
 
 
-async def test_a_thread_past_its_timeout_loses_its_lease_at_once_and_keeps_its_slot(desk: Desk) -> None:
-    gate = threading.Event()
+async def test_a_thread_past_its_timeout_keeps_its_lease_and_its_slot(desk: Desk) -> None:
+    """So that no retry runs beside it. What it brings when it ends counts."""
+    gate, told = threading.Event(), threading.Event()
     ran: list[str] = []
 
     def slow(ctx: JobContext) -> str:
+        while not ctx.is_cancelled:
+            gate.wait(0.01)
+        told.set()
         gate.wait(20)
-        ran.append(f"told to stop: {ctx.is_cancelled}")
-        return "too late"
+        ran.append("slow")
+        return "late"
 
     def other() -> None:
         ran.append("other")
 
-    job = await desk.enqueue("slow", timeout_ms=100, backoff=Backoff.fixed(600))
-    async with desk.working(slow, other, concurrency=1):
-        await desk.reaches(job, State.DELAYED)
+    job = await desk.enqueue("slow", timeout_ms=100, max_attempts=1)
+    async with desk.working(slow, other, concurrency=1, lease=0.5, stuck_after=60):
+        await asyncio.to_thread(told.wait, 20)
         next_job = await desk.enqueue("other")
-        await asyncio.sleep(0.05)
+        # Several leases later it still has the one that it began with.
+        (held,) = await desk.store.leases(desk.queue)
+        await eventually(lambda: _is_later(desk, held.deadline + 1_000))
+        waiting = await desk.job(job)
         assert ran == []
         gate.set()
         await desk.ended(next_job)
 
     found = await desk.job(job)
-    assert ran == ["told to stop: True", "other"]
-    assert (found.state, found.attempts, found.reason, found.result) == (State.DELAYED, 1, "TIMEOUT", None)
+    assert (waiting.state, waiting.token) == (State.ACTIVE, held.token)
+    assert ran == ["slow", "other"]
+    assert (found.state, found.result, found.delivery) == (State.COMPLETED, b'"late"', 1)
+
+
+async def _is_later(desk: Desk, deadline: int) -> bool:
+    leases = await desk.store.leases(desk.queue)
+    return all(lease.deadline > deadline for lease in leases)
+
+
+@pytest.mark.parametrize("how", ["raises", "gives up when told"])
+def test_a_thread_that_ends_in_vain_after_its_timeout_is_tried_again(how: str) -> None:
+    async def main() -> None:
+        desk = Desk(QueueRef("default", "q"))
+
+        def slow(ctx: JobContext) -> None:
+            while not ctx.is_cancelled:
+                threading.Event().wait(0.01)
+            if how == "raises":
+                raise ValueError("too late")
+
+        job = await desk.enqueue("slow", timeout_ms=100, backoff=Backoff.fixed(600))
+        async with desk.working(slow, concurrency=1, stuck_after=60):
+            found = await desk.reaches(job, State.DELAYED)
+        assert (found.attempts, found.reason) == (1, "TIMEOUT")
+
+    asyncio.run(main())
+
+
+async def test_a_thread_that_never_ends_ends_its_worker(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    """Once the rest has finished; the job is not given back, its lease runs out."""
+    gate, begun, finish = threading.Event(), threading.Event(), threading.Event()
+
+    def stuck() -> None:
+        gate.wait(60)
+
+    def rest() -> str:
+        begun.set()
+        finish.wait(20)
+        return "done"
+
+    job = await desk.enqueue("stuck", timeout_ms=100)
+    other = await desk.enqueue("rest")
+    worker = desk.worker(stuck, rest, concurrency=2, stuck_after=0.1, shutdown_timeout=60)
+    run = asyncio.create_task(worker.run())
+    await eventually(lambda: _is_told(caplog))
+    late = await desk.enqueue("rest")
+    finish.set()
+    with pytest.raises(StuckHandlerError, match="executor='process'"):
+        await asyncio.wait_for(run, 20)
+    gate.set()
+
+    assert (await desk.job(other)).state is State.COMPLETED
+    assert (await desk.job(late)).state is State.PENDING
+    assert ((await desk.job(job)).state, await desk.moves(job)) == (
+        State.ACTIVE,
+        [Move.ENQUEUE, Move.CLAIM],
+    )
+
+
+async def _is_told(caplog: pytest.LogCaptureFixture) -> bool:
+    return "the worker claims no more and ends" in caplog.text
 
 
 async def test_slots_held_by_handlers_past_their_timeout_are_told_once_when_none_is_free(
@@ -126,34 +196,43 @@ async def test_slots_held_by_handlers_past_their_timeout_are_told_once_when_none
     def told() -> list[str]:
         return [each.getMessage() for each in caplog.records if "past their timeout" in each.msg]
 
-    async with desk.working(stuck, concurrency=2):
-        first = await desk.enqueue("stuck", timeout_ms=50, backoff=Backoff.fixed(600))
-        await desk.reaches(first, State.DELAYED)
-        assert told() == []
-        second = await desk.enqueue("stuck", timeout_ms=50, backoff=Backoff.fixed(600))
-        await desk.reaches(second, State.DELAYED)
-        assert told() == ["no slot is free: 1 of 2 are held by handlers past their timeout"]
+    async def is_told() -> bool:
+        return bool(told())
+
+    async with desk.working(stuck, concurrency=2, stuck_after=60):
+        await desk.enqueue("stuck", timeout_ms=50)
+        await desk.enqueue("stuck", timeout_ms=50)
+        await eventually(is_told)
         gate.set()
+
+    assert told() == ["no slot is free: 1 of 2 are held by handlers past their timeout"]
 
 
 async def test_shutdown_counts_only_the_jobs_it_gives_back(
     desk: Desk, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("penstock.worker.worker.STOP_GRACE", 0.1)
-    gate = threading.Event()
+    monkeypatch.setattr(execute, "SWALLOW_GRACE", 0.05)
+    gate, is_over = threading.Event(), asyncio.Event()
 
     def stuck() -> None:
         gate.wait(20)
 
-    late = await desk.enqueue("stuck", timeout_ms=50, backoff=Backoff.fixed(600))
+    async def swallow() -> None:
+        while not is_over.is_set():
+            with suppress(asyncio.CancelledError):
+                await is_over.wait()
+
+    late = await desk.enqueue("swallow", timeout_ms=50, backoff=Backoff.fixed(600))
     held = await desk.enqueue("stuck")
-    worker = desk.worker(stuck, shutdown_timeout=0)
+    worker = desk.worker(stuck, swallow, shutdown_timeout=0)
     async with running(worker) as run:
         await desk.reaches(held, State.ACTIVE)
         await desk.reaches(late, State.DELAYED)
         worker.stop()
         await run
     gate.set()
+    is_over.set()
 
     assert "2 handlers did not stop: 1 jobs are given back" in caplog.text
     assert (await desk.job(held)).state is State.PENDING

@@ -21,6 +21,7 @@ from penstock.core.job import DEFAULT_TENANT, QueueRef
 from penstock.core.limits import Declaration
 from penstock.core.names import check_name
 from penstock.core.payload import PAYLOAD_LIMIT, decode_json
+from penstock.settings import url_of_environment
 from penstock.stores.open import check_url, open_store
 from penstock.stores.outgoing import OUTBOX_SCHEMA
 from penstock.stores.protocol import Store
@@ -47,6 +48,7 @@ DEFAULT_QUEUE: Final = "default"
 class Penstock:
     """An app: queues and tasks of one tenant, in the store behind `url` or in `store`.
 
+    Without either the store is the one that PENSTOCK_URL names, or else the file penstock.db.
     Open it with `async with app:` to enqueue; blocks may be nested. `payload_limit` bounds arguments and
     results, in bytes. A store that cannot be reached is tried again until `patience` seconds are over, or
     `tries` times.
@@ -71,7 +73,9 @@ class Penstock:
     ) -> None:
         if url is not None and store is not None:
             raise ConfigError("an app has a url or a store, not both")
-        self.url = DEFAULT_URL if url is None and store is None else url
+        if url is None and store is None:
+            url = url_of_environment() or DEFAULT_URL
+        self.url = url
         if self.url is not None:
             check_url(self.url)
         self.tenant = check_name("tenant", tenant)
@@ -88,6 +92,8 @@ class Penstock:
         self._opening: asyncio.Lock | None = None
         self._stranded: Store | None = None
         self._is_storeless = False
+        self.reference: str | None = None
+        """The `module:app` by which the command line found the app."""
         self._blocking = Blocking(self._twin)
         self.schedules = Schedules(self)
         self.cron = self.schedules.cron
@@ -104,7 +110,8 @@ class Penstock:
         does not agree.
         """
         defaults = {field: value for field, value in given.items() if field not in QUEUE_ONLY}
-        options, execution = JobOptions.of(job_options(defaults)), Execution.of(given)
+        options = JobOptions.of(job_options(defaults), QueueOptions.__annotations__)
+        execution = Execution.of(given)
         declaration = declaration_of(name, given, options)
         known = self._queues.get(name)
         if known is None:
@@ -378,6 +385,8 @@ class Penstock:
         """
         from penstock.app.pool import AppWorkers
         from penstock.scheduler.upkeep import Upkeep
+        from penstock.worker.options import DEFAULT_CONCURRENCY, worker_name
+        from penstock.worker.registration import Registration
         from penstock.worker.worker import Worker
 
         slots = _slots(self.queues if queues is None else queues)
@@ -391,6 +400,10 @@ class Penstock:
         self.registry.freeze()
         host = self._host(options.get("executor"))
         upkeep = Upkeep(self.store)
+        registered = {name: number or concurrency or DEFAULT_CONCURRENCY for name, number in slots.items()}
+        registration = Registration(
+            self.store, self.tenant, worker_name(options.get("name")), registered, self.registry.names()
+        )
         workers = [
             Worker(
                 self.store,
@@ -399,6 +412,7 @@ class Penstock:
                 middleware=self._execution_middleware,
                 host=host,
                 upkeep=upkeep,
+                registration=registration,
                 **(_said(lease=self._queues[name].lease) | options | _said(concurrency=number or None)),
             )
             for name, number in slots.items()
@@ -409,18 +423,19 @@ class Penstock:
     def _host(self, executor: object) -> "Host | None":
         """What makes processes for handlers, where any of them wants one."""
         default = None if executor is None else default_tier("executor", executor)
-        tasks = [self.registry.require(name) for name in self.registry.names()]
-        if all(task.execution.tier(default) is Tier.INLINE for task in tasks):
+        known = [self.registry.require(name) for name in self.registry.names()]
+        tasks = [task for task in known if task.execution.tier(default) is not Tier.INLINE]
+        if not tasks:
             return None
         from penstock.app.place import place_of
         from penstock.worker.executors.process.host import Host
 
-        return Host(place_of(self))
+        return Host(place_of(self, tasks, self.reference))
 
     def forget_store(self) -> None:
         """Have neither store nor client from now on: in a process that only executes handlers."""
         self.url, self._store = None, None
-        self._is_storeless = True
+        self._is_storeless = self._sending.is_storeless = True
 
     def scheduler(self, queues: Sequence[str] | None = None, **options: Any) -> "WorkerPool":
         """What keeps time and runs no job, for these queues or all that the tenant has; used as `worker`.

@@ -69,7 +69,7 @@ class TaskDecorator:
     def __call__(self, /, *, name: str | None = None, **options: Unpack[TaskOptions]) -> Decorator: ...
 
     def __call__(self, function: Any = None, /, *, name: str | None = None, **options: Any) -> Any:
-        defaults = JobOptions.of(job_options(options))
+        defaults = JobOptions.of(job_options(options), TaskOptions.__annotations__)
         execution = Execution.of(options)
 
         def decorate(function: Callable[..., Any]) -> Task[..., ..., Any]:

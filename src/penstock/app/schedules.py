@@ -9,7 +9,7 @@ from penstock.app.planning import Limits, When, check_limits, make_schedule, spe
 from penstock.client.client import unknown_queue
 from penstock.core.cron.schedule import Schedule
 from penstock.core.cron.spec import Cron, Every, Spec
-from penstock.core.errors import ConfigError
+from penstock.core.errors import ConfigError, OptionError
 from penstock.core.job import QueueRef
 from penstock.core.names import check_name
 from penstock.scheduler.book import ScheduleBook, ScheduleInfo
@@ -97,6 +97,10 @@ class Schedules:
         **options: Unpack[Declaring],
     ) -> Callable[[S], S]:
         """Run a task at an interval, counted from 1970 so that all processes agree; used as `cron`."""
+        given: object = interval
+        if given is not None and not isinstance(given, timedelta):
+            wanted = "a timedelta, or seconds=, minutes= or hours=, as in every(seconds=30)"
+            raise OptionError("interval", given, wanted)
         length = (interval or timedelta()) + timedelta(seconds=seconds, minutes=minutes, hours=hours)
         return self._declaring(Every.of(length.total_seconds()), options)
 

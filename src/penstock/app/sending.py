@@ -24,6 +24,8 @@ class Sending:
     def __init__(self) -> None:
         self.client: Client | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
+        self.is_storeless = False
+        """Whether this process only executes handlers."""
 
     async def send(self, call: Call[R], /) -> JobHandle[R]:
         return await self._here().send(call)
@@ -80,6 +82,11 @@ class Sending:
         await self._here().renew(queues)
 
     def _here(self) -> Client:
+        if self.is_storeless:
+            raise ConfigError(
+                "a handler in a process has no store: let it make jobs with ctx.spawn(…), or return what an "
+                "inline task enqueues"
+            )
         if self.client is None:
             raise ConfigError("the app is not open: do this inside `async with app:`")
         if self.loop is not asyncio.get_running_loop():

@@ -68,6 +68,7 @@ def load_app(reference: str) -> Penstock:
     if not isinstance(found, Penstock):
         kind = "None" if found is None else f"an object of type {type(found).__name__}"
         raise ConfigError(f"app {reference!r}: found {kind}, wanted a Penstock")
+    found.reference = reference
     return found
 
 

@@ -41,6 +41,22 @@ async def worker(
     shutdown_timeout: Annotated[
         str | None, setting("worker.shutdown_timeout", "How long to drain when told to stop", metavar="TIME")
     ] = None,
+    no_handler_after: Annotated[
+        str | None,
+        setting(
+            "worker.no_handler_after",
+            "How long a job may wait for a worker that knows its task before it is dead, such as 24h",
+            metavar="TIME",
+        ),
+    ] = None,
+    stuck_after: Annotated[
+        str | None,
+        setting(
+            "worker.stuck_after",
+            "How long a thread may run on after its timeout before the worker ends itself, such as 5m",
+            metavar="TIME",
+        ),
+    ] = None,
     poll: Annotated[
         str | None, setting("worker.poll", "How often to look when nothing wakes it", metavar="TIME")
     ] = None,
@@ -103,6 +119,8 @@ def _options(settings: WorkerSettings) -> dict[str, Any]:
         concurrency=settings.concurrency,
         lease=settings.lease,
         shutdown_timeout=settings.shutdown_timeout,
+        no_handler_after=settings.no_handler_after,
+        stuck_after=settings.stuck_after,
         poll=settings.poll,
         sweep=settings.sweep,
         burst=settings.burst,

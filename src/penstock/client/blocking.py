@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Coroutine, Iterable, Sequence
 from contextlib import AbstractAsyncContextManager
 from types import TracebackType
-from typing import Any, Final, Literal, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, Protocol, TypeVar, overload
 
 from penstock.client.client import Client
 from penstock.client.within import at_once, the_one
@@ -129,6 +129,14 @@ class Blocking:
         self._lock = threading.Lock()
         self._users = 0
         self._thread: _LoopThread | None = None
+
+    if not TYPE_CHECKING:  # type checkers know what it has
+
+        def __getattr__(self, name: str) -> Any:
+            if hasattr(BlockingQueue, name):
+                use = f"with app.blocking as queue: queue.{name}(…)"
+                raise AttributeError(f"app.blocking has to be entered first: {use}", name=name)
+            raise AttributeError(f"app.blocking has no {name!r}", name=name, obj=self)
 
     @property
     def is_open(self) -> bool:

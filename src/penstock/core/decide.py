@@ -25,8 +25,10 @@ KILLED: Final = "KILLED"
 EXITED: Final = "EXITED"
 PROTOCOL: Final = "PROTOCOL"
 NO_PROCESS: Final = "NO_PROCESS"
-NO_HANDLER_MS: Final = 15_000
-NO_HANDLER_CAP_MS: Final = 300_000
+UNHANDLED_SOON_MS: Final = (1_000, 3_000)
+"""When a job comes back whose task another live worker knows: soon, and not all of them at once."""
+UNHANDLED_MS: Final = 15_000
+UNHANDLED_CAP_MS: Final = 300_000
 """A task that no worker knows yet may come with a deploy, which takes longer than an error's backoff."""
 
 
@@ -57,13 +59,24 @@ class Postponed(msgspec.Struct, frozen=True):
     delay_ms: int
 
 
+class Unhandled(msgspec.Struct, frozen=True):
+    """This worker does not know the task; `is_known` says that another live worker does.
+
+    `after_ms` is how long a job may go without a handler before it is dead; `now` is the store's time.
+    """
+
+    now: int
+    is_known: bool
+    after_ms: int
+
+
 class Interrupted(msgspec.Struct, frozen=True):
     """The execution was stopped, by the worker for reasons of its own or by a cancel; `error` says why."""
 
     error: str | None = None
 
 
-Ending = Returned | Raised | Refused | Postponed | Interrupted
+Ending = Returned | Raised | Refused | Postponed | Unhandled | Interrupted
 
 
 def settle(job: Claimed, ending: Ending, uniform: Uniform) -> Settlement:
@@ -75,6 +88,8 @@ def settle(job: Claimed, ending: Ending, uniform: Uniform) -> Settlement:
             return moves.Fail(job.id, job.token, _fault(reason, error))
         case Postponed(delay_ms):
             return moves.Snooze(job.id, job.token, check_delay_ms("snooze", delay_ms))
+        case Unhandled():
+            return _without_handler(job, ending, uniform)
         case Interrupted(error):
             return moves.Release(job.id, job.token, None if error is None else clean_error(error))
         case Raised(error, reason, after_ms):
@@ -86,9 +101,23 @@ def settle(job: Claimed, ending: Ending, uniform: Uniform) -> Settlement:
                 if after_ms is None
                 else check_delay_ms("retry.after", after_ms)
             )
-            if reason == NO_HANDLER:
-                delay = max(delay, min(NO_HANDLER_CAP_MS, NO_HANDLER_MS << min(attempts - 1, 10)))
             return moves.Retry(job.id, job.token, delay, _fault(reason, error))
+
+
+def _without_handler(job: Claimed, ending: Unhandled, uniform: Uniform) -> Settlement:
+    """Back without an attempt, and dead only after a long time without a handler.
+
+    What no live worker knows waits as long as it has waited already, and a little more: 15 s, 30 s, 60 s …
+    """
+    waited = 0 if job.unhandled_since is None else max(0, ending.now - job.unhandled_since)
+    if waited >= ending.after_ms:
+        text = f"UnknownTaskError: no worker knew task {job.task!r} for {waited // 1000} s"
+        return moves.Bury(job.id, job.token, _fault(NO_HANDLER, text), uses_attempt=False)
+    if ending.is_known:
+        delay = round(uniform(*UNHANDLED_SOON_MS))
+    else:
+        delay = min(UNHANDLED_CAP_MS, waited + UNHANDLED_MS)
+    return moves.Snooze(job.id, job.token, delay, NO_HANDLER)
 
 
 def expire(lease: ExpiredLease, uniform: Uniform) -> Expire:

@@ -119,11 +119,15 @@ def settled(job: Job, settlement: Settlement, now: int) -> Job:
         case _ if job.cancel_requested:
             after = _cancelled(job, now, settlement)
         case Retry(delay_ms=delay_ms, fault=fault):
-            after = _waiting(job, now, delay_ms, last_delay_ms=delay_ms, **_failed_once(job, fault))
-        case Bury(fault=fault):
-            after = _ended(job, State.DEAD, now, **_failed_once(job, fault))
-        case Snooze(delay_ms=delay_ms):
-            after = _waiting(job, now, delay_ms)
+            failed = _failed(job, fault) | {"unhandled_since": None}
+            after = _waiting(job, now, delay_ms, last_delay_ms=delay_ms, **failed)
+        case Bury(fault=fault, uses_attempt=uses_attempt):
+            after = _ended(job, State.DEAD, now, **_failed(job, fault, uses_attempt))
+        case Snooze(delay_ms=delay_ms, reason=None):
+            after = _waiting(job, now, delay_ms, unhandled_since=None)
+        case Snooze(delay_ms=delay_ms, reason=reason):
+            since = now if job.unhandled_since is None else job.unhandled_since
+            after = _waiting(job, now, delay_ms, reason=reason, unhandled_since=since)
         case Release():
             after = _moved(job, State.PENDING)
         case _:
@@ -136,7 +140,7 @@ def expired(job: Job, expiry: Expire, now: int) -> Job:
     """After its lease ran out."""
     if job.cancel_requested:
         return _cancelled(job, now, expiry)
-    failed = _failed_once(job, expiry.fault)
+    failed = _failed(job, expiry.fault) | {"unhandled_since": None}
     match expiry.target:
         case State.DEAD:
             return _ended(job, State.DEAD, now, **failed)
@@ -163,6 +167,7 @@ def redriven(job: Job) -> Job:
         cancel_requested=False,
         last_delay_ms=None,
         ended_at=None,
+        unhandled_since=None,
         **_NO_FAULT,
     )
 
@@ -183,14 +188,16 @@ def _ended(job: Job, state: State, now: int, **changes: Any) -> Job:
 
 
 def _cancelled(job: Job, now: int, change: Settlement | Expire) -> Job:
-    failed = _failed_once(job, change.fault) if isinstance(change, Retry | Bury | Expire) else {}
+    failed: dict[str, Any] = {}
+    if isinstance(change, Retry | Bury | Expire):
+        failed = _failed(job, change.fault, not isinstance(change, Bury) or change.uses_attempt)
     if isinstance(change, Release) and change.error is not None:
         failed = {"error": change.error}
     return _ended(job, State.CANCELLED, now, **(failed | {"reason": CANCELLED}))
 
 
-def _failed_once(job: Job, fault: Fault) -> dict[str, Any]:
-    return {"attempts": job.attempts + 1, **_fault(fault)}
+def _failed(job: Job, fault: Fault, uses_attempt: bool = True) -> dict[str, Any]:
+    return {"attempts": job.attempts + uses_attempt, **_fault(fault)}
 
 
 def _fault(fault: Fault) -> dict[str, Any]:

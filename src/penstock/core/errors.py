@@ -22,6 +22,7 @@ PenstockError
 ├── FlowError                 a graph of jobs that cannot be: a cycle, or a job it does not have
 ├── TransactionError          enqueue_in: no open transaction that the job could be part of
 ├── SoftTimeoutError          in a handler: its soft limit is over, its timeout is near
+├── StuckHandlerError         a worker ended itself: a thread ran on long after its timeout
 ├── HandlerError              a handler in another process raised, or could not be executed there
 │   └── ProcessDiedError      the process of a handler ended before the handler did
 ├── BadRowError               a row of a DataFrame cannot be a job, and nothing says where to put it
@@ -181,6 +182,10 @@ class TransactionError(PenstockError):
 
 class SoftTimeoutError(PenstockError, TimeoutError):
     """In a handler: its soft limit is over. Return or clean up: its timeout ends it."""
+
+
+class StuckHandlerError(PenstockError):
+    """A worker ended itself: a plain function ran on in its thread long after its timeout."""
 
 
 class HandlerError(PenstockError):

@@ -106,11 +106,16 @@ FAULT_MOVES: Final = frozenset({Move.FAIL, Move.RETRY, Move.BURY, Move.EXPIRE, M
 """Moves whose events carry reason, error and fingerprint."""
 
 COUNTED_MOVES: Final = frozenset({Move.RETRY, Move.BURY, Move.EXPIRE})
-"""Moves that use up an attempt."""
+"""Moves that use up an attempt; a bury does not where no execution could begin."""
 
 
-def event_of(job: Job, move: Move, source: State | None, *, seq: int, at: int) -> Event:
-    """The event of a move that led to this record, from this state."""
+def event_of(
+    job: Job, move: Move, source: State | None, *, seq: int, at: int, attempt: int | None = None
+) -> Event:
+    """The event of a move that led to this record, from this state.
+
+    `attempt` is the number of the execution that the move ended, where the record alone does not tell it.
+    """
     fields: dict[str, Any] = {}
     if move is Move.ENQUEUE:
         fields["idempotency_key"] = job.idempotency_key
@@ -120,7 +125,8 @@ def event_of(job: Job, move: Move, source: State | None, *, seq: int, at: int) -
         fields["instant"] = job.instant
     if move in LEASE_MOVES:
         fields["delivery"] = job.delivery
-        fields["attempt"] = job.attempts if move in COUNTED_MOVES else job.attempts + 1
+        counted = job.attempts if move in COUNTED_MOVES else job.attempts + 1
+        fields["attempt"] = counted if attempt is None else attempt
         fields["fence"] = job.fence
         fields["worker"] = job.worker
     if move is Move.CLAIM:
@@ -131,6 +137,8 @@ def event_of(job: Job, move: Move, source: State | None, *, seq: int, at: int) -
         fields["reason"] = job.reason
         fields["error"] = first_line(job.error)
         fields["fingerprint"] = job.fingerprint
+    if move is Move.SNOOZE and job.unhandled_since is not None:
+        fields["reason"] = job.reason
     if move is Move.DELETE:
         fields["reason"] = DELETED
     return Event(

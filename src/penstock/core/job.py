@@ -113,6 +113,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     child_policy: ChildPolicy = ChildPolicy.FAIL
     schedule: str | None = None
     instant: int | None = None
+    unhandled_since: int | None = None
+    """Since when no worker that claimed the job knew its task."""
 
     @property
     def ref(self) -> QueueRef:
@@ -139,6 +141,7 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     last_delay_ms: int | None = None
     cancel_requested: bool = False
     parents: tuple[JobRef, ...] = ()
+    unhandled_since: int | None = None
 
     @property
     def attempt(self) -> int:

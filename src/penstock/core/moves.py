@@ -86,21 +86,27 @@ class Retry(msgspec.Struct, frozen=True):
 
 
 class Bury(msgspec.Struct, frozen=True):
-    """The execution failed and was the last one allowed."""
+    """The job is dead: its last execution failed, or, without an attempt, none could begin."""
 
     id: str
     token: str
     fault: Fault
+    uses_attempt: bool = True
 
     move: ClassVar[Move] = Move.BURY
 
 
 class Snooze(msgspec.Struct, frozen=True):
-    """The handler comes back later; no attempt is used."""
+    """The job comes back later; no attempt is used.
+
+    Without a reason its handler asked for that. A reason says why no handler could run it, and the record
+    keeps since when that is so.
+    """
 
     id: str
     token: str
     delay_ms: int
+    reason: str | None = None
 
     move: ClassVar[Move] = Move.SNOOZE
 

@@ -135,7 +135,7 @@ _ROWS: Final = (
     _settling(
         Move.BURY,
         State.DEAD,
-        "the token must be current; attempts + 1; cancelled if that was asked for",
+        "the token must be current; attempts + 1 unless none could begin; cancelled if that was asked for",
         cancels=True,
     ),
     _settling(

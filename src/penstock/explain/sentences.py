@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from penstock.core.decide import CHILD_FAILED, LEASE_EXPIRED
+from penstock.core.decide import CHILD_FAILED, LEASE_EXPIRED, NO_HANDLER
 from penstock.core.moves import Move
 from penstock.core.states import State
 from penstock.core.transitions import is_expired
@@ -78,6 +78,9 @@ def _delayed(facts: Facts) -> list[str]:
 
 def _why_delayed(facts: Facts) -> str:
     job, move = facts.job, None if facts.last is None else facts.last.move
+    if job.reason == NO_HANDLER and job.unhandled_since is not None:
+        since = f"since {local(job.unhandled_since)} ({span(facts.now - job.unhandled_since)})"
+        return f"because no worker that claimed it {since} knew its task {job.task!r}: start one that does"
     if move is Move.SNOOZE or (move is None and job.delivery and not job.attempts):
         return "because its handler snoozed it"
     if move is Move.EXPIRE or (move is None and job.reason == LEASE_EXPIRED):

@@ -41,6 +41,7 @@ from penstock.stores.values import (
     StoredSchedule,
     StoreInfo,
     Topic,
+    WorkerEntry,
 )
 
 
@@ -301,6 +302,22 @@ class Shelves(Protocol):
         ...
 
 
+class Workers(Protocol):
+    """The worker processes of a tenant, each registered under a lease of its own."""
+
+    async def register_worker(self, tenant: str, worker: WorkerEntry, lease_ms: int) -> None:
+        """Register a worker, or renew its lease; an entry of the same name is replaced."""
+        ...
+
+    async def unregister_worker(self, tenant: str, name: str) -> bool:
+        """Remove a worker that ends; False when it was not registered."""
+        ...
+
+    async def workers(self, tenant: str) -> list[WorkerEntry]:
+        """The workers whose lease holds, by name."""
+        ...
+
+
 class EventLog(Protocol):
     """Every transition, in the queue's order, and who reads them."""
 
@@ -415,6 +432,7 @@ class Store(
     UpkeepReads,
     Queues,
     Shelves,
+    Workers,
     EventLog,
     Wakeups,
     Clock,

@@ -48,6 +48,7 @@ class More(msgspec.Struct, frozen=True, omit_defaults=True):
     unique: Unique | None = None
     schedule: str | None = None
     instant: int | None = None
+    unhandled_since: int | None = None
 
 
 _NO_MORE: Final = More()
@@ -95,12 +96,14 @@ def settlement_item(settlement: Settlement) -> tuple[Any, ...]:
     match settlement:
         case Complete(id=job, token=token, result=result):
             return (job, token, None if result is None else result.decode())
-        case Fail(id=job, token=token, fault=fault) | Bury(id=job, token=token, fault=fault):
+        case Fail(id=job, token=token, fault=fault):
             return (job, token, *fault_item(fault))
+        case Bury(id=job, token=token, fault=fault, uses_attempt=uses_attempt):
+            return (job, token, *fault_item(fault), int(uses_attempt))
         case Retry(id=job, token=token, fault=fault, delay_ms=delay_ms):
             return (job, token, *fault_item(fault), delay_ms)
-        case Snooze(id=job, token=token, delay_ms=delay_ms):
-            return (job, token, delay_ms)
+        case Snooze(id=job, token=token, delay_ms=delay_ms, reason=reason):
+            return (job, token, delay_ms, reason)
         case Release(id=job, token=token, error=error):
             return (job, token, error)
 

@@ -240,6 +240,17 @@ def check_body(body: bytes) -> None:
         raise InvalidError("body", f"{len(body)} bytes", f"at most {KEPT_BYTES} bytes")
 
 
+class WorkerEntry(msgspec.Struct, frozen=True):
+    """A worker process as it is registered: where it runs, its queues with their slots, and its tasks."""
+
+    name: str
+    host: str
+    pid: int
+    version: str
+    queues: dict[str, int]
+    tasks: tuple[str, ...]
+
+
 class Holdup(msgspec.Struct, frozen=True):
     """Why newer events cannot be read yet: who holds them back, and for how long, where that is known."""
 

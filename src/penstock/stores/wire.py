@@ -28,6 +28,7 @@ from penstock.stores.protocol import (
     Schedules,
     Shelves,
     UpkeepReads,
+    Workers,
 )
 from penstock.stores.values import Adoption, Firing, Relay, Spawn, Topic
 
@@ -39,6 +40,7 @@ PARTS: Final = (
     UpkeepReads,
     Queues,
     Shelves,
+    Workers,
     EventLog,
     HasHoldups,
     Clock,

@@ -1,7 +1,7 @@
 """The options of a job: defaults of the queue, then of the task, then of the call."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, TypedDict
 
@@ -103,12 +103,20 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     unique_key: str | None = None
 
     @classmethod
-    def of(cls, given: CallOptions | Defaults) -> "JobOptions":
-        """Checked; OptionError or InvalidNameError names the option that cannot be."""
+    def of(
+        cls, given: CallOptions | Defaults, known: Iterable[str] = CallOptions.__annotations__
+    ) -> "JobOptions":
+        """Checked; OptionError or InvalidNameError names the option that cannot be.
+
+        `known` are the options that can be given here, also those which are not about jobs.
+        """
+        known = list(known)
         fields: dict[str, Any] = {}
         for name, value in given.items():
-            if name not in CallOptions.__annotations__:
-                raise OptionError(name, value, f"one of {', '.join(CallOptions.__annotations__)}")
+            if name not in known and name in CallOptions.__annotations__:
+                raise OptionError(name, value, f"none here: it is of one call, as in task.options({name}=…)")
+            if name not in known:
+                raise OptionError(name, value, f"one of {', '.join(known)}")
             if value is not None:
                 field, read = _READERS[name]
                 if field in fields or (field in _WHEN and _WHEN & fields.keys()):

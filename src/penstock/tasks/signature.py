@@ -31,6 +31,10 @@ class Signature:
         self._limit = limit
         hints = _hints(function)
         parameters = list(_parameters(function).values())
+        if parameters and parameters[0].name == "self" and "self" not in hints:
+            name = getattr(function, "__name__", repr(function))
+            wanted = "a handler that wants to know its job takes ctx: JobContext"
+            raise ConfigError(f"{name}(self, …) cannot be a task: {wanted}")
         self._context = [each.name for each in parameters if _is_context(hints.get(each.name))]
         self._passed = [each for each in parameters if each.name not in self._context]
         self._signature = inspect.Signature(self._passed)

@@ -3,7 +3,7 @@
 import functools
 import inspect
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import Any, Final, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
 
 from penstock.core.errors import ConfigError, PayloadError, PenstockError
 from penstock.core.names import check_name
@@ -21,6 +21,22 @@ C = ParamSpec("C")
 P = ParamSpec("P")
 R = TypeVar("R")
 _NO_NAMES: Final[Mapping[str, Any]] = {}
+_ENQUEUE: Final = "await {0}.enqueue(…), or with app.blocking as queue: queue.enqueue({0}, …)"
+_OPTIONS: Final = (
+    "await {0}.options(delay=60).enqueue(…), or blocking: queue.enqueue({0}.options(delay=60), …)"
+)
+_CALL: Final = "{0}.call(…) is a call for chains, groups and flows"
+_ELSEWHERE: Final = {
+    "delay": _ENQUEUE,
+    "send": _ENQUEUE,
+    "defer": _ENQUEUE,
+    "apply_async": _OPTIONS,
+    "send_with_options": _OPTIONS,
+    "s": _CALL,
+    "si": _CALL,
+    "signature": _CALL,
+}
+"""What other job queues call it, and what it is here."""
 
 
 class Task(Generic[C, P, R]):
@@ -188,6 +204,15 @@ class Task(Generic[C, P, R]):
                     f"task {self.name!r}: a type of its signature is unknown: {error}"
                 ) from None
         return self._signature
+
+    if not TYPE_CHECKING:  # type checkers know what a task has
+
+        def __getattr__(self, name: str) -> Any:
+            if name in _ELSEWHERE:
+                raise AttributeError(
+                    f"a task has no {name}: {_ELSEWHERE[name].format(self.__name__)}", name=name
+                )
+            raise AttributeError(f"a task has no {name!r}", name=name, obj=self)
 
     def __repr__(self) -> str:
         return f"<Task {self.name} in {self.queue}>"

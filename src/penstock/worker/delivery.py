@@ -37,6 +37,7 @@ class Delivery:
         "soft",
         "started",
         "stop",
+        "stuck",
         "task",
         "token",
         "until",
@@ -51,6 +52,8 @@ class Delivery:
         self.lost = False
         """The lease is gone, or may be: nothing may be settled."""
         self.stop: Stop | None = None
+        self.stuck = False
+        """Its thread ran on long after the timeout: the worker ends, and the lease runs out."""
         self.soft = False
         """Its soft limit is over: what it returns still counts."""
         self.saw_stop = False

@@ -26,6 +26,10 @@ class TracedRetry(signals.Retry):
         self.text = text
 
 
+class NoHandler(msgspec.Struct, frozen=True):
+    """This worker does not know the job's task; another one may."""
+
+
 class Withdrawn(msgspec.Struct, frozen=True):
     """The handler cancelled its own job, for a reason if it named one."""
 
@@ -36,10 +40,12 @@ def after_return(delivery: Delivery, result: bytes | None) -> Ending:
     """How an execution ended whose handler returned.
 
     A handler that looked, was told to stop and then returned did not finish its work: on shutdown the job
-    goes back. After a cancel it goes back only without a result, and the store makes it a cancelled job.
+    goes back. After a cancel it goes back only without a result, and the store makes it a cancelled job. The
+    result of a thread counts after its timeout too, unless it was told to stop and has none.
     """
     if delivery.stop is Stop.TIMEOUT:
-        return timed_out(delivery.job)
+        is_done = delivery.in_thread and not (delivery.saw_stop and result in (None, b"null"))
+        return Returned(result) if is_done else timed_out(delivery.job)
     if delivery.saw_stop and (
         delivery.stop is Stop.SHUTDOWN or (delivery.asked and result in (None, b"null"))
     ):
@@ -71,11 +77,6 @@ def timed_out(job: Claimed, error: BaseException | None = None) -> Raised:
     if isinstance(error, ProcessDiedError):
         text = f"{text}\n\n{error.text}"
     return Raised(text, decide.TIMEOUT)
-
-
-def no_handler(job: Claimed) -> Raised:
-    """This worker does not know the task; a newer one may."""
-    return Raised(f"UnknownTaskError: no task named {job.task!r} in this worker", decide.NO_HANDLER)
 
 
 def after_signal(signal: signals.Signal) -> Ending | Withdrawn:

@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
@@ -17,10 +17,11 @@ from penstock.tasks.context import CURRENT, JobContext
 from penstock.tasks.middleware import ExecutionMiddleware
 from penstock.tasks.registry import Registry
 from penstock.tasks.task import Task
+from penstock.telemetry.logs import about_job
 from penstock.worker.clock import boottime
 from penstock.worker.deadlines import Deadlines
 from penstock.worker.delivery import Delivery, Stop
-from penstock.worker.endings import Withdrawn, after_error, after_return, error_text, no_handler, timed_out
+from penstock.worker.endings import NoHandler, Withdrawn, after_error, after_return, error_text, timed_out
 from penstock.worker.executors.protocol import Call
 from penstock.worker.executors.tiers import Tiers
 from penstock.worker.lease import margin_of
@@ -51,6 +52,8 @@ class Executions:
         lease: float,
         store: Store,
         tiers: Tiers,
+        stuck_after: float | None,
+        stuck: Callable[[Delivery], None],
         about: dict[str, object],
     ) -> None:
         self._queue = queue
@@ -68,7 +71,10 @@ class Executions:
         self._margin = margin_of(lease)
         self._loop = asyncio.get_running_loop()
         self._owner = asyncio.current_task()
+        self._stuck_after = stuck_after
+        self._stuck = stuck
         self._deadlines = Deadlines(self._late)
+        self._stuck_deadlines = Deadlines(self._too_late)
         self._running: set[Delivery] = set()
         self._overdue: set[Delivery] = set()
         self._is_told = False
@@ -85,7 +91,7 @@ class Executions:
                 # Too late to run it under this lease: the reply took too long to get here.
                 self._settler.settle(delivery, Interrupted())
             elif task is None:
-                self._settler.settle(delivery, no_handler(job))
+                self._settler.settle(delivery, NoHandler())
             else:
                 delivery.running = True
                 delivery.in_thread = self._tiers.uses_thread(task)
@@ -136,11 +142,13 @@ class Executions:
 
     def abandon_all(self) -> None:
         """Give back what still runs; what its handlers do from now on is not listened to."""
-        held = [delivery for delivery in self._running if not delivery.closed]
-        if self._running:
+        # A thread that is stuck may still work: its lease runs out, and nobody takes the job up before.
+        running = [delivery for delivery in self._running if not delivery.stuck]
+        held = [delivery for delivery in running if not delivery.closed]
+        if running:
             _LOGGER.warning(
                 "%d handlers did not stop: %d jobs are given back",
-                len(self._running),
+                len(running),
                 len(held),
                 extra=self._about,
             )
@@ -153,6 +161,7 @@ class Executions:
     def close(self) -> None:
         """Look at no time any more."""
         self._deadlines.close()
+        self._stuck_deadlines.close()
 
     async def _run(self, delivery: Delivery, task: Task[..., ..., Any], ctx: JobContext) -> None:
         delivery.started = True
@@ -223,7 +232,12 @@ class Executions:
 
     def _ended(self, delivery: Delivery, ending: Ending | Withdrawn) -> None:
         self._deadlines.remove(delivery)
+        if delivery.stuck:
+            delivery.stuck = False
+            self._slots.take_on()
         self._running.discard(delivery)
+        if delivery in self._overdue and delivery.in_thread and not delivery.closed:
+            _LOGGER.warning("ended after its timeout", extra=about_job(self._about, delivery.job))
         self._overdue.discard(delivery)
         self._is_told = self._is_told and bool(self._overdue)
         delivery.running = False
@@ -251,14 +265,31 @@ class Executions:
         if delivery.closed:
             return
         if delivery.in_thread:
+            # It cannot be stopped, only told. The lease is kept, so that no retry runs beside it.
             delivery.stop = Stop.TIMEOUT
-            self._give_up(delivery)
+            self._overdue.add(delivery)
+            self._warn_of_overdue()
+            timeout = delivery.job.options.timeout_ms / 1000
+            after = timeout if self._stuck_after is None else self._stuck_after
+            self._stuck_deadlines.add(delivery, self._loop.time(), after)
         else:
             self._stop(delivery, Stop.TIMEOUT)
             self._loop.call_later(SWALLOW_GRACE, self._give_up, delivery)
 
+    def _too_late(self, delivery: Delivery) -> None:
+        """The thread may never end: the worker does, once what else it runs has ended."""
+        if not delivery.running:
+            return
+        delivery.stuck = True
+        _LOGGER.error(
+            "a thread runs on long after its timeout: the worker claims no more and ends",
+            extra=about_job(self._about, delivery.job),
+        )
+        self._slots.write_off()
+        self._stuck(delivery)
+
     def _give_up(self, delivery: Delivery) -> None:
-        """The handler cannot or would not be cancelled: its slot stays taken, its lease does not."""
+        """The handler would not be cancelled: its slot stays taken, its lease does not."""
         if not delivery.closed:
             self._settler.settle(delivery, timed_out(delivery.job))
             self._overdue.add(delivery)

@@ -11,6 +11,7 @@ from penstock.stores.bounds import MAX_LEASE_MS
 
 MIN_LEASE: Final = 0.1
 MAX_LEASE: Final = MAX_LEASE_MS / 1000
+DEFAULT_CONCURRENCY: Final = 10
 MAX_CONCURRENCY: Final = 10_000
 MAX_TIME: Final = 24 * 3600.0
 

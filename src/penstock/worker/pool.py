@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from typing import Final, Protocol
 
+from penstock.core.errors import StuckHandlerError
 from penstock.worker.executors.process.host import Host
 from penstock.worker.stuck import Watch
 
@@ -59,8 +60,10 @@ class WorkerPool:
                 return
             try:
                 await asyncio.wait(runs, return_when=asyncio.FIRST_EXCEPTION)
-                if any(run.done() and run.exception() for run in runs):
-                    self.stop(now=True)
+                failures = [error for run in runs if run.done() and (error := run.exception())]
+                if failures:
+                    # What other workers of the process run is finished where only a thread is stuck.
+                    self.stop(now=not all(isinstance(each, StuckHandlerError) for each in failures))
                 await asyncio.wait(runs)
             except asyncio.CancelledError:
                 for run in runs:

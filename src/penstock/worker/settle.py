@@ -9,10 +9,10 @@ from typing import Any, Final
 
 from penstock.client.coalesce import Coalescer
 from penstock.core import decide
-from penstock.core.decide import Ending, Interrupted, Raised
+from penstock.core.decide import Ending, Interrupted, Raised, Unhandled
 from penstock.core.errors import StoreError
 from penstock.core.events import first_line
-from penstock.core.job import QueueRef
+from penstock.core.job import Claimed, QueueRef
 from penstock.core.moves import Bury, Complete, Fail, Release, Retry, Settlement, Snooze
 from penstock.core.outcomes import Applied, Refused
 from penstock.core.states import State
@@ -21,11 +21,14 @@ from penstock.stores.protocol import Store
 from penstock.telemetry.logs import about_job
 from penstock.worker.clock import boottime
 from penstock.worker.delivery import Delivery
-from penstock.worker.endings import Withdrawn, error_text
+from penstock.worker.endings import NoHandler, Withdrawn, error_text
 from penstock.worker.outage import CAP, Outage
+from penstock.worker.registration import Registration
 from penstock.worker.slots import Slots
 
 _LOGGER: Final = logging.getLogger("penstock.worker")
+MOST_TASKS_NAMED: Final = 100
+"""Unknown tasks that a worker names in its log."""
 _Item = tuple[Delivery, Settlement]
 
 
@@ -44,6 +47,8 @@ class Settler:
         slots: Slots,
         *,
         lease: float,
+        registration: Registration,
+        no_handler_after: float,
         flush: Callable[[Delivery], Awaitable[None]],
         child_ended: Callable[[], None],
         about: dict[str, object],
@@ -53,6 +58,9 @@ class Settler:
         self._held = held
         self._slots = slots
         self._lease = lease
+        self._registration = registration
+        self._no_handler_after = no_handler_after
+        self._unknown_tasks: set[str] = set()
         self._flush = flush
         self._child_ended = child_ended
         self._about = about
@@ -65,11 +73,13 @@ class Settler:
         self._slow: set[asyncio.Task[None]] = set()
         self._is_abandoned = False
 
-    def settle(self, delivery: Delivery, ending: Ending | Withdrawn) -> None:
+    def settle(self, delivery: Delivery, ending: Ending | Withdrawn | NoHandler) -> None:
         """Settle, soon. Nothing that happens to the handler's task cuts this off."""
         delivery.closed = True
         if isinstance(ending, Withdrawn):
             self._go(self._withdraw(delivery, ending.reason))
+        elif isinstance(ending, NoHandler):
+            self._go(self._send_back(delivery))
         elif delivery.reports:
             self._go(self._report_first(delivery, ending))
         else:
@@ -124,6 +134,28 @@ class Settler:
             else:
                 break
         self._submit(delivery, Interrupted(reason))
+
+    async def _send_back(self, delivery: Delivery) -> None:
+        """Send back a job whose task this worker does not know, by what other workers know."""
+        job = delivery.job
+        is_known = await self._registration.knows(self._queue.name, job.task)
+        self._warn_of_task(job, is_known)
+        # The store's time at the claim: its clock gave the deadline.
+        now = job.deadline - round(self._lease * 1000)
+        self._submit(delivery, Unhandled(now, is_known, round(self._no_handler_after * 1000)))
+
+    def _warn_of_task(self, job: Claimed, is_known: bool) -> None:
+        """Once for each task: a queue may be full of them."""
+        if job.task in self._unknown_tasks or len(self._unknown_tasks) >= MOST_TASKS_NAMED:
+            return
+        self._unknown_tasks.add(job.task)
+        others = "another live worker does" if is_known else "nor does any live worker of this queue"
+        _LOGGER.warning(
+            "this worker does not know task %r, %s: its jobs go back to the queue",
+            job.task,
+            others,
+            extra=about_job(self._about, job),
+        )
 
     def _submit(self, delivery: Delivery, ending: Ending) -> None:
         try:
@@ -215,9 +247,9 @@ class Settler:
         )
 
     def _tell(self, delivery: Delivery, settlement: Settlement) -> None:
-        """What a reader of the logs wants to know; success only when asked for details, and what is
-        given back once that is answered."""
-        if type(settlement) is Release:
+        """Log what a reader wants to know: success only when asked for details, what is given back once that
+        is answered, and what has no handler once for its task."""
+        if type(settlement) is Release or (type(settlement) is Snooze and settlement.reason is not None):
             return
         if type(settlement) is Complete:
             if _LOGGER.isEnabledFor(logging.DEBUG):

@@ -39,6 +39,16 @@ class Slots:
             if self.when_idle is not None:
                 self.when_idle()
 
+    def write_off(self) -> None:
+        """Count one no longer: what holds it may never end."""
+        self.count -= 1
+        self.give_back(1)
+
+    def take_on(self) -> None:
+        """Count one again that was written off: what held it has ended after all."""
+        self.count += 1
+        self.take(1)
+
     async def free(self) -> None:
         """Wait until one is free, or until woken."""
         if self.taken >= self.count:

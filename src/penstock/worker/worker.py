@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Sequence
 from contextlib import suppress
 from typing import Final
 
-from penstock.core.errors import StoreError
+from penstock.core.errors import StoreError, StuckHandlerError
 from penstock.core.job import QueueRef
 from penstock.core.moves import Release
 from penstock.scheduler.pruner import EVENTS_AGE, EVENTS_KEPT
@@ -25,6 +25,7 @@ from penstock.worker.executors.process.host import Host
 from penstock.worker.executors.tiers import Tiers
 from penstock.worker.lease import LeaseKeeper
 from penstock.worker.options import (
+    DEFAULT_CONCURRENCY,
     MAX_CONCURRENCY,
     MAX_LEASE,
     MAX_TIME,
@@ -34,6 +35,7 @@ from penstock.worker.options import (
     worker_name,
 )
 from penstock.worker.progress import Reporter
+from penstock.worker.registration import Registration
 from penstock.worker.settle import Settler
 from penstock.worker.sharing import sharing
 from penstock.worker.slots import Slots
@@ -43,6 +45,8 @@ CLAIM_WAIT: Final = 5.0
 """Seconds that a claim under way has to come back on shutdown."""
 STOP_GRACE: Final = 2.0
 """Seconds that handlers have to end once they were told to stop."""
+NO_HANDLER_AFTER: Final = 24 * 3600.0
+"""Seconds after which a job is dead whose task no worker knew."""
 SETTLE_WAIT: Final = 5.0
 """Seconds that the last settlements have to be answered on shutdown."""
 
@@ -54,7 +58,10 @@ class Worker:
     `tick` is how often the queue's other duties are looked after, half a lease unless given, and `sweep` how
     often all of them are attempted whatever the store says is due. A `burst` ends when nothing is claimable;
     delayed jobs are not waited for. `executor` is where handlers run whose task and queue do not say; `host`
-    makes the processes for those that do not run in the worker. Workers of one process share an `upkeep`.
+    makes the processes for those that do not run in the worker. Workers of one process share an
+    `upkeep` and a `registration`, their entry in the registry. A job is dead when no worker knew its task for
+    `no_handler_after`. A worker ends itself when a thread runs on for `stuck_after` beyond its timeout, the
+    timeout again unless given.
     """
 
     def __init__(
@@ -63,7 +70,7 @@ class Worker:
         queue: QueueRef,
         registry: Registry,
         *,
-        concurrency: int = 10,
+        concurrency: int = DEFAULT_CONCURRENCY,
         lease: float = 30.0,
         poll: float = 5.0,
         shutdown_timeout: float = 30.0,
@@ -77,6 +84,9 @@ class Worker:
         executor: str | None = None,
         host: Host | None = None,
         upkeep: Upkeep | None = None,
+        no_handler_after: float = NO_HANDLER_AFTER,
+        stuck_after: float | None = None,
+        registration: Registration | None = None,
     ) -> None:
         self.queue = queue
         self.name = worker_name(name)
@@ -95,6 +105,13 @@ class Worker:
         self._executor = None if executor is None else default_tier("executor", executor)
         self._host = host
         self._upkeep = upkeep
+        self._no_handler_after = check_seconds("no_handler_after", no_handler_after, 0, 365 * MAX_TIME)
+        self._stuck_after = (
+            None if stuck_after is None else check_seconds("stuck_after", stuck_after, 0, MAX_TIME)
+        )
+        self._registration = registration or Registration(
+            store, queue.tenant, self.name, {queue.name: self.concurrency}, registry.names()
+        )
         self._loop: asyncio.AbstractEventLoop | None = None
         self._run: _Run | None = None
         self._stop_asked = False
@@ -178,6 +195,8 @@ class _Run:
             held,
             slots,
             lease=worker.lease,
+            registration=worker._registration,
+            no_handler_after=worker._no_handler_after,
             flush=self._reporter.flush,
             child_ended=self._scheduler.nudge,
             about=about,
@@ -194,6 +213,8 @@ class _Run:
             lease=worker.lease,
             store=store,
             tiers=self._tiers,
+            stuck_after=worker._stuck_after,
+            stuck=self._stuck,
             about=about,
         )
         self._keeper = LeaseKeeper(
@@ -221,6 +242,8 @@ class _Run:
             scheduler=self._scheduler,
             about=about,
         )
+        self._registration = worker._registration
+        self._failure: StuckHandlerError | None = None
         self._now = asyncio.Event()
         self._end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
@@ -245,11 +268,12 @@ class _Run:
         ticking = asyncio.create_task(self._scheduler.run())
         ends: list[asyncio.Future[None]] = [self._end, claiming, ticking]
         try:
-            with keeping(self._executions.keeps), sharing():
-                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-                if any(_error(end) for end in ends):
-                    self._now.set()
-                await self._shut_down(claiming)
+            async with self._registration.held():
+                with keeping(self._executions.keeps), sharing():
+                    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                    if any(_error(end) for end in ends):
+                        self._now.set()
+                    await self._shut_down(claiming)
         finally:
             ticking.cancel()
             claiming.cancel()
@@ -262,6 +286,8 @@ class _Run:
         for error in map(_error, ends):
             if error is not None:
                 raise error
+        if self._failure is not None:
+            raise self._failure
 
     async def _shut_down(self, claiming: asyncio.Task[None]) -> None:
         """Each step is bounded; `now` skips the drain."""
@@ -290,6 +316,16 @@ class _Run:
 
     def _asked(self, delivery: Delivery) -> None:
         self._executions.asked(delivery)
+
+    def _stuck(self, delivery: Delivery) -> None:
+        """A thread may never end: let the rest finish, then end with an error, and the process with it."""
+        seconds = delivery.job.options.timeout_ms / 1000
+        self._failure = StuckHandlerError(
+            f"a handler of task {delivery.job.task!r} runs on in its thread long after its timeout of "
+            f"{seconds:g} s: start the worker again, and run such tasks with executor='process', where they "
+            "are killed"
+        )
+        self.stop(now=False)
 
     def _fail(self, error: BaseException) -> None:
         """The leases are no longer kept: what runs under them must end."""

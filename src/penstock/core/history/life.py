@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from penstock.core.decide import NO_HANDLER
 from penstock.core.events import COUNTED_MOVES, LEASE_MOVES, Event
 from penstock.core.history.rules import Rule
 from penstock.core.moves import Move
@@ -180,7 +181,7 @@ def _use_lease(life: Life, event: Event, tell: Tell) -> None:
         life.failures = attempt
         if life.max_attempts is None:
             return
-        if target is State.DEAD and attempt < life.max_attempts:
+        if target is State.DEAD and attempt < life.max_attempts and event.reason != NO_HANDLER:
             tell(Rule.EARLY_BURY, event, f"dead after {attempt} of {life.max_attempts} attempts")
         elif target in TRIES_AGAIN and attempt >= life.max_attempts:
             tell(Rule.EXHAUSTED, event, f"{target} after {attempt} of {life.max_attempts} attempts")

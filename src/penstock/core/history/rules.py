@@ -54,7 +54,10 @@ class Rule(StrEnum):
     ATTEMPT = "attempt", "The number of an attempt is the failures of its drive so far, plus one."
     ATTEMPTS = "attempts", "A job runs at most `max_attempts` times per drive to failure."
     EXHAUSTED = "exhausted", "A job whose attempts are used up is dead, and not tried again."
-    EARLY_BURY = "early-bury", "A job is dead only when its attempts are used up."
+    EARLY_BURY = (
+        "early-bury",
+        "A job is dead only when its attempts are used up, or no worker knew its task for long.",
+    )
 
     # The queue
 

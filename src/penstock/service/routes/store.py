@@ -23,7 +23,15 @@ from penstock.service.routing import Routes
 from penstock.stores.absent import ANSWERS
 from penstock.stores.bounds import DUE_LIMIT
 from penstock.stores.protocol import Bell, HasHoldups
-from penstock.stores.values import EVERYONE, DuePage, QueueInfo, Relay, StoredSchedule, StoreInfo
+from penstock.stores.values import (
+    EVERYONE,
+    DuePage,
+    QueueInfo,
+    Relay,
+    StoredSchedule,
+    StoreInfo,
+    WorkerEntry,
+)
 from penstock.stores.wire import CALLS, MEDIA_TYPE, MOST_BELLS, Bells, Call, Hello, Ring
 
 routes: Final = Routes()
@@ -159,6 +167,22 @@ async def _shelves(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]
     return await _plain(ask, call, first, given | {"shelf": SHELF + given["shelf"]})
 
 
+async def _register_worker(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
+    for queue in given["worker"].queues:
+        _queue(ask, first[0], queue)
+    return await _plain(ask, call, first, given)
+
+
+async def _workers(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> list[WorkerEntry]:
+    """Those that serve a queue that the token is for, and of each only such queues."""
+    found = []
+    for worker in await ask.store.workers(first[0]):
+        queues = {name: slots for name, slots in worker.queues.items() if ask.may(name)}
+        if queues:
+            found.append(msgspec.structs.replace(worker, queues=queues))
+    return found
+
+
 async def _tenants(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> list[str]:
     mine = {ask.tenant} if not ask.principal.tenants else set(await ask.service.tenants_of(ask.principal))
     return [each for each in await ask.store.tenants() if each in mine]
@@ -201,6 +225,8 @@ _SPECIAL: Final[Mapping[str, _Handler]] = {
     "kept": _shelves,
     "shelf": _shelves,
     "drop": _shelves,
+    "register_worker": _register_worker,
+    "workers": _workers,
     "tenants": _tenants,
     "holdup": _holdup,
     "info": _info,

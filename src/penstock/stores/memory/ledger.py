@@ -69,8 +69,9 @@ class Ledger:
     def put(self, job: Job, move: Move, source: State | None, at: int, *, front: bool = False) -> None:
         """Keep the record after a move and write its event."""
         self.seq += 1
-        self.log.append(event_of(job, move, source, seq=self.seq, at=at))
         before = self.jobs.get(job.id)
+        attempt = None if before is None else before.attempts + 1
+        self.log.append(event_of(job, move, source, seq=self.seq, at=at, attempt=attempt))
         self.jobs[job.id] = job
         place = self.places[job.id] = -self.seq if front else self.seq
         if before is not None:

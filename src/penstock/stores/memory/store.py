@@ -25,9 +25,10 @@ from penstock.stores.memory.reads import MemoryReads, expired_leases
 from penstock.stores.memory.schedules import MemorySchedules
 from penstock.stores.protocol import Bell
 from penstock.stores.values import Pause, QueueContents, QueueInfo, Spawn, Topic
+from penstock.stores.worker_entries import WorkerEntries
 
 
-class MemoryStore(MemoryReads, MemoryDue, MemoryLog, MemoryFlows, MemorySchedules, MemoryKept):
+class MemoryStore(MemoryReads, MemoryDue, MemoryLog, MemoryFlows, MemorySchedules, MemoryKept, WorkerEntries):
     """A store for tests. `table` is the table of moves; only tests of the tests pass another."""
 
     keeps_call_order: ClassVar[bool] = True
@@ -386,4 +387,5 @@ def _claimed(job: Job) -> Claimed:
         last_delay_ms=job.last_delay_ms,
         cancel_requested=job.cancel_requested,
         parents=job.parents,
+        unhandled_since=job.unhandled_since,
     )

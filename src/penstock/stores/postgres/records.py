@@ -86,6 +86,7 @@ def spawn_columns(spawns: Sequence[Spawn]) -> tuple[list[str], list[str]]:
 
 def claimed_of(row: Sequence[Any]) -> Claimed:
     """A job of claim.sql's answer, from its id on."""
+    more = more_of(row[15])
     return Claimed(
         id=row[0],
         task=row[1],
@@ -102,7 +103,8 @@ def claimed_of(row: Sequence[Any]) -> Claimed:
         key=restored(row[12]),
         last_delay_ms=row[13],
         cancel_requested=row[14],
-        parents=more_of(row[15]).parents,
+        parents=more.parents,
+        unhandled_since=more.unhandled_since,
     )
 
 

@@ -23,6 +23,7 @@ from penstock.stores.postgres.schedules import PostgresSchedules
 from penstock.stores.postgres.standing import prove
 from penstock.stores.postgres.within import PostgresWithin
 from penstock.stores.rows import expire_item, settlement_item
+from penstock.stores.worker_entries import WorkerEntries
 
 
 class PostgresStore(
@@ -35,6 +36,7 @@ class PostgresStore(
     PostgresDue,
     PostgresMoves,
     PostgresDeletion,
+    WorkerEntries,
 ):
     """A store in one schema of a database, used from one event loop."""
 

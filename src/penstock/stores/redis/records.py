@@ -39,6 +39,7 @@ class Extra(msgspec.Struct, frozen=True):
     delay_ms: int = 0
     run_at: int | None = None
     left: int = 0
+    unhandled_since: int | None = None
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -223,12 +224,14 @@ def settle_arguments(settlements: Sequence[Settlement]) -> tuple[bytes, list[byt
                 at = None if result is None else _FIRST_RESULT + len(results)
                 items.append((each.move, job, token, at))
                 results += [] if result is None else [result]
-            case Fail(id=job, token=token, fault=fault) | Bury(id=job, token=token, fault=fault):
+            case Fail(id=job, token=token, fault=fault):
                 items.append((each.move, job, token, *_fault(fault)))
+            case Bury(id=job, token=token, fault=fault, uses_attempt=uses_attempt):
+                items.append((each.move, job, token, uses_attempt, *_fault(fault)))
             case Retry(id=job, token=token, delay_ms=delay_ms, fault=fault):
                 items.append((each.move, job, token, delay_ms, *_fault(fault)))
-            case Snooze(id=job, token=token, delay_ms=delay_ms):
-                items.append((each.move, job, token, delay_ms))
+            case Snooze(id=job, token=token, delay_ms=delay_ms, reason=reason):
+                items.append((each.move, job, token, delay_ms, reason))
             case Release(id=job, token=token, error=error):
                 items.append((each.move, job, token, *_error(error)))
     return pack(items), results
@@ -272,6 +275,7 @@ def _claimed(job: bytes, record: Record, payload: bytes) -> Claimed:
         last_delay_ms=_number(record.last_delay_ms),
         cancel_requested=record.cancel_requested,
         parents=extra.parents if isinstance(extra, Extra) else (),
+        unhandled_since=extra.unhandled_since if isinstance(extra, Extra) else None,
     )
 
 
@@ -348,6 +352,7 @@ def job_of(
         child_policy=extra.policy,
         schedule=extra.schedule,
         instant=extra.instant,
+        unhandled_since=extra.unhandled_since,
     )
 
 

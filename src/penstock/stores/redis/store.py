@@ -46,6 +46,7 @@ from penstock.stores.values import (
     StoreInfo,
     Topic,
 )
+from penstock.stores.worker_entries import WorkerEntries
 
 PASS_LIMIT: Final = 200
 """Entries of jobs that are gone which one claim clears away."""
@@ -57,7 +58,7 @@ _FIRST_VALUE: Final = 3
 """The number of the argument of progress.lua from which on values stand."""
 
 
-class RedisStore(RedisLimits, RedisFlows, RedisSchedules, RedisKept, RedisDue, StreamReaders):
+class RedisStore(RedisLimits, RedisFlows, RedisSchedules, RedisKept, RedisDue, StreamReaders, WorkerEntries):
     """A store on a Redis or Valkey server. `sources` replaces scripts by path; for tests of the tests."""
 
     keeps_call_order: ClassVar[bool] = True

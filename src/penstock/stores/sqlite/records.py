@@ -76,6 +76,7 @@ class ClaimedRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
 
     def claimed(self) -> Claimed:
         """The same for a worker."""
+        more = more_of(self.more)
         return Claimed(
             id=self.id,
             task=self.task,
@@ -92,7 +93,8 @@ class ClaimedRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
             key=restored(self.key),
             last_delay_ms=self.last_delay_ms,
             cancel_requested=self.cancel_requested,
-            parents=more_of(self.more).parents,
+            parents=more.parents,
+            unhandled_since=more.unhandled_since,
         )
 
 

@@ -38,12 +38,20 @@ from penstock.stores.sqlite.sources import cut, load_sources
 from penstock.stores.sqlite.turn import Turn, open_queue
 from penstock.stores.sqlite.watch import Watch
 from penstock.stores.values import Durability, Pause, QueueInfo, Spawn, Topic
+from penstock.stores.worker_entries import WorkerEntries
 
 T = TypeVar("T")
 
 
 class SqliteStore(
-    SqliteReads, SqliteDue, SqliteLog, SqliteFlows, SqliteSchedules, SqliteKept, SqliteDeletion
+    SqliteReads,
+    SqliteDue,
+    SqliteLog,
+    SqliteFlows,
+    SqliteSchedules,
+    SqliteKept,
+    SqliteDeletion,
+    WorkerEntries,
 ):
     """A store in one file. `sources` and `table` replace the SQL files and the table of moves; for tests."""
 

@@ -19,6 +19,7 @@ local function expire(id, token, target, delay_ms, ...)
     job[REASON] = cancelled
     return end_lease('expire', id, job, 'cancelled')
   end
+  forget_unhandled(job)
   if target == 'delayed' then job[VISIBLE_AT], job[LAST_DELAY_MS] = now + delay_ms, delay_ms end
   return end_lease('expire', id, job, target, true)
 end

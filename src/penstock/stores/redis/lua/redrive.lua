@@ -13,6 +13,7 @@ local function redrive(id)
   if not REDRIVABLE[job[STATE]] then return refuse('state', job[STATE]) end -- guard: state
   if has_keys and not job[KEY] then return refuse('keyless', job[STATE]) end
   set_fault(id, job)
+  forget_unhandled(job)
   job[DRIVE], job[ATTEMPTS] = job[DRIVE] + 1, 0
   job[CANCEL], job[LAST_DELAY_MS], job[ENDED_AT] = false, false, false
   lead('redrive', id, job, 'pending')

@@ -17,6 +17,7 @@ local function retry(id, token, delay_ms, ...)
     job[REASON] = cancelled
     return settle('retry', id, job, 'cancelled', note_limit)
   end
+  forget_unhandled(job)
   job[VISIBLE_AT], job[LAST_DELAY_MS] = now + delay_ms, delay_ms
   return settle('retry', id, job, 'delayed', note_limit)
 end

@@ -37,6 +37,10 @@ def load(start: Start) -> App:
     Importing.is_under_way = True
     try:
         module = importlib.import_module(start.module) if start.module else _script(start.script or "")
+        for name in start.imports:
+            importlib.import_module(name)
+        if start.module and start.script:
+            _script(start.script)
     finally:
         Importing.is_under_way = False
     try:
@@ -49,6 +53,17 @@ def load(start: Start) -> App:
     app.registry.freeze()
     loaded: App = app
     return loaded
+
+
+def check_tasks(app: App, start: Start) -> None:
+    """ConfigError where the app that was imported lacks a task that its worker has."""
+    lacking = [name for name in start.tasks if app.registry.get(name) is None]
+    if lacking:
+        imported = ", ".join(filter(None, (start.module, *start.imports, start.script)))
+        raise ConfigError(
+            f"processes would not know the task {lacking[0]!r}: it is not there once {imported} is imported; "
+            "define handlers that run in processes at the top level of a module"
+        )
 
 
 def plans(registry: Registry) -> dict[str, Plan]:

@@ -25,7 +25,7 @@ from penstock.sandbox.confine import Plan
 from penstock.tasks.task import Task
 from penstock.telemetry import logs
 from penstock.worker.executors.process.child import serve
-from penstock.worker.executors.process.load import App, load, plans
+from penstock.worker.executors.process.load import App, check_tasks, load, plans
 from penstock.worker.executors.process.wire import (
     CONTROL_LIMIT,
     Broken,
@@ -125,6 +125,7 @@ class Server:
             self._tell(Broken(f"the app cannot be imported: {_import_error(error)}"))
             return
         try:
+            check_tasks(app, message)
             self._plans = plans(app.registry)
         except PenstockError as error:
             self._tell(Broken(str(error)))

@@ -27,7 +27,11 @@ class Message(msgspec.Struct, frozen=True, tag=True):
 
 
 class Start(Message, frozen=True):
-    """Where the app is: a module, or the file of a script, and a name in it."""
+    """Where the app is: a module, or the file of a script, and a name in it.
+
+    `imports` are more modules, which have its handlers; a script beside a module has some too. The server
+    is not ready where it lacks one of `tasks`.
+    """
 
     app: str
     module: str | None
@@ -35,6 +39,8 @@ class Start(Message, frozen=True):
     path: list[str]
     log_level: int | None = None
     log_json: bool = False
+    imports: list[str] = []
+    tasks: list[str] = []
 
 
 class Spawn(Message, frozen=True):

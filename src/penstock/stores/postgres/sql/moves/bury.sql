@@ -1,9 +1,9 @@
--- bury: active → dead; the token must be current; attempts + 1; cancelled if that was asked for
--- Items: id, token, reason, error, fingerprint.
+-- bury: active → dead; the token must be current; attempts + 1 unless none could begin; cancelled if that was asked for
+-- Items: id, token, reason, error, fingerprint, 1 or 0 attempts.
 -- include: given, free=NOT queue.has_keys
 item AS MATERIALIZED (
-    SELECT * FROM unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[])
-        WITH ORDINALITY AS item (new_id, new_token, new_reason, new_error, new_fingerprint, i)
+    SELECT * FROM unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::integer[])
+        WITH ORDINALITY AS item (new_id, new_token, new_reason, new_error, new_fingerprint, new_attempts, i)
     ORDER BY new_id
 ),
 picked AS MATERIALIZED (
@@ -28,7 +28,7 @@ after AS MATERIALIZED (
         ordered.*,
         nextval((SELECT given.numbers FROM given)) AS seq,
         CASE WHEN cancel_requested THEN 'cancelled' ELSE 'dead' END AS to_state,
-        attempts + 1 AS to_attempts,
+        attempts + new_attempts AS to_attempts,
         NULL::bigint AS to_visible_at,
         last_delay_ms AS to_last_delay_ms,
         CASE WHEN cancel_requested THEN 'CANCELLED' ELSE new_reason END AS to_reason,
@@ -38,6 +38,6 @@ after AS MATERIALIZED (
         right(settled || token || ':bury:' || CASE WHEN cancel_requested THEN 'cancelled' ELSE 'dead' END || ' ', 2000) AS to_settled
     FROM (SELECT * FROM picked ORDER BY i) AS ordered
 ),
--- include: moved, place=after.seq
--- include: event, move=bury, lease=true, faulty=true, drive=after.drive
+-- include: moved, more=after.more, place=after.seq
+-- include: event, move=bury, lease=true, faulty=true, reason=NULL, drive=after.drive
 SELECT i, to_state, false, key FROM after

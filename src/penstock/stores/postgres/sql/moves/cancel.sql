@@ -46,6 +46,6 @@ asked AS (
     WHERE job.ctid = after.at
         AND after.to_state = 'active'
 ),
--- include: moved, place=after.seq
--- include: event, move=cancel, lease=false, faulty=true, drive=after.drive
+-- include: moved, more=after.more, place=after.seq
+-- include: event, move=cancel, lease=false, faulty=true, reason=NULL, drive=after.drive
 SELECT i, to_state, to_state = 'active', key FROM after

@@ -35,10 +35,11 @@ after AS MATERIALIZED (
         CASE WHEN cancel_requested THEN 'CANCELLED' ELSE new_reason END AS to_reason,
         new_error AS to_error,
         new_fingerprint AS to_fingerprint,
+        CASE WHEN cancel_requested THEN more ELSE (more::jsonb - 'unhandled_since')::text END AS to_more,
         NULL::text AS to_result,
         settled AS to_settled
     FROM (SELECT * FROM picked ORDER BY i) AS ordered
 ),
--- include: moved, place=CASE WHEN after.to_state = 'pending' THEN -after.seq ELSE after.seq END
--- include: event, move=expire, lease=true, faulty=true, drive=after.drive
+-- include: moved, more=after.to_more, place=CASE WHEN after.to_state = 'pending' THEN -after.seq ELSE after.seq END
+-- include: event, move=expire, lease=true, faulty=true, reason=NULL, drive=after.drive
 SELECT i, to_state, false, key FROM after

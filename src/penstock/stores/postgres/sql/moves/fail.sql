@@ -38,6 +38,6 @@ after AS MATERIALIZED (
         right(settled || token || ':fail:' || 'failed' || ' ', 2000) AS to_settled
     FROM (SELECT * FROM picked ORDER BY i) AS ordered
 ),
--- include: moved, place=after.seq
--- include: event, move=fail, lease=true, faulty=true, drive=after.drive
+-- include: moved, more=after.more, place=after.seq
+-- include: event, move=fail, lease=true, faulty=true, reason=NULL, drive=after.drive
 SELECT i, to_state, false, key FROM after

@@ -48,8 +48,9 @@ live AS (
         $1, after.priority, after.version + 1, after.to_drive, after.delivery, after.max_attempts, after.seq,
         greatest(after.stamp, pg_current_xact_id()), after.fence, after.enqueued_at, after.retention_ms,
         after.key_held_ms, after.progress_at, after.to_state, after.id, after.nonce, after.task, after.settled,
-        after.options, after.worker, after.idempotency_key, after.key, after.progress, after.more, after.payload
+        after.options, after.worker, after.idempotency_key, after.key, after.progress,
+        (after.more::jsonb - 'unhandled_since')::text, after.payload
     FROM after
 ),
--- include: event, move=redrive, lease=false, faulty=false, drive=after.to_drive
+-- include: event, move=redrive, lease=false, faulty=false, reason=NULL, drive=after.to_drive
 SELECT i, to_state, false, key FROM after

@@ -38,6 +38,6 @@ after AS MATERIALIZED (
         right(settled || token || ':release:' || CASE WHEN cancel_requested THEN 'cancelled' ELSE 'pending' END || ' ', 2000) AS to_settled
     FROM (SELECT * FROM picked ORDER BY i) AS ordered
 ),
--- include: moved, place=-after.seq
--- include: event, move=release, lease=true, faulty=false, drive=after.drive
+-- include: moved, more=after.more, place=-after.seq
+-- include: event, move=release, lease=true, faulty=false, reason=NULL, drive=after.drive
 SELECT i, to_state, false, key FROM after

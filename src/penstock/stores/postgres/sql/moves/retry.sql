@@ -34,10 +34,11 @@ after AS MATERIALIZED (
         CASE WHEN cancel_requested THEN 'CANCELLED' ELSE new_reason END AS to_reason,
         new_error AS to_error,
         new_fingerprint AS to_fingerprint,
+        CASE WHEN cancel_requested THEN more ELSE (more::jsonb - 'unhandled_since')::text END AS to_more,
         NULL::text AS to_result,
         right(settled || token || ':retry:' || CASE WHEN cancel_requested THEN 'cancelled' ELSE 'delayed' END || ' ', 2000) AS to_settled
     FROM (SELECT * FROM picked ORDER BY i) AS ordered
 ),
--- include: moved, place=after.seq
--- include: event, move=retry, lease=true, faulty=true, drive=after.drive
+-- include: moved, more=after.to_more, place=after.seq
+-- include: event, move=retry, lease=true, faulty=true, reason=NULL, drive=after.drive
 SELECT i, to_state, false, key FROM after

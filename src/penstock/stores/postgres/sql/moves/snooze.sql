@@ -1,9 +1,9 @@
 -- snooze: active → delayed; the token must be current; no attempt used; cancelled if that was asked for
--- Items: id, token, delay in ms.
+-- Items: id, token, delay in ms, reason why no handler could run it.
 -- include: given, free=NOT queue.has_keys
 item AS MATERIALIZED (
-    SELECT * FROM unnest($3::text[], $4::text[], $5::bigint[])
-        WITH ORDINALITY AS item (new_id, new_token, delay_ms, i)
+    SELECT * FROM unnest($3::text[], $4::text[], $5::bigint[], $6::text[])
+        WITH ORDINALITY AS item (new_id, new_token, delay_ms, new_reason, i)
     ORDER BY new_id
 ),
 picked AS MATERIALIZED (
@@ -31,13 +31,18 @@ after AS MATERIALIZED (
         attempts AS to_attempts,
         CASE WHEN NOT cancel_requested THEN now + delay_ms END AS to_visible_at,
         last_delay_ms AS to_last_delay_ms,
-        CASE WHEN cancel_requested THEN 'CANCELLED' ELSE reason END AS to_reason,
+        CASE WHEN cancel_requested THEN 'CANCELLED' ELSE coalesce(new_reason, reason) END AS to_reason,
         error AS to_error,
         fingerprint AS to_fingerprint,
+        CASE
+            WHEN cancel_requested THEN more
+            WHEN new_reason IS NULL THEN (more::jsonb - 'unhandled_since')::text
+            ELSE (jsonb_build_object('unhandled_since', now) || coalesce(more, '{}')::jsonb)::text
+        END AS to_more,
         NULL::text AS to_result,
         right(settled || token || ':snooze:' || CASE WHEN cancel_requested THEN 'cancelled' ELSE 'delayed' END || ' ', 2000) AS to_settled
     FROM (SELECT * FROM picked ORDER BY i) AS ordered
 ),
--- include: moved, place=after.seq
--- include: event, move=snooze, lease=true, faulty=false, drive=after.drive
+-- include: moved, more=after.to_more, place=after.seq
+-- include: event, move=snooze, lease=true, faulty=false, reason=after.new_reason, drive=after.drive
 SELECT i, to_state, false, key FROM after

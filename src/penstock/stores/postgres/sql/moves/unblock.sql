@@ -94,8 +94,8 @@ after AS MATERIALIZED (
         ORDER BY ready.i
     ) AS ordered
 ),
--- include: moved, place=after.seq
--- include: event, move=unblock, lease=false, faulty=true, drive=after.drive
+-- include: moved, more=after.more, place=after.seq
+-- include: event, move=unblock, lease=false, faulty=true, reason=NULL, drive=after.drive
 SELECT
     counted.i IS NOT NULL, CASE WHEN after.i <= item.i THEN after.to_state ELSE parent.state END,
     CASE WHEN after.i = item.i THEN after.key END

@@ -12,7 +12,7 @@ told AS (
         CASE WHEN {lease} THEN after.fence END,
         CASE WHEN {lease} THEN after.worker END,
         CASE WHEN after.to_state = 'delayed' THEN after.to_visible_at END,
-        CASE WHEN {faulty} OR after.to_state = 'cancelled' THEN after.to_reason END,
+        CASE WHEN {faulty} OR after.to_state = 'cancelled' THEN after.to_reason ELSE {reason} END,
         CASE WHEN {faulty} OR after.to_state = 'cancelled' THEN left(split_part(after.to_error, E'\n', 1), 500) END,
         CASE WHEN {faulty} OR after.to_state = 'cancelled' THEN after.to_fingerprint END
     FROM given

@@ -13,6 +13,7 @@ changed AS (
         error = after.to_error,
         fingerprint = after.to_fingerprint,
         settled = after.to_settled,
+        more = {more},
         token = NULL,
         deadline = NULL
     FROM after
@@ -36,7 +37,7 @@ kept AS (
         after.max_attempts, after.seq, greatest(after.stamp, pg_current_xact_id()), after.fence, after.enqueued_at,
         after.retention_ms, after.key_held_ms, after.to_last_delay_ms, after.progress_at, after.to_state, after.id,
         after.nonce, after.task, after.to_settled, after.options, after.worker, after.idempotency_key, after.key,
-        after.to_reason, after.to_fingerprint, after.to_error, after.progress, after.more, after.payload, given.now,
+        after.to_reason, after.to_fingerprint, after.to_error, after.progress, {more}, after.payload, given.now,
         given.now + after.retention_ms, after.to_result
     FROM given
     CROSS JOIN after

@@ -41,6 +41,9 @@ local function append_of(move, id, job, source)
   if FAULT[move] or state == 'cancelled' then
     fill(event, 18)
     event[19], event[20], event[21] = job[REASON], job[ERROR], job[FINGERPRINT]
+  elseif move == 'snooze' and job[EXTRA] and job[EXTRA].unhandled_since then
+    fill(event, 18)
+    event[19] = job[REASON]
   end
   append(event)
 end

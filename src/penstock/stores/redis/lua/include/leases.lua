@@ -31,6 +31,15 @@ local function count_fault(id, job, reason, line, rest, fingerprint)
   set_fault(id, job, reason, line, rest, fingerprint)
 end
 
+-- A handler was found for the job: since when there was none is over.
+local function forget_unhandled(job)
+  local extra = job[EXTRA]
+  if extra and extra.unhandled_since then
+    extra.unhandled_since = nil
+    job[EXTRA] = next(extra) and extra or false
+  end
+end
+
 -- What a record keeps of how its leases ended: a repeat gets the same answer.
 local function noted(notes, token, move, state, note_limit)
   return string.sub((notes or '') .. token .. ':' .. move .. ':' .. state .. ' ', -note_limit)

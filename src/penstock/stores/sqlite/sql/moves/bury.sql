@@ -1,5 +1,5 @@
--- bury: active → dead; the token must be current; attempts + 1; cancelled if that was asked for
--- Items: [id, token, reason, error, fingerprint].
+-- bury: active → dead; the token must be current; attempts + 1 unless none could begin; cancelled if that was asked for
+-- Items: [id, token, reason, error, fingerprint, 1 or 0 attempts].
 -- step: pick
 INSERT INTO temp.touched (n, item, source, value)
 SELECT job.n, item.key, job.state, item.value
@@ -14,7 +14,7 @@ ORDER BY item.key
 UPDATE job SET
     state = iif(cancel_requested, 'cancelled', 'dead'),
     version = version + 1,
-    attempts = attempts + 1,
+    attempts = attempts + json_extract(touched.value, '$[5]'),
     reason = iif(cancel_requested, 'CANCELLED', json_extract(touched.value, '$[2]')),
     error = json_extract(touched.value, '$[3]'),
     fingerprint = json_extract(touched.value, '$[4]'),

@@ -30,6 +30,7 @@ UPDATE job SET
     reason = iif(cancel_requested, 'CANCELLED', json_extract(touched.value, '$[3]')),
     error = json_extract(touched.value, '$[4]'),
     fingerprint = json_extract(touched.value, '$[5]'),
+    more = iif(cancel_requested, more, json_remove(more, '$.unhandled_since')),
     ended_at = iif(cancel_requested OR json_extract(touched.value, '$[2]') = 'dead', :now, NULL),
     prune_at = iif(
         cancel_requested OR json_extract(touched.value, '$[2]') = 'dead', :now + retention_ms, NULL

@@ -22,6 +22,7 @@ UPDATE job SET
     reason = NULL,
     error = NULL,
     fingerprint = NULL,
+    more = json_remove(more, '$.unhandled_since'),
     ended_at = NULL,
     prune_at = NULL
 FROM temp.touched

@@ -21,6 +21,7 @@ UPDATE job SET
     reason = iif(cancel_requested, 'CANCELLED', json_extract(touched.value, '$[2]')),
     error = json_extract(touched.value, '$[3]'),
     fingerprint = json_extract(touched.value, '$[4]'),
+    more = iif(cancel_requested, more, json_remove(more, '$.unhandled_since')),
     ended_at = iif(cancel_requested, :now, NULL),
     prune_at = iif(cancel_requested, :now + retention_ms, NULL),
     settled = substr(

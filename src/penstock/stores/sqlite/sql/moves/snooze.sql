@@ -1,5 +1,5 @@
 -- snooze: active → delayed; the token must be current; no attempt used; cancelled if that was asked for
--- Items: [id, token, delay in ms].
+-- Items: [id, token, delay in ms, reason why no handler could run it].
 -- step: pick
 INSERT INTO temp.touched (n, item, source, value)
 SELECT job.n, item.key, job.state, item.value
@@ -16,7 +16,12 @@ UPDATE job SET
     version = version + 1,
     place = :place + touched.i,
     visible_at = iif(cancel_requested, NULL, :now + json_extract(touched.value, '$[2]')),
-    reason = iif(cancel_requested, 'CANCELLED', reason),
+    reason = iif(cancel_requested, 'CANCELLED', coalesce(json_extract(touched.value, '$[3]'), reason)),
+    more = CASE
+        WHEN cancel_requested THEN more
+        WHEN json_extract(touched.value, '$[3]') IS NULL THEN json_remove(more, '$.unhandled_since')
+        ELSE json_insert(coalesce(more, '{}'), '$.unhandled_since', :now)
+    END,
     ended_at = iif(cancel_requested, :now, NULL),
     prune_at = iif(cancel_requested, :now + retention_ms, NULL),
     settled = substr(

@@ -7,12 +7,18 @@ SELECT
     :queue, :seq + touched.i, :now, :move, job.id, job.version, job.drive, touched.source, job.state,
     job.task, job.priority, job.key,
     CASE WHEN :lease THEN job.delivery END,
-    CASE WHEN :lease THEN job.attempts + 1 - :counted END,
+    CASE
+        WHEN :lease
+        THEN job.attempts + 1 - iif(:move = 'bury', json_extract(touched.value, '$[5]'), :counted)
+    END,
     CASE WHEN :lease THEN job.fence END,
     CASE WHEN :lease THEN job.worker END,
     CASE WHEN :move = 'claim' THEN job.deadline END,
     CASE WHEN job.state = 'delayed' THEN job.visible_at END,
-    CASE WHEN :faulty OR job.state = 'cancelled' THEN job.reason END,
+    CASE
+        WHEN :faulty OR job.state = 'cancelled' THEN job.reason
+        WHEN :move = 'snooze' THEN json_extract(touched.value, '$[3]')
+    END,
     CASE
         WHEN :faulty OR job.state = 'cancelled'
         THEN substr(job.error, 1, min(:error_chars, instr(job.error || char(10), char(10)) - 1))

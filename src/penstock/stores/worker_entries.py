@@ -1,0 +1,63 @@
+"""The registered workers of a tenant, kept as key-value entries that count while their lease holds."""
+
+from typing import Final, Protocol
+
+import msgspec
+
+from penstock.core.errors import InvalidError
+from penstock.core.names import check_name
+from penstock.stores.bounds import MAX_LEASE_MS, SHELF_LIMIT
+from penstock.stores.protocol import Clock, Shelves
+from penstock.stores.values import WorkerEntry
+
+KIND: Final = "workers"
+CLOCK_SLACK_MS: Final = 60_000
+"""A lease that ends later than its own duration and this much from now has ended: the clock was set back."""
+
+
+class _LeasedEntry(msgspec.Struct, frozen=True):
+    """An entry as it is stored; times by the store's clock."""
+
+    worker: WorkerEntry
+    until: int
+    lease_ms: int
+
+    def holds(self, now: int) -> bool:
+        return now < self.until <= now + self.lease_ms + CLOCK_SLACK_MS
+
+
+_ENCODER: Final = msgspec.json.Encoder()
+_DECODER: Final = msgspec.json.Decoder(_LeasedEntry)
+
+
+class WorkerEntries(Shelves, Clock, Protocol):
+    """The part `Workers` of a store, on top of its parts `Shelves` and `Clock`."""
+
+    async def register_worker(self, tenant: str, worker: WorkerEntry, lease_ms: int) -> None:
+        """Register a worker, or renew its lease."""
+        check_name("worker", worker.name)
+        if not 0 < lease_ms <= MAX_LEASE_MS:
+            raise InvalidError("lease_ms", lease_ms, f"a number from 1 to {MAX_LEASE_MS}")
+        entry = _LeasedEntry(worker, await self.now() + lease_ms, lease_ms)
+        await self.keep(tenant, KIND, worker.name, _ENCODER.encode(entry))
+
+    async def unregister_worker(self, tenant: str, name: str) -> bool:
+        """Remove a worker that ends; False when it was not registered."""
+        return await self.drop(tenant, KIND, name)
+
+    async def workers(self, tenant: str) -> list[WorkerEntry]:
+        """The workers whose lease holds, by name. Entries that have ended are removed on the way."""
+        found: list[WorkerEntry] = []
+        now, after = await self.now(), ""
+        while True:
+            page = await self.shelf(tenant, KIND, after=after, limit=SHELF_LIMIT)
+            for stored in page:
+                entry = _DECODER.decode(stored.body)
+                if entry.holds(now):
+                    found.append(entry.worker)
+                else:
+                    # Only as it was read: a worker may have come back meanwhile.
+                    await self.drop(tenant, KIND, stored.name, expected=stored.version)
+            if len(page) < SHELF_LIMIT:
+                return found
+            after = page[-1].name

@@ -1,0 +1,102 @@
+"""A worker process in the store's registry: kept under a lease, and asked which tasks other workers know."""
+
+import asyncio
+import logging
+import os
+import socket
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from importlib.metadata import version
+from typing import Final
+
+from penstock.core.errors import InvalidError, StoreError
+from penstock.core.reasons import Reasons
+from penstock.stores.protocol import Workers
+from penstock.stores.values import WorkerEntry
+from penstock.worker.clock import boottime
+
+_LOGGER: Final = logging.getLogger("penstock.worker")
+LEASE: Final = 30.0
+"""Seconds after which a worker that does not renew its entry counts as gone."""
+KNOWN_SECONDS: Final = 2.0
+"""How long what was read of the registry is used."""
+READ: Final = 2.0
+"""Seconds that a look into the registry may take: the job that is asked about is under a lease."""
+LEAVE: Final = 2.0
+"""Seconds that the removal of the entry may take when the worker ends."""
+
+
+class Registration:
+    """The entry of one process, shared by its workers; there while any of them runs."""
+
+    def __init__(
+        self, store: Workers, tenant: str, name: str, queues: Mapping[str, int], tasks: Sequence[str]
+    ) -> None:
+        self._store = store
+        self._tenant = tenant
+        self._entry = WorkerEntry(
+            name=name,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            version=version("penstock"),
+            queues=dict(queues),
+            tasks=tuple(tasks),
+        )
+        self._users = 0
+        self._renewing: asyncio.Task[None] | None = None
+        self._live: list[tuple[WorkerEntry, frozenset[str]]] = []
+        self._read_at = float("-inf")
+        self._reading = asyncio.Lock()
+        self._reasons = Reasons()
+
+    @asynccontextmanager
+    async def held(self) -> AsyncIterator[None]:
+        """Registered for the time of the block; from the first of several blocks to the last."""
+        self._users += 1
+        if self._renewing is None:
+            self._renewing = asyncio.create_task(self._renew())
+        try:
+            yield
+        finally:
+            self._users -= 1
+            if not self._users:
+                await self._leave()
+
+    async def knows(self, queue: str, task: str) -> bool:
+        """True when a live worker of this queue knows the task; False where the store does not answer."""
+        async with self._reading:
+            if boottime() >= self._read_at + KNOWN_SECONDS:
+                try:
+                    async with asyncio.timeout(READ):
+                        workers = await self._store.workers(self._tenant)
+                except (StoreError, TimeoutError):
+                    return False
+                self._live = [(worker, frozenset(worker.tasks)) for worker in workers]
+                self._read_at = boottime()
+        return any(queue in worker.queues and task in tasks for worker, tasks in self._live)
+
+    async def _renew(self) -> None:
+        while True:
+            try:
+                await self._store.register_worker(self._tenant, self._entry, round(LEASE * 1000))
+            except (StoreError, InvalidError) as error:
+                if self._reasons.is_new(error):
+                    _LOGGER.warning("registering the worker failed, retrying: %s", error, extra=self._about)
+            else:
+                if self._reasons.over():
+                    _LOGGER.info("the worker is registered again", extra=self._about)
+            await asyncio.sleep(LEASE / 3)
+
+    async def _leave(self) -> None:
+        renewing, self._renewing = self._renewing, None
+        if renewing is not None:
+            renewing.cancel()
+            await asyncio.wait([renewing])
+        # Where this fails the lease runs out.
+        with suppress(StoreError, TimeoutError):
+            async with asyncio.timeout(LEAVE):
+                await self._store.unregister_worker(self._tenant, self._entry.name)
+
+    @property
+    def _about(self) -> dict[str, object]:
+        return {"tenant": self._tenant, "worker": self._entry.name}

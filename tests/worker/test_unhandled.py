@@ -1,0 +1,147 @@
+"""Jobs whose task a worker does not know, and the registry by which it tells whether another one does."""
+
+import asyncio
+
+import pytest
+
+from penstock.core.errors import OptionError
+from penstock.core.job import QueueRef
+from penstock.core.moves import Move
+from penstock.core.states import State
+from penstock.stores.memory import MemoryStore
+from penstock.stores.values import WorkerEntry
+from penstock.worker.registration import Registration
+from tests.worker.kit import Cut, Desk, eventually
+
+
+async def test_a_task_nobody_knows_for_a_day_is_dead_without_an_attempt(desk: Desk) -> None:
+    job = await desk.enqueue("unheard-of", max_attempts=1)
+    await desk.burst()
+    await desk.store.turn(23 * 3_600_000)
+    await desk.burst()
+    waits = await desk.job(job)
+    await desk.store.turn(3_600_000)
+    await desk.burst()
+
+    found = await desk.job(job)
+    assert (waits.state, waits.attempts, waits.reason) == (State.DELAYED, 0, "NO_HANDLER")
+    assert (found.state, found.attempts, found.reason) == (State.DEAD, 0, "NO_HANDLER")
+    assert "no worker knew task 'unheard-of' for 86400 s" in (found.error or "")
+
+
+async def test_how_long_a_task_may_be_unknown_can_be_said(desk: Desk) -> None:
+    job = await desk.enqueue("unheard-of")
+    await desk.burst(no_handler_after=60)
+    await desk.store.turn(60_000)
+    await desk.burst(no_handler_after=60)
+
+    assert (await desk.job(job)).state is State.DEAD
+    with pytest.raises(OptionError, match="no_handler_after"):
+        desk.worker(no_handler_after=-1)
+
+
+async def test_a_task_nobody_knows_yet_waits_for_the_deploy(desk: Desk) -> None:
+    async def new() -> str:
+        return "done"
+
+    job = await desk.enqueue("new", max_attempts=1)
+    for _ in range(7):
+        await desk.burst()
+        await desk.store.turn(((await desk.job(job)).visible_at or 0) - await desk.store.now())
+    await desk.burst(new)
+
+    snoozes = [each for each in await desk.events(job) if each.move is Move.SNOOZE]
+    delays = [(each.visible_at or 0) - each.at for each in snoozes]
+    # The time that the test itself takes is waited as well.
+    least = [15_000, 30_000, 60_000, 120_000, 240_000, 300_000, 300_000]
+    assert [min(pair) for pair in zip(delays, least, strict=True)] == least
+    assert (delays[0], delays[-1]) == (15_000, 300_000)
+    found = await desk.job(job)
+    assert (found.state, found.attempts, found.delivery) == (State.COMPLETED, 0, 8)
+
+
+async def test_a_task_that_another_worker_knows_comes_back_soon(desk: Desk) -> None:
+    """So that a deploy which brings a task delays its jobs by seconds."""
+
+    async def other() -> None: ...
+
+    job = await desk.enqueue("new", max_attempts=1)
+    entry = WorkerEntry("newer", "host", 1, "0.1", {desk.queue.name: 1}, ("new",))
+    await desk.store.register_worker(desk.queue.tenant, entry, 30_000)
+    await desk.burst(other)
+
+    (snooze,) = [each for each in await desk.events(job) if each.move is Move.SNOOZE]
+    assert 1_000 <= (snooze.visible_at or 0) - snooze.at <= 3_000
+
+
+async def test_a_worker_of_another_queue_is_no_help(desk: Desk) -> None:
+    entry = WorkerEntry("newer", "host", 1, "0.1", {"elsewhere": 1}, ("new",))
+    await desk.store.register_worker(desk.queue.tenant, entry, 30_000)
+    job = await desk.enqueue("new")
+    await desk.burst()
+
+    (snooze,) = [each for each in await desk.events(job) if each.move is Move.SNOOZE]
+    assert (snooze.visible_at or 0) - snooze.at == 15_000
+
+
+async def test_an_unknown_task_is_named_in_the_log_once(desk: Desk, caplog: pytest.LogCaptureFixture) -> None:
+    for _ in range(3):
+        await desk.enqueue("unheard-of")
+    await desk.burst()
+
+    told = [each for each in caplog.messages if "does not know task 'unheard-of'" in each]
+    assert len(told) == 1
+
+
+async def test_known_jobs_are_served_behind_many_of_an_unknown_task(desk: Desk) -> None:
+    async def known() -> None: ...
+
+    for _ in range(200):
+        await desk.enqueue("unheard-of")
+    job = await desk.enqueue("known")
+    await desk.burst(known, concurrency=5)
+
+    assert (await desk.job(job)).state is State.COMPLETED
+
+
+async def test_a_running_worker_is_registered_with_its_queue_and_tasks(desk: Desk) -> None:
+    async def send() -> None: ...
+
+    async with desk.working(send, name="ada", concurrency=3):
+        await eventually(lambda: _is_registered(desk))
+        (entry,) = await desk.store.workers(desk.queue.tenant)
+
+    assert (entry.name, entry.queues, entry.tasks) == ("ada", {desk.queue.name: 3}, ("send",))
+    assert await desk.store.workers(desk.queue.tenant) == []
+
+
+async def test_workers_of_one_process_share_an_entry() -> None:
+    store = MemoryStore()
+    registration = Registration(store, "default", "ada", {"a": 1, "b": 2}, ["send"])
+    registered = asyncio.Event()
+    async with registration.held():
+        async with registration.held():
+            pass
+        await eventually(lambda: _has_entries(store, registered))
+
+    assert await store.workers("default") == []
+
+
+async def test_a_registry_that_does_not_answer_keeps_no_job_from_going_back() -> None:
+    store = Cut()
+    desk = Desk(QueueRef("default", "q"), store)
+    job = await desk.enqueue("unheard-of")
+    store.lose_before["workers"] = 100
+    await desk.burst()
+
+    assert (await desk.job(job)).state is State.DELAYED
+
+
+async def _is_registered(desk: Desk) -> bool:
+    return bool(await desk.store.workers(desk.queue.tenant))
+
+
+async def _has_entries(store: MemoryStore, registered: asyncio.Event) -> bool:
+    if await store.workers("default"):
+        registered.set()
+    return registered.is_set()
