@@ -93,7 +93,7 @@ async def test_no_other_thing_in_the_schema_runs_with_the_rights_of_its_owner(gu
     assert triggers == []
 
 
-async def test_a_role_that_may_only_use_the_schema_opens_no_queue(guarded: str) -> None:
+async def test_a_role_that_may_only_use_the_schema_opens_and_deletes_no_queue(guarded: str) -> None:
     """Functions can be called by everybody; this one writes with the rights of the owner."""
     await run(
         guarded,
@@ -103,6 +103,9 @@ async def test_a_role_that_may_only_use_the_schema_opens_no_queue(guarded: str) 
     )
     with pytest.raises(psycopg.errors.InsufficientPrivilege, match="may not insert jobs"):
         await run(as_role("mail_app", guarded), "SELECT guarded.open_queue('mail', 'x')")
+    [(number,)] = await run(guarded, "SELECT n FROM guarded.queue")
+    with pytest.raises(psycopg.errors.InsufficientPrivilege, match="may not delete jobs"):
+        await run(as_role("mail_app", guarded), f"SELECT guarded.delete_queue({number})")
 
     assert await run(guarded, "SELECT name FROM guarded.queue") == [("q",)]
 
@@ -117,7 +120,7 @@ async def test_a_schema_from_before_is_mended_beside_those_at_work(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Functions keep owners and privileges; a session that was open before is held to the new ones too."""
-    older = load_migrations()[:7]
+    older, mended = load_migrations()[:7], load_migrations()[:8]
     with monkeypatch.context() as patched:
         patched.setattr("penstock.stores.postgres.migrate.load_migrations", lambda: older)
         await build_guarded(url)
@@ -137,10 +140,13 @@ async def test_a_schema_from_before_is_mended_beside_those_at_work(
             escaped = await run(url, "DELETE FROM guarded.member WHERE tenant = '*' RETURNING role")
             async with await psycopg.AsyncConnection.connect(as_role("mail_app", url)) as busy:
                 await busy.execute("SELECT count(*) FROM guarded.job")
-                await SchemaOwner(owner_of(url)).up([])
+                with monkeypatch.context() as patched:
+                    patched.setattr("penstock.stores.postgres.migrate.load_migrations", lambda: mended)
+                    await SchemaOwner(owner_of(url)).up([])
             await caller.execute(_CALLS[1].encode())
         again = await run(url, "SELECT role, tenant FROM guarded.member")
         after = await run(url, _RIGHTS)
+        await SchemaOwner(owner_of(url)).up([])
         await enqueue(mail, MAIL, [new_job("b")])
         jobs = [job.id for job in await claim(mail, MAIL)]
     finally:

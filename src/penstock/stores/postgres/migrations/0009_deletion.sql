@@ -40,6 +40,11 @@ DECLARE
     opened integer;
     insider text;
 BEGIN
+    IF NOT pg_catalog.has_table_privilege(penstock.caller()::name, 'penstock.job'::regclass, 'INSERT') THEN
+        RAISE insufficient_privilege USING MESSAGE = pg_catalog.format(
+            'the role %s may not insert jobs, and so it may not open queues', penstock.caller()
+        );
+    END IF;
     IF NOT penstock.may_act_for(tenant_name) THEN
         RAISE insufficient_privilege USING MESSAGE = pg_catalog.format(
             'the role %s was not admitted to the tenant %s', penstock.caller(), tenant_name
@@ -80,6 +85,11 @@ LANGUAGE plpgsql SECURITY DEFINER SET search_path = pg_catalog, pg_temp AS $$
 DECLARE
     found record;
 BEGIN
+    IF NOT pg_catalog.has_table_privilege(penstock.caller()::name, 'penstock.job'::regclass, 'DELETE') THEN
+        RAISE insufficient_privilege USING MESSAGE = pg_catalog.format(
+            'the role %s may not delete jobs, and so it may not delete queues', penstock.caller()
+        );
+    END IF;
     SELECT queue.tenant, queue.number, queue.numbers INTO found FROM penstock.queue WHERE queue.n = of_queue FOR UPDATE;
     IF found.number IS NULL THEN
         RETURN false;
