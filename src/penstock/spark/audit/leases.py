@@ -2,7 +2,6 @@
 
 from typing import Final
 
-from penstock.core.decide import NO_HANDLER
 from penstock.core.history.life import TRIES_AGAIN
 from penstock.core.history.rules import Rule
 from penstock.spark.audit.lives import COUNTED, UNDER_LEASE
@@ -62,7 +61,7 @@ CHECKS: Final = (
     ),
     Check(
         Rule.EARLY_BURY,
-        f"{_FAILS} AND target = 'dead' AND {_ATTEMPT} < most_attempts AND NOT reason <=> '{NO_HANDLER}'",
+        f"{_FAILS} AND target = 'dead' AND {_ATTEMPT} < most_attempts AND NOT is_unhandled",
         f"concat('dead after ', {_ATTEMPT}, ' of ', most_attempts, ' attempts')",
     ),
     Check(

@@ -4,6 +4,7 @@ from typing import Final
 
 from pyspark.sql import DataFrame
 
+from penstock.core.decide import NO_HANDLER
 from penstock.core.moves import Move
 from penstock.spark.audit.sqltext import MOVES, listed
 
@@ -16,6 +17,7 @@ _ROWS: Final = f"""
 SELECT
     tenant, queue, seq, at, move, version, drive, from_state AS source, to_state AS target, key, delivery,
     attempt, fence, worker, deadline, visible_at, schedule, instant, idempotency_key, max_attempts,
+    coalesce(reason = '{NO_HANDLER}', false) AS is_unhandled,
     one AS job,
     coalesce(nth, 0) AS place,
     jobs IS NOT NULL AS is_bulk,

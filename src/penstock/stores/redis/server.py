@@ -99,14 +99,14 @@ class Server:
             self._check_wish(numbers, replies[1:])
         return answer
 
-    async def run_each(self, name: str, lists: Sequence[Sequence[str | bytes]], *arguments: Any) -> list[Any]:
-        """One script once for each list of keys, in one round trip per node.
+    async def run_each(self, name: str, keys: Sequence[str], *arguments: Any) -> list[Any]:
+        """One script once for each key, in one round trip per node.
 
         An answer that is an error stands in its place, also for the keys of a node that cannot be reached.
         Raises only where nothing at all was answered.
         """
         script = self._scripts.get(name)
-        tails = [(len(keys), *keys, *arguments) for keys in lists]
+        tails = [(1, key, *arguments) for key in keys]
         answers: list[Any] = [None] * len(tails)
         left = list(range(len(tails)))
         while left:

@@ -3,11 +3,19 @@
 -- Keys: the queue's metadata. Arguments: the number of events that may be kept.
 -- Result: now; when the first delayed job may be claimed; the first deadline and the last; the first instant of a schedule;
 --   1 where relays wait, else 0; when the first of what is kept for a time need not be; how many events there are. What
---   there is none of is an empty text; of events it is 0 while there cannot be too many. Nothing where there is no queue.
+--   there is none of is an empty text; of events it is 0 while there cannot be too many. Nothing for an idle queue, and
+--   where there is none.
 -- flags: allow-oom,no-writes
 local meta = redis.call('HMGET', KEYS[1], 'number', 'seq', 'offset_ms')
 if not meta[1] then return {} end
-local start, seq, clock = string.sub(KEYS[1], 1, -5), tonumber(meta[2]), redis.call('TIME')
+local start, seq = string.sub(KEYS[1], 1, -5), tonumber(meta[2])
+local has_many = seq > tonumber(ARGV[1])
+-- Most queues are idle, and this is all that they cost.
+if not has_many and redis.call(
+  'EXISTS', start .. 'delayed', start .. 'active', start .. 'due', start .. 'relays', start .. 'prunable', start .. 'freed',
+  start .. 'windows', start .. 'cooling'
+) == 0 then return {} end
+local clock = redis.call('TIME')
 local now = string.format('%d', clock[1] * 1000 + math.floor(clock[2] / 1000) + meta[3])
 
 local function score(index, rank)
@@ -22,7 +30,7 @@ end
 local prune_at = earlier(score('prunable', 0), score('freed', 0))
 prune_at = earlier(prune_at, earlier(score('windows', 0), score('cooling', 0)))
 local events = 0
-if seq > tonumber(ARGV[1]) then
+if has_many then
   local first = redis.call('XRANGE', start .. 'events', '-', '+', 'COUNT', 1)[1]
   if first then events = seq - tonumber(string.match(first[1], '^%d+')) + 1 end
 end
