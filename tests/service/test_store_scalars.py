@@ -18,7 +18,7 @@ from penstock.core.retry import Backoff, Shape
 from penstock.core.states import State
 from penstock.core.unique import Unique, UniqueRule
 from penstock.stores.memory import MemoryStore
-from penstock.stores.values import Adoption, Firing, Pause, Query, Spawn, StoredSchedule
+from penstock.stores.values import Adoption, Firing, Pause, Query, Spawn, StoredSchedule, WorkerEntry
 from penstock.stores.wire import CALLS, MEDIA_TYPE
 from tests.conformance.arrange import schedule_body
 from tests.service.kit import asked
@@ -61,7 +61,7 @@ GIVEN: dict[str, dict[str, Any]] = {
             Fail("a", "x", FAULT),
             Retry("a", "x", 1, FAULT),
             Bury("a", "x", FAULT),
-            Snooze("a", "x", 1),
+            Snooze("a", "x", 1, "NO_HANDLER"),
             Release("a", "x", "why"),
         ]
     },
@@ -91,7 +91,9 @@ GIVEN: dict[str, dict[str, Any]] = {
     "oldest": {},
     "expired": {"limit": 1},
     "leases": {"worker": "w"},
+    "due_queues": {"names": ["mail"], "within_ms": 1, "events_kept": 1, "after": "a", "limit": 1},
     "open_queue": {},
+    "delete_queue": {},
     "queue": {},
     "queues": {},
     "tenants": {},
@@ -107,6 +109,12 @@ GIVEN: dict[str, dict[str, Any]] = {
     "kept": {"shelf": "s", "name": "a"},
     "shelf": {"shelf": "s", "after": "a", "limit": 1},
     "drop": {"shelf": "s", "name": "a", "expected": 1},
+    "register_worker": {
+        "worker": WorkerEntry("w", "host", 1, "0.1", {"mail": 1}, ("send",)),
+        "lease_ms": 1_000,
+    },
+    "unregister_worker": {"worker": "w"},
+    "workers": {},
     "events": {"after": "1-00000000", "limit": 1},
     "event_columns": {"after": 1, "through": "1-00000000", "limit": 1},
     "cursor_after": {"after": 1, "limit": 1},

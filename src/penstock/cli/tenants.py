@@ -12,7 +12,7 @@ from penstock.core.errors import OptionError
 from penstock.core.names import check_name
 from penstock.core.states import WAITING
 from penstock.service.tenants.audit import Audit
-from penstock.service.tenants.book import FIELDS, Quota, QuotaBook, quota_of
+from penstock.service.tenants.book import BUILT_IN, FIELDS, Quota, QuotaBook, quota_of
 from penstock.service.tenants.usage import Usage
 from penstock.stores.values import EVERYONE
 
@@ -154,6 +154,9 @@ async def audit(
 
 def _bound(quota: Quota, field: str) -> str:
     value = getattr(quota, field)
+    built_in = getattr(BUILT_IN, field)
+    if value is None and built_in is not None:
+        return f"{built_in} (built in)"
     if value is None and field == "streams":
         return "as the service is set (serve.streams_per_tenant)"
     return "no bound" if value is None else f"{value:g}" if isinstance(value, float) else str(value)

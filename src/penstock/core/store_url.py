@@ -78,7 +78,7 @@ def parse_url(url: str) -> StoreUrl:
         raise _refused(scheme, secret, "a control character", f"it written as {quote(control[0])}, or none")
     path, query, fragment = _REST.fullmatch(rest[len(authority) :]).groups()  # type: ignore[union-attr]
     # Behind the authority an @ is no sign of its own: what stands before it may be the end of a password.
-    if authority and "@" in rest[len(authority) :]:
+    if (authority or scheme != "sqlite") and "@" in rest[len(authority) :]:
         sign = rest[len(authority)]
         raise _refused(scheme, secret, f"a {sign}", f"it written as {quote(sign, safe='')}; an @ is %40")
     if fragment is not None:

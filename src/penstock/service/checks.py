@@ -202,7 +202,7 @@ def _check_declaration(given: Mapping[str, Any]) -> None:
     check_declaration(given["declaration"])
 
 
-def _check_shelf(given: Mapping[str, Any]) -> None:
+def _check_after(given: Mapping[str, Any]) -> None:
     if given.get("after"):
         check_name("after", given["after"])
 
@@ -230,6 +230,7 @@ _MORE: Final[Mapping[str, Callable[[Mapping[str, Any]], None]]] = {
     "keep_reader": _check_cursors,
     "cursor_at": _check_time,
     "declare": _check_declaration,
-    "shelf": _check_shelf,
+    "shelf": _check_after,
+    "due_queues": _check_after,
     "turn": _check_turn,
 }

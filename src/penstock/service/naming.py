@@ -43,7 +43,8 @@ async def require_named(ask: "Ask", call: str, queue: QueueRef | None, given: Ma
         (job,) = await ask.store.get(queue, [lease.id])
         if job is None or job.token != lease.token:
             return False
-        outside = [ref for ref in outside if ref not in job.parents]
+        awaited = {ref for each in given["spawns"] for ref in each.job.awaits}
+        outside = [ref for ref in outside if ref not in job.parents or ref in awaited]
     for ref in outside:
         ask.require(ref.queue)
     return True

@@ -12,9 +12,11 @@ from penstock.core.limits import KeyRule
 from penstock.core.names import NAME_FORM, NAME_WANTED, WORKER_FORM, WORKER_WANTED
 from penstock.core.payload import Words
 from penstock.stores.bounds import MAX_LEASE_MS
-from penstock.stores.values import Pause
+from penstock.stores.values import Pause, WorkerEntry
 from penstock.stores.wire import MOST_ITEMS
 
+MOST_ENTRIES: Final = 1_000
+"""Entries of one mapping: the queues of a worker."""
 MOST_TEXT: Final = 10_000
 MOST_INT: Final = 2**53
 """What every store and every language can count to."""
@@ -32,8 +34,10 @@ def _form(pattern: str, wanted: str) -> _Form:
 _NAME: Final = _form(NAME_FORM, NAME_WANTED)
 _VISIBLE: Final = _form(r"[ -~]{1,128}", "1 to 128 visible characters of ASCII")
 _TEXTS: Final[Mapping[str, _Form]] = {
-    **dict.fromkeys(("id", "ids", "job", "name", "parent", "queue", "schedule", "shelf", "task"), _NAME),
-    **dict.fromkeys(("fingerprint", "nonce", "reason"), _VISIBLE),
+    **dict.fromkeys(
+        ("id", "ids", "job", "name", "parent", "queue", "queues", "schedule", "shelf", "task", "tasks"), _NAME
+    ),
+    **dict.fromkeys(("fingerprint", "host", "nonce", "reason", "version"), _VISIBLE),
     # One that is empty is nobody's.
     "token": _form(r"[ -~]{0,128}", "up to 128 visible characters of ASCII"),
     "by": _form(r"[^\x00-\x1f\x7f-\x9f]{1,255}", "1 to 255 characters, no control characters"),
@@ -54,6 +58,7 @@ _ANY_NUMBER: Final = (0, MOST_INT)
 _OTHER: Final[Mapping[type, Mapping[str, str]]] = {
     Pause: {"reason": "people's words"},
     KeyRule: {"limit": "limit of a key"},
+    WorkerEntry: {"name": "worker"},
 }
 """Fields whose name means something else in these records."""
 _DEFAULT: Final = Options()
@@ -71,6 +76,10 @@ def is_within(name: str, value: Any) -> bool:
     if kind is int:
         least, most = _NUMBERS.get(name, _ANY_NUMBER)
         return bool(least <= value <= most)
+    if kind is dict:
+        return len(value) <= MOST_ENTRIES and all(
+            is_within(name, key) and is_within("", each) for key, each in value.items()
+        )
     if kind is list or kind is tuple:
         return len(value) <= MOST_ITEMS and all(is_within(name, each) for each in value)
     if isinstance(value, msgspec.Struct) and value != _DEFAULT:
@@ -104,6 +113,12 @@ def check_scalars(path: str, name: str, value: Any) -> None:
             raise InvalidError(path, Words(f"{len(value)} entries"), f"up to {MOST_ITEMS}")
         for place, each in enumerate(value):
             check_scalars(f"{path}[{place}]", name, each)
+    elif kind is dict:
+        if len(value) > MOST_ENTRIES:
+            raise InvalidError(path, Words(f"{len(value)} entries"), f"up to {MOST_ENTRIES}")
+        for key, each in value.items():
+            check_scalars(path, name, key)
+            check_scalars(f"{path}.{key}", "", each)
     elif isinstance(value, msgspec.Struct):
         other = _OTHER.get(kind, {})
         for field in value.__struct_fields__:

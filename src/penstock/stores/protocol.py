@@ -309,7 +309,7 @@ class Workers(Protocol):
         """Register a worker, or renew its lease; an entry of the same name is replaced."""
         ...
 
-    async def unregister_worker(self, tenant: str, name: str) -> bool:
+    async def unregister_worker(self, tenant: str, worker: str) -> bool:
         """Remove a worker that ends; False when it was not registered."""
         ...
 

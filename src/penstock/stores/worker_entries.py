@@ -1,11 +1,12 @@
 """The registered workers of a tenant, kept as key-value entries that count while their lease holds."""
 
+import hashlib
 from typing import Final, Protocol
 
 import msgspec
 
 from penstock.core.errors import InvalidError
-from penstock.core.names import check_name
+from penstock.core.names import check_worker
 from penstock.stores.bounds import MAX_LEASE_MS, SHELF_LIMIT
 from penstock.stores.protocol import Clock, Shelves
 from penstock.stores.values import WorkerEntry
@@ -35,15 +36,15 @@ class WorkerEntries(Shelves, Clock, Protocol):
 
     async def register_worker(self, tenant: str, worker: WorkerEntry, lease_ms: int) -> None:
         """Register a worker, or renew its lease."""
-        check_name("worker", worker.name)
+        check_worker("worker", worker.name)
         if not 0 < lease_ms <= MAX_LEASE_MS:
             raise InvalidError("lease_ms", lease_ms, f"a number from 1 to {MAX_LEASE_MS}")
         entry = _LeasedEntry(worker, await self.now() + lease_ms, lease_ms)
-        await self.keep(tenant, KIND, worker.name, _ENCODER.encode(entry))
+        await self.keep(tenant, KIND, _key_of(worker.name), _ENCODER.encode(entry))
 
-    async def unregister_worker(self, tenant: str, name: str) -> bool:
+    async def unregister_worker(self, tenant: str, worker: str) -> bool:
         """Remove a worker that ends; False when it was not registered."""
-        return await self.drop(tenant, KIND, name)
+        return await self.drop(tenant, KIND, _key_of(worker))
 
     async def workers(self, tenant: str) -> list[WorkerEntry]:
         """The workers whose lease holds, by name. Entries that have ended are removed on the way."""
@@ -59,5 +60,10 @@ class WorkerEntries(Shelves, Clock, Protocol):
                     # Only as it was read: a worker may have come back meanwhile.
                     await self.drop(tenant, KIND, stored.name, expected=stored.version)
             if len(page) < SHELF_LIMIT:
-                return found
+                return sorted(found, key=lambda each: each.name)
             after = page[-1].name
+
+
+def _key_of(worker: str) -> str:
+    """The name of a worker's entry: a worker's own name has characters that a key has not."""
+    return hashlib.blake2b(worker.encode("utf-8", "surrogatepass"), digest_size=16).hexdigest()

@@ -78,6 +78,7 @@ class Executions:
         self._running: set[Delivery] = set()
         self._overdue: set[Delivery] = set()
         self._is_told = False
+        self._is_closed = False
         self._forsaken: dict[str, float] = {}
 
     def start(self, jobs: Sequence[Claimed], until: Sequence[float]) -> None:
@@ -162,6 +163,7 @@ class Executions:
         """Look at no time any more."""
         self._deadlines.close()
         self._stuck_deadlines.close()
+        self._is_closed = True
 
     async def _run(self, delivery: Delivery, task: Task[..., ..., Any], ctx: JobContext) -> None:
         delivery.started = True
@@ -232,6 +234,9 @@ class Executions:
 
     def _ended(self, delivery: Delivery, ending: Ending | Withdrawn) -> None:
         self._deadlines.remove(delivery)
+        if self._is_closed and delivery.stuck:
+            # The worker has ended without it: its lease runs out.
+            return
         if delivery.stuck:
             delivery.stuck = False
             self._slots.take_on()

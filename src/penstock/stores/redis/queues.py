@@ -25,6 +25,8 @@ _FACTS: Final = (
     "made",
     "arrival_us",
 )
+MOST_OPENINGS: Final = 10
+"""How often a call opens a queue that others delete again and again."""
 
 
 class Queues:
@@ -43,13 +45,14 @@ class Queues:
         if queue not in self._open:
             await self.open(queue)
         names = keys_of(queue).all(self._server.database)
-        try:
-            return await self._server.run(script, names, *arguments)
-        except QueueNotOpenError:
-            # It was deleted, or the server came back without its data. Scripts look for the queue before they
-            # change anything.
-            await self.open(queue)
-            return await self._server.run(script, names, *arguments)
+        for _ in range(MOST_OPENINGS):
+            try:
+                return await self._server.run(script, names, *arguments)
+            except QueueNotOpenError:
+                # It was deleted, or the server came back without its data. Scripts look for the queue before
+                # they change anything.
+                await self.open(queue)
+        return await self._server.run(script, names, *arguments)
 
     async def run_if_there(
         self, queue: QueueRef, script: str, *arguments: Any, opens_new: bool = False
