@@ -166,13 +166,19 @@ async def test_the_queries_of_the_advisories_tell_a_mended_schema_from_one_of_be
     text = (Path(__file__).parents[3] / "SECURITY.md").read_text("utf-8").partition("## Advisories")[2]
     queries = re.findall(r"```sql\n(.*?)```", text, re.DOTALL)
     older = load_migrations()[:7]
-    with monkeypatch.context() as patched:
-        patched.setattr("penstock.stores.postgres.migrate.load_migrations", lambda: older)
-        await SchemaOwner(url).up([])
-    before = await run(url, queries[0])
-    await SchemaOwner(url).up([])
-    after = await run(url, queries[0])
-    await run(url, *queries)
+    # The queries name the usual schema, which other tests use as well.
+    await run(url, "CREATE DATABASE advisories")
+    own = f"{url.rpartition('/')[0]}/advisories"
+    try:
+        with monkeypatch.context() as patched:
+            patched.setattr("penstock.stores.postgres.migrate.load_migrations", lambda: older)
+            await SchemaOwner(own).up([])
+        before = await run(own, queries[0])
+        await SchemaOwner(own).up([])
+        after = await run(own, queries[0])
+        await run(own, *queries)
+    finally:
+        await run(url, "DROP DATABASE advisories WITH (FORCE)")
 
     assert len(before) == 4
     assert after == []
