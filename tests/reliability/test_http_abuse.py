@@ -196,7 +196,8 @@ def test_json_without_bottom_is_refused(service: Serving, shape: tuple[bytes, by
     for body in (deep, b'{"task": "send", "payload": {"a": ' + deep + b"}}"):
         status, said = service.ask("POST", "/v1/queues/mail/jobs", body)
 
-        assert status == 400, said
+        # More values than a body may have are refused before they are looked at.
+        assert status == (400 if depth <= LIMITS.json_values else 413), said
 
 
 def test_a_packed_body_is_not_unpacked(service: Serving) -> None:
