@@ -2,7 +2,7 @@
 
 import sqlite3
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from penstock.core.job import ExpiredLease, Job, QueueRef
 from penstock.core.limits import Mode
@@ -14,9 +14,6 @@ from penstock.stores.sqlite.clock import host_us, offset_ms, read_now
 from penstock.stores.sqlite.records import job_of
 from penstock.stores.sqlite.turns import Turns
 from penstock.stores.values import Finding, HeldLease, KeyInfo, Page, Pause, Query, QueueInfo, StoreInfo
-
-if TYPE_CHECKING:
-    pass
 
 T = TypeVar("T")
 
