@@ -210,29 +210,29 @@ async def test_a_cancel_is_told_by_the_next_heartbeat_and_progress(store: Store,
 
 async def test_a_claim_says_when_the_next_job_is_due(store: Store, queue: QueueRef) -> None:
     """So that a worker sleeps until then and no longer."""
-    await enqueue(store, queue, [new_job("a", delay_ms=20_000), new_job("b", delay_ms=10_000)])
+    await enqueue(store, queue, [new_job("a", delay_ms=2_000_000), new_job("b", delay_ms=1_000_000)])
     first = await store.claim(queue, worker="w", limit=1, lease_ms=LEASE_MS)
     await store.turn(first.wait_ms or 0)
-    second = await store.claim(queue, worker="w", limit=1, lease_ms=3_000)
+    second = await store.claim(queue, worker="w", limit=1, lease_ms=300_000)
 
-    assert 9_000 < (first.wait_ms or 0) <= 10_000
+    assert 900_000 < (first.wait_ms or 0) <= 1_000_000
     assert first.jobs == []
     assert [job.id for job in second.jobs] == ["b"]
-    assert 2_000 < (second.wait_ms or 0) <= 3_000
+    assert 200_000 < (second.wait_ms or 0) <= 300_000
 
 
 async def test_a_claim_says_when_a_pause_ends(store: Store, queue: QueueRef) -> None:
     """And no longer speaks of it when it is over."""
     await enqueue(store, queue, [new_job("a")])
-    await store.pause(queue, Pause(0, "lunch"), for_ms=8_000)
+    await store.pause(queue, Pause(0, "lunch"), for_ms=800_000)
     paused = await store.claim(queue, worker="w", limit=1, lease_ms=LEASE_MS)
-    await store.turn(8_000)
+    await store.turn(800_000)
     resumed = await store.claim(queue, worker="w", limit=1, lease_ms=LEASE_MS)
     await settle(store, queue, Complete("a", resumed.jobs[0].token))
     idle = await store.claim(queue, worker="w", limit=1, lease_ms=LEASE_MS)
 
     assert paused.jobs == []
-    assert 7_000 < (paused.wait_ms or 0) <= 8_000
+    assert 700_000 < (paused.wait_ms or 0) <= 800_000
     assert [job.id for job in resumed.jobs] == ["a"]
     assert idle.wait_ms is None
 

@@ -139,18 +139,18 @@ def check_windows(started_us: list[int], rate: Rate) -> None:
 
 async def test_a_claim_held_back_by_the_rate_says_when_to_come_back(store: Store, queue: QueueRef) -> None:
     """Then there is one, and not before."""
-    await store.declare(queue, Declaration(rate=Rate(1, 60_000)))
+    await store.declare(queue, Declaration(rate=Rate(1, 600_000)))
     await fill(store, queue, 5)
     order: list[str] = []
     for _ in range(4):
-        order += [job.id for job in await claim(store, queue, lease_ms=3_000_000)]
+        order += [job.id for job in await claim(store, queue, lease_ms=3_600_000)]
         empty = await store.claim(queue, worker="w", limit=9, lease_ms=LEASE_MS)
         assert empty.jobs == []
         assert empty.wait_ms is not None
-        assert 59_000 < empty.wait_ms <= 60_001
-        await store.turn(empty.wait_ms - 1_000)
+        assert 540_000 < empty.wait_ms <= 600_001
+        await store.turn(empty.wait_ms - 60_000)
         assert await claim(store, queue) == []
-        await store.turn(1_000)
+        await store.turn(60_000)
 
     assert order == jobs(4)
 
