@@ -144,3 +144,11 @@ def test_an_appetite_does_not_grow_beyond_what_was_tried() -> None:
     appetite.is_kept_waiting = True
 
     assert appetite.limit == 4
+
+
+@pytest.mark.parametrize("uptime", [0.0, 1_000_000.0])
+def test_the_first_answer_keeps_nobody_waiting_however_long_the_machine_is_up(uptime: float) -> None:
+    appetite = Appetite(6, is_server=True)
+    appetite.answered(uptime, uptime + ANSWER_SECONDS, waits_for_others=True)
+
+    assert not appetite.is_kept_waiting

@@ -7,6 +7,7 @@ import subprocess
 import sys
 import textwrap
 import time
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -97,6 +98,15 @@ async def test_a_first_signal_drains_and_a_second_one_does_not(desk: Desk) -> No
     assert signal.getsignal(signal.SIGTERM) == before
 
 
+@pytest.fixture
+def hangups_end() -> Iterator[None]:
+    """SIGHUP as in a terminal, also where the run of the tests ignores it, as under nohup."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("hangups_end")
 async def test_a_hangup_drains_too(desk: Desk) -> None:
     before = signal.getsignal(signal.SIGHUP)
     gate = asyncio.Event()

@@ -14,7 +14,7 @@ class Appetite:
         self._all = min(CHUNK_JOBS, slots)
         self._half = min(CHUNK_JOBS, -(-slots // 2)) if is_server else self._all
         self._limit = self._all
-        self._answered = 0.0
+        self._answered = float("-inf")
         self.is_kept_waiting = False
         """The answers to its claims find this worker idle, for the server works for others."""
 
