@@ -3,7 +3,7 @@
 import asyncio
 import secrets
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 
 import psycopg
 import pytest
@@ -43,10 +43,14 @@ class Refusing:
         self.url = f"{url.replace('postgres@', f'{role}@', 1)}?schema=refusing"
 
     async def run(self, *statements: str) -> None:
-        """Statements of whoever owns everything."""
+        """Statements of whoever owns everything; a deadlock with a worker is tried again."""
         async with await psycopg.AsyncConnection.connect(self._operator, autocommit=True) as operator:
             for each in statements:
-                await operator.execute(each.format(role=self._role).encode())
+                is_done = False
+                while not is_done:
+                    with suppress(psycopg.errors.DeadlockDetected):
+                        await operator.execute(each.format(role=self._role).encode())
+                        is_done = True
 
     async def put_back(self, what: str) -> None:
         """Let it be done again."""
