@@ -7,12 +7,12 @@ from typing import Final
 from penstock.core.errors import ConfigError, StoreError, StoreReadOnlyError, StoreVersionError
 from penstock.stores.redis import keys
 from penstock.stores.redis.server import Server
-from penstock.stores.values import Durability
+from penstock.stores.values import Durability, Replication
 
 SCHEMA_VERSION: Final = 1
 _OLDEST_REDIS: Final = (7, 0)
 _OLDEST_VALKEY: Final = (8, 0)
-_ASKED: Final = ("maxmemory-policy", "appendonly", "appendfsync")
+_ASKED: Final = ("maxmemory-policy", "appendonly", "appendfsync", "min-replicas-to-write")
 
 
 async def check_server(server: Server) -> None:
@@ -30,11 +30,6 @@ async def check_server(server: Server) -> None:
     elif info.get("role") == "slave":
         raise StoreReadOnlyError(f"the server at {server.url} is a replica: the url has to name the primary")
     settings = await _settings(server, info)
-    if server.numbers.wait_fsync and (settings.get("appendonly") != "yes" or not _has_waitaof(name, version)):
-        raise ConfigError(
-            f"the server at {server.url} cannot do what wait_fsync asks for: "
-            "wanted an append-only file and Redis 7.2 or Valkey"
-        )
     policy = settings.get("maxmemory-policy", "noeviction")
     if policy != "noeviction":
         raise ConfigError(
@@ -60,8 +55,18 @@ async def durability(server: Server) -> Durability:
     settings = await _settings(server, info)
     if settings.get("appendonly") != "yes":
         return Durability.PROCESS
-    is_synced = settings.get("appendfsync") == "always" or server.numbers.wait_fsync
-    return Durability.POWER if is_synced else Durability.SERVER
+    return Durability.POWER if settings.get("appendfsync") == "always" else Durability.SERVER
+
+
+async def replication(server: Server) -> Replication:
+    """The replicas of the server, and how many of them a write needs."""
+    info = await _info(server)
+    settings = await _settings(server, info)
+    return Replication(
+        replicas=_replicas(info),
+        wait_replicas=server.numbers.wait_replicas,
+        min_replicas_to_write=int(settings.get("min-replicas-to-write", 0)),
+    )
 
 
 async def server_version(server: Server) -> str:
@@ -102,11 +107,10 @@ def _told(info: Mapping[str, str]) -> dict[str, str]:
     told = {"appendonly": "yes" if info.get("aof_enabled") == "1" else "no"}
     if "maxmemory_policy" in info:
         told["maxmemory-policy"] = info["maxmemory_policy"]
+    # The line is there only where writes need replicas; how many, it does not say.
+    if "min_slaves_good_slaves" in info:
+        told["min-replicas-to-write"] = "1"
     return told
-
-
-def _has_waitaof(name: str, version: tuple[int, ...] | None) -> bool:
-    return name == "Valkey" or version is None or version >= (7, 2)
 
 
 def _version(info: Mapping[str, str]) -> tuple[str, tuple[int, ...] | None]:
