@@ -10,9 +10,11 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final, TypeVar
 
+from penstock.bloom.rotating import RotatingBloom
 from penstock.client.declaring import declare
 from penstock.client.entrance import Answer, Entrance, chunks
 from penstock.client.jobs import check_mode, new_job
+from penstock.client.known_keys import KnownKeys
 from penstock.client.persist import Persistence
 from penstock.client.plan import Plan, plan
 from penstock.client.relay import relay
@@ -58,7 +60,8 @@ class Client:
 
     `declared` names queues that may be made when they are new, with what is said of their mode and limits;
     None allows any name. Calls that meet a store which cannot be reached are repeated with the same job ids:
-    none is enqueued twice.
+    none is enqueued twice. With `key_filter`, idempotency keys that may be held already are looked up before
+    their jobs are sent.
     """
 
     def __init__(
@@ -69,12 +72,14 @@ class Client:
         declared: Mapping[str, Declaration | None] | Collection[str] | None = None,
         middleware: Sequence[EnqueueMiddleware] = (),
         persistence: Persistence | None = None,
+        key_filter: RotatingBloom | None = None,
     ) -> None:
         self._store = store
         self._tenant = check_name("tenant", tenant)
         self._declared = declared
         self._middleware = middleware
         self._persistence = persistence or Persistence()
+        self._known_keys = None if key_filter is None else KnownKeys(store, key_filter, self._persistence)
         self._ids = IdMaker(lambda: time.time_ns() // 1_000_000, secrets.randbits)
         self._entrances: dict[str, Entrance] = {}
         self._watches: dict[str, Watch] = {}
@@ -270,7 +275,7 @@ class Client:
         if entrance is None:
             info = await self._info(QueueRef(self._tenant, name))
             entrance = self._entrances.setdefault(
-                name, Entrance(self._store, info, self._persistence, self._middleware)
+                name, Entrance(self._store, info, self._persistence, self._middleware, self._known_keys)
             )
         return entrance
 

@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Final
 
 from penstock.client.coalesce import Coalescer
+from penstock.client.known_keys import KnownKeys
 from penstock.client.persist import Persistence
 from penstock.core.errors import FlowError, PenstockError, StoreError
 from penstock.core.job import NewJob, QueueRef
@@ -39,13 +40,16 @@ class Entrance:
         info: QueueInfo,
         persistence: Persistence,
         middleware: Sequence[EnqueueMiddleware],
+        known_keys: KnownKeys | None = None,
     ) -> None:
         self.info = info
         self._store = store
         self._queue = info.queue
         self._persistence = persistence
         self._middleware = middleware
-        self._ahead = SENT_AHEAD if store.keeps_call_order else 1
+        self._known_keys = known_keys
+        # Where some keys are looked up first, a call could overtake the one before it.
+        self._ahead = SENT_AHEAD if store.keeps_call_order and known_keys is None else 1
         self._coalescer: Coalescer[NewJob, Enqueued | Refused] = Coalescer(
             self._enqueue,
             limit=CHUNK_JOBS,
@@ -116,6 +120,8 @@ class Entrance:
             return stopped
 
     async def _enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued | Refused]:
+        if self._known_keys is not None and any(new.idempotency_key is not None for new in jobs):
+            return await self._known_keys.enqueue(self._queue, jobs)
         # The same ids and nonces each time: what an earlier call brought in is found, not doubled.
         return await self._persistence.call(lambda: self._store.enqueue(self._queue, jobs))
 

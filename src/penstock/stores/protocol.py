@@ -29,6 +29,7 @@ from penstock.stores.values import (
     HeldLease,
     Holdup,
     Kept,
+    KeyHolder,
     KeyInfo,
     Page,
     Pause,
@@ -181,6 +182,10 @@ class Reads(Protocol):
     async def get(self, queue: QueueRef, ids: Sequence[str]) -> list[Job | None]: ...
 
     async def find(self, queue: QueueRef, query: Query) -> Page: ...
+
+    async def key_holders(self, queue: QueueRef, keys: Sequence[str]) -> list[KeyHolder | None]:
+        """Which job holds each idempotency key now; None where an enqueue would create one."""
+        ...
 
     async def counts(self, queue: QueueRef) -> dict[State, int]:
         """Jobs per state, zeros included."""

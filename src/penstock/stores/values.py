@@ -169,6 +169,17 @@ class Page(msgspec.Struct, frozen=True):
     next: str | None = None
 
 
+class KeyHolder(msgspec.Struct, frozen=True):
+    """The job that holds an idempotency key. `state` is None once its record is gone.
+
+    `digest` is the one of the work that it was enqueued for, as `NewJob.digest` makes it.
+    """
+
+    id: str
+    state: State | None
+    digest: str
+
+
 class HeldLease(msgspec.Struct, frozen=True):
     """A lease as the store has it."""
 

@@ -37,6 +37,7 @@ from penstock.stores.values import (
     EventColumns,
     Finding,
     HeldLease,
+    KeyHolder,
     Page,
     Pause,
     Query,
@@ -217,6 +218,13 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, RedisKept, RedisDue, S
 
     async def find(self, queue: QueueRef, query: Query) -> Page:
         return await self._reader.find(queue, query)
+
+    @answers_absent
+    async def key_holders(self, queue: QueueRef, keys: Sequence[str]) -> list[KeyHolder | None]:
+        if not keys:
+            return []
+        answers = await self._queues.run_if_there(queue, "reads/holders", pack(list(keys)))
+        return [records.key_holder(answer) for answer in answers]
 
     async def counts(self, queue: QueueRef) -> dict[State, int]:
         return await self._reader.counts(queue)
