@@ -127,6 +127,10 @@ bench-spark: $(STAMP) ## Measure the pipeline on Spark beside programs without i
 bench-service: $(STAMP) ## Measure the HTTP service beside the direct client (BENCH_ARGS=...)
 	$(BIN)/python -m benchmarks service $(BENCH_ARGS)
 
+.PHONY: bench-bloom
+bench-bloom: $(STAMP) ## Measure the Bloom filters on and off (BENCH_ARGS=...)
+	$(BIN)/python -m benchmarks bloom $(BENCH_ARGS)
+
 .PHONY: lock
 lock: $(STAMP) ## Recompile the hash-locked requirements (LOCK_ARGS=--upgrade for newer versions)
 	cd requirements && for name in uv dev audit bench bench-postgres $(REDIS_PEERS:%=bench-%); do \

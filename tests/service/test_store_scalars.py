@@ -88,6 +88,7 @@ GIVEN: dict[str, dict[str, Any]] = {
     "find": {"query": Query(states=frozenset({State.DEAD}), task="t", limit=1, after="1/a")},
     "counts": {},
     "ahead": {"job": "a"},
+    "key_holders": {"keys": ["a"]},
     "oldest": {},
     "expired": {"limit": 1},
     "leases": {"worker": "w"},
@@ -139,6 +140,7 @@ ANY_TEXT = {
     "error": "the words of a handler, with its lines",
     "reason of a pause": "people's words",
     "key": "keys of jobs are free text",
+    "keys": "keys of jobs are free text",
     "idempotency_key": "keys of jobs are free text",
 }
 NEGATIVE = {
@@ -200,7 +202,7 @@ def field_of(move: str, path: tuple[Any, ...]) -> str:
         return "reason of a pause"
     if path[-2:] in (("options", "key"), ("unique", "key")):
         return "key"
-    return str(path[-1])
+    return str(path[-2] if isinstance(path[-1], int) and len(path) > 1 else path[-1])
 
 
 def test_a_message_of_every_call_is_tried_with_every_field() -> None:

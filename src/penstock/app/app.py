@@ -13,6 +13,7 @@ from penstock.app.decorator import Register, TaskDecorator
 from penstock.app.queue import QUEUE_ONLY, QueueHandle, QueueOptions, declaration_of
 from penstock.app.schedules import Schedules
 from penstock.app.sending import Sending
+from penstock.bloom.filters import Filters
 from penstock.client.blocking import Blocking
 from penstock.client.client import Client, unknown_queue
 from penstock.client.persist import Persistence
@@ -51,7 +52,7 @@ class Penstock:
     Without either the store is the one that PENSTOCK_URL names, or else the file penstock.db.
     Open it with `async with app:` to enqueue; blocks may be nested. `payload_limit` bounds arguments and
     results, in bytes. A store that cannot be reached is tried again until `patience` seconds are over, or
-    `tries` times.
+    `tries` times. `filters` are the Bloom filters that its calls go by.
 
     >>> app = Penstock("memory://")
     >>> @app.task
@@ -70,6 +71,7 @@ class Penstock:
         payload_limit: int = PAYLOAD_LIMIT,
         tries: int | None = None,
         patience: float = 30.0,
+        filters: Filters | None = None,
     ) -> None:
         if url is not None and store is not None:
             raise ConfigError("an app has a url or a store, not both")
@@ -83,6 +85,7 @@ class Penstock:
         self._store = store
         self._payload_limit = payload_limit
         self._persistence = Persistence(tries, patience)
+        self._filters = filters
         self._queues: dict[str, QueueHandle] = {}
         self._declared: dict[str, Declaration | None] = {}
         self._sending = Sending()
@@ -244,7 +247,7 @@ class Penstock:
         if self._store is None:
             if self._is_storeless:
                 raise ConfigError("this process executes handlers and has no store: enqueue from elsewhere")
-            self._store = open_store(self.url or DEFAULT_URL)
+            self._store = open_store(self.url or DEFAULT_URL, filters=self._filters)
         return self._store
 
     @property
@@ -356,6 +359,7 @@ class Penstock:
             declared=self._declared,
             middleware=self._enqueue_middleware,
             persistence=self._persistence,
+            filters=self._filters,
         )
 
     @contextmanager

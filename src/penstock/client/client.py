@@ -10,7 +10,7 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final, TypeVar
 
-from penstock.bloom.rotating import RotatingBloom
+from penstock.bloom.filters import Filters
 from penstock.client.declaring import declare
 from penstock.client.entrance import Answer, Entrance, chunks
 from penstock.client.jobs import check_mode, new_job
@@ -60,8 +60,8 @@ class Client:
 
     `declared` names queues that may be made when they are new, with what is said of their mode and limits;
     None allows any name. Calls that meet a store which cannot be reached are repeated with the same job ids:
-    none is enqueued twice. With `key_filter`, idempotency keys that may be held already are looked up before
-    their jobs are sent.
+    none is enqueued twice. `filters` spare calls and
+    payloads.
     """
 
     def __init__(
@@ -72,14 +72,16 @@ class Client:
         declared: Mapping[str, Declaration | None] | Collection[str] | None = None,
         middleware: Sequence[EnqueueMiddleware] = (),
         persistence: Persistence | None = None,
-        key_filter: RotatingBloom | None = None,
+        filters: Filters | None = None,
     ) -> None:
         self._store = store
         self._tenant = check_name("tenant", tenant)
         self._declared = declared
         self._middleware = middleware
         self._persistence = persistence or Persistence()
-        self._known_keys = None if key_filter is None else KnownKeys(store, key_filter, self._persistence)
+        self._filters = filters or Filters()
+        keys = self._filters.idempotency
+        self._known_keys = None if keys is None else KnownKeys(store, keys, self._persistence)
         self._ids = IdMaker(lambda: time.time_ns() // 1_000_000, secrets.randbits)
         self._entrances: dict[str, Entrance] = {}
         self._watches: dict[str, Watch] = {}
@@ -195,14 +197,15 @@ class Client:
     async def upkeep(self, queue: str) -> Upkeep:
         """What an owner does to a queue as a whole."""
         entrance = await self._entrance(queue)
-        return Upkeep(self._store, entrance.info.queue, self._persistence)
+        return Upkeep(self._store, entrance.info.queue, self._persistence, self._filters.cleanup)
 
     async def delete_queue(self, queue: str, *, purge: bool = False) -> int:
         """Delete a queue that has nothing in it; with `purge` its ended jobs first, and how many those were.
 
         UnknownQueueError when there is no such queue, QueueNotEmptyError when something is still there.
         """
-        upkeep = Upkeep(self._store, QueueRef(self._tenant, check_name("queue", queue)), self._persistence)
+        ref = QueueRef(self._tenant, check_name("queue", queue))
+        upkeep = Upkeep(self._store, ref, self._persistence, self._filters.cleanup)
         purged = await upkeep.delete(purge=purge)
         self.forget(queue)
         return purged

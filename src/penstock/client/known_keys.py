@@ -63,4 +63,4 @@ class KnownKeys:
 
 
 def _item(queue: QueueRef, key: str | None) -> str:
-    return f"{queue.tenant}/{queue.name}/{key}"
+    return f"{queue}/{key}"

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, ClassVar, Final
 
+from penstock.bloom.rotating import RotatingBloom
 from penstock.core.decide import CANCELLED
 from penstock.core.effects import PROGRESS_EVERY_MS
 from penstock.core.events import DELETED, Event
@@ -19,6 +20,7 @@ from penstock.stores.redis import flows, opening, records
 from penstock.stores.redis.clock import ServerClock
 from penstock.stores.redis.due import RedisDue
 from penstock.stores.redis.flows import RedisFlows
+from penstock.stores.redis.ghosts import GhostScan
 from penstock.stores.redis.health import Inspector
 from penstock.stores.redis.inbox import Inbox
 from penstock.stores.redis.kept import RedisKept
@@ -66,8 +68,11 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, RedisKept, RedisDue, S
     numbers_in_order: ClassVar[bool] = True
     is_server: ClassVar[bool] = True
 
-    def __init__(self, url: str, *, sources: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, url: str, *, sources: Mapping[str, str] | None = None, ghosts: RotatingBloom | None = None
+    ) -> None:
         self._url = url
+        self._ghost_filter = ghosts
         self._sources = sources
         self._server = Server(url, Scripts(sources))
         self._clock = ServerClock(self._server)
@@ -77,6 +82,7 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, RedisKept, RedisDue, S
         self._inbox = Inbox()
         self._subscriber = Subscriber(self._server, self._inbox)
         self.scanner = Scanner(self._server)
+        self._ghosts = None if ghosts is None else GhostScan(self._server, ghosts)
 
     async def open(self) -> None:
         """Connect, and refuse a server that could not keep what it accepts."""
@@ -95,7 +101,7 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, RedisKept, RedisDue, S
 
     def twin(self) -> "RedisStore":
         """Another client of the same server."""
-        return RedisStore(self._url, sources=self._sources)
+        return RedisStore(self._url, sources=self._sources, ghosts=self._ghost_filter)
 
     # Moves
 
@@ -141,7 +147,7 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, RedisKept, RedisDue, S
                 secrets.token_hex(16 * limit),
                 PROMOTE_LIMIT,
                 RECOVER_LIMIT,
-                PASS_LIMIT,
+                PASS_LIMIT if self._ghosts is None else self._ghosts.pass_limit(queue, PASS_LIMIT),
                 MAX_LEASE_MS,
                 HIGHEST_TIER,
                 LOWEST_TIER,
@@ -157,6 +163,8 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, RedisKept, RedisDue, S
             if claims is None or claims.stands is None:
                 self._inbox.leave(claimant)
         self._inbox.told(claimant)
+        if self._ghosts is not None and claims.is_more:
+            await self._ghosts.look(queue, claims.jobs)
         return claims
 
     @answers_absent
@@ -189,7 +197,10 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, RedisKept, RedisDue, S
 
     @answers_absent
     async def cancel(self, queue: QueueRef, ids: Sequence[str]) -> list[Applied | Refused]:
-        return await self._answered(queue, Move.CANCEL, _alone(ids), CANCELLED)
+        answers = await self._answered(queue, Move.CANCEL, _alone(ids), CANCELLED)
+        if self._ghosts is not None:
+            self._ghosts.left(queue, ids, answers)
+        return answers
 
     @answers_absent
     async def redrive(self, queue: QueueRef, ids: Sequence[str]) -> list[Applied | Refused]:
@@ -197,7 +208,10 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, RedisKept, RedisDue, S
 
     @answers_absent
     async def delete(self, queue: QueueRef, ids: Sequence[str]) -> list[Applied | Refused]:
-        return await self._answered(queue, Move.DELETE, _alone(ids), DELETED)
+        answers = await self._answered(queue, Move.DELETE, _alone(ids), DELETED)
+        if self._ghosts is not None:
+            self._ghosts.left(queue, ids, answers)
+        return answers
 
     @answers_absent
     async def prune(self, queue: QueueRef, limit: int = PRUNE_LIMIT) -> int:

@@ -59,7 +59,7 @@ _KEY_HOLDERS: Final = """
 SELECT held.key, held.job, job.state, held.digest
 FROM queue
 CROSS JOIN json_each(:keys) AS item
-JOIN idempotency AS held ON held.queue = queue.n AND held.key = item.value
+CROSS JOIN idempotency AS held ON held.queue = queue.n AND held.key = item.value
 LEFT JOIN job ON job.queue = queue.n AND job.id = held.job AND held.until IS NULL
 WHERE queue.tenant = :tenant AND queue.name = :name AND (held.until IS NULL OR held.until > :now)
 """
