@@ -318,7 +318,7 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, RedisKept, RedisDue, S
             await opening.durability(self._server),
             await opening.server_version(self._server),
             opening.SCHEMA_VERSION,
-            await self._clock.offset_ms(),
+            await self._clock.known_offset_ms(),
         )
 
     async def check(self, queue: QueueRef) -> list[Finding]:
