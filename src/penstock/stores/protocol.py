@@ -159,8 +159,11 @@ class Schedules(Protocol):
 
     async def pause_schedule(self, queue: QueueRef, name: str, paused: bool) -> bool: ...
 
-    async def schedules(self, tenant: str) -> list[StoredSchedule]:
-        """All schedules of a tenant, by queue and name."""
+    async def schedules(self, tenant: str, names: Sequence[str] | None = None) -> list[StoredSchedule]:
+        """The schedules of a tenant, by queue and name: those of these names, or all.
+
+        What a name costs does not grow with the number of schedules.
+        """
         ...
 
     async def due_schedules(self, queue: QueueRef, limit: int = SCHEDULE_LIMIT) -> list[StoredSchedule]:
