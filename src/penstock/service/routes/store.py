@@ -157,6 +157,8 @@ async def _due_queues(ask: Ask, call: Call, first: list[Any], given: dict[str, A
 
 
 async def _schedules(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> list[StoredSchedule]:
+    for name in given.get("names") or ():
+        check_name("names", name)
     kept = await ask.store.schedules(first[0], given.get("names"))
     return [each for each in kept if ask.may(each.queue.name)]
 
