@@ -7,6 +7,7 @@ from penstock.bloom.rotating import BloomSize, RotatingBloom
 from penstock.client.known_keys import KnownKeys
 from penstock.client.persist import Persistence
 from penstock.core.job import NewJob, QueueRef
+from penstock.core.limits import Mode
 from penstock.core.outcomes import Enqueued, Refused
 from penstock.stores.protocol import Store
 from penstock.stores.values import Spawn
@@ -40,9 +41,13 @@ class Filtering:
         return getattr(self._store, name)
 
     async def enqueue(
-        self, queue: QueueRef, jobs: Sequence[NewJob], spawns: Sequence[Spawn] = ()
+        self,
+        queue: QueueRef,
+        jobs: Sequence[NewJob],
+        spawns: Sequence[Spawn] = (),
+        mode: Mode | None = None,
     ) -> list[Enqueued | Refused]:
         """Through the filter, as a client does it; a flow goes straight to the store."""
         if spawns or not jobs:
-            return await self._store.enqueue(queue, jobs, spawns)
-        return await self._known.enqueue(queue, jobs)
+            return await self._store.enqueue(queue, jobs, spawns, mode)
+        return await self._known.enqueue(queue, jobs, mode)

@@ -50,7 +50,7 @@ JOB = NewJob(
 FAULT = Fault("ERROR", "boom", "f1")
 RATE = Rate(1, 1_000, 1)
 GIVEN: dict[str, dict[str, Any]] = {
-    "enqueue": {"jobs": [JOB], "spawns": [Spawn("mail", JOB)]},
+    "enqueue": {"jobs": [JOB], "spawns": [Spawn("mail", JOB)], "mode": Mode.GLOBAL},
     "promote": {"limit": 1},
     "claim": {"worker": "w", "limit": 1, "lease_ms": 1_000},
     "heartbeat": {"beats": [Beat("a", "x")], "lease_ms": 1_000},
@@ -81,7 +81,7 @@ GIVEN: dict[str, dict[str, Any]] = {
     },
     "remove_schedule": {"name": "s"},
     "pause_schedule": {"name": "s", "paused": True},
-    "schedules": {},
+    "schedules": {"names": ["s"]},
     "due_schedules": {"limit": 1},
     "fire": {"firing": Firing("s", 1, (JOB,), 2, 1)},
     "get": {"ids": ["a"]},

@@ -109,8 +109,9 @@ class Penstock:
         """The queue of that name, declared by the first call; ConfigError when its options differ later.
 
         What is said of mode and limits stands with the queue in the store, for all apps. It is written or
-        compared when this app first uses the queue, and when a worker of it starts: DeclarationError where it
-        does not agree.
+        compared when this app first uses the queue, and when a worker of it starts. Where the mode does not
+        agree, that is a DeclarationError; where a limit does not, a worker does not start, and a producer
+        logs a warning and goes by what is stored.
         """
         defaults = {field: value for field, value in given.items() if field not in QUEUE_ONLY}
         options = JobOptions.of(job_options(defaults), QueueOptions.__annotations__)
@@ -454,11 +455,7 @@ class Penstock:
 
     async def _prepare(self, queues: Sequence[str] | None = None) -> None:
         # A worker that understands its queues otherwise than they are stored must not start.
-        if queues is None:
-            await self._sending.prepare()
-        for name in queues or ():
-            if self._declared[name] is not None:
-                await self._sending.upkeep(name)
+        await self._sending.prepare(queues)
         await self.schedules.sync()
 
     def _restorer(self, queues: Sequence[str]) -> "Restorer":
@@ -467,7 +464,7 @@ class Penstock:
         declared = [name for name in queues if self._declared[name] is not None]
 
         async def restore() -> None:
-            await self._sending.renew(declared)
+            await self._sending.prepare(declared)
             await self.schedules.sync()
 
         def watched() -> list[QueueRef]:

@@ -6,6 +6,7 @@ from penstock.bloom.rotating import RotatingBloom
 from penstock.client.persist import Persistence
 from penstock.core.ids import queue_number
 from penstock.core.job import NewJob, QueueRef
+from penstock.core.limits import Mode
 from penstock.core.outcomes import Enqueued, Refused
 from penstock.stores.protocol import Store
 
@@ -24,11 +25,15 @@ class KnownKeys:
         self._filter = filter_
         self._persistence = persistence
 
-    async def enqueue(self, queue: QueueRef, jobs: Sequence[NewJob]) -> list[Outcome]:
-        """The store's answers for the jobs, in their order."""
+    async def enqueue(
+        self, queue: QueueRef, jobs: Sequence[NewJob], mode: Mode | None = None
+    ) -> list[Outcome]:
+        """The store's answers for the jobs, in their order; `mode` is what the caller knows of the queue."""
         out: list[Outcome | None] = await self._look_up(queue, jobs)
         rest = [new for new, answer in zip(jobs, out, strict=True) if answer is None]
-        answers = iter(await self._persistence.call(lambda: self._store.enqueue(queue, rest)) if rest else ())
+        answers = iter(
+            await self._persistence.call(lambda: self._store.enqueue(queue, rest, mode=mode)) if rest else ()
+        )
         done = [next(answers) if answer is None else answer for answer in out]
         self._filter.add(
             _item(queue, new.idempotency_key)

@@ -7,7 +7,7 @@ from typing import ClassVar, Protocol, runtime_checkable
 from penstock.core.events import Event
 from penstock.core.flows import Child, ChildEnding
 from penstock.core.job import ExpiredLease, Job, NewJob, QueueRef
-from penstock.core.limits import Declaration, KeyRule
+from penstock.core.limits import Declaration, KeyRule, Mode
 from penstock.core.moves import Beat, Expire, Report, Settlement
 from penstock.core.outcomes import Applied, Claims, Enqueued, Refused
 from penstock.core.states import State
@@ -58,9 +58,16 @@ class Moves(Protocol):
     """The moves of jobs. Each is one atomic guarded operation per job, with its event."""
 
     async def enqueue(
-        self, queue: QueueRef, jobs: Sequence[NewJob], spawns: Sequence[Spawn] = ()
+        self,
+        queue: QueueRef,
+        jobs: Sequence[NewJob],
+        spawns: Sequence[Spawn] = (),
+        mode: Mode | None = None,
     ) -> list[Enqueued | Refused]:
         """Take jobs in; the queue is opened if it is new. Accepted means durable.
+
+        A caller that knows the queue names its `mode`: jobs that are not there yet are refused where the
+        queue is in another one.
 
         `spawns` become relay entries in the same operation, so that a flow over several queues is taken in
         whole; a repeated call writes none again. The job they come with stands for all of them at the door:
@@ -160,8 +167,11 @@ class Schedules(Protocol):
 
     async def pause_schedule(self, queue: QueueRef, name: str, paused: bool) -> bool: ...
 
-    async def schedules(self, tenant: str) -> list[StoredSchedule]:
-        """All schedules of a tenant, by queue and name."""
+    async def schedules(self, tenant: str, names: Sequence[str] | None = None) -> list[StoredSchedule]:
+        """The schedules of a tenant, by queue and name: those of these names, or all.
+
+        What a name costs does not grow with the number of schedules.
+        """
         ...
 
     async def due_schedules(self, queue: QueueRef, limit: int = SCHEDULE_LIMIT) -> list[StoredSchedule]:
@@ -474,7 +484,13 @@ class Transactional(Protocol):
         ...
 
     async def enqueue_in(
-        self, connection: object, queue: QueueRef, jobs: Sequence[NewJob], *, blocking: bool
+        self,
+        connection: object,
+        queue: QueueRef,
+        jobs: Sequence[NewJob],
+        *,
+        blocking: bool,
+        mode: Mode | None = None,
     ) -> list[Enqueued | Refused]:
         """Take jobs in; they are there, and workers are woken, once the caller's transaction commits.
 

@@ -157,7 +157,10 @@ async def _due_queues(ask: Ask, call: Call, first: list[Any], given: dict[str, A
 
 
 async def _schedules(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> list[StoredSchedule]:
-    return [each for each in await ask.store.schedules(first[0]) if ask.may(each.queue.name)]
+    for name in given.get("names") or ():
+        check_name("names", name)
+    kept = await ask.store.schedules(first[0], given.get("names"))
+    return [each for each in kept if ask.may(each.queue.name)]
 
 
 async def _shelves(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> Any:

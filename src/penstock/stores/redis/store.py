@@ -10,6 +10,7 @@ from penstock.core.decide import CANCELLED
 from penstock.core.effects import PROGRESS_EVERY_MS
 from penstock.core.events import DELETED, Event
 from penstock.core.job import ExpiredLease, Job, NewJob, QueueRef
+from penstock.core.limits import Mode
 from penstock.core.moves import Beat, Expire, Move, Report, Settlement
 from penstock.core.outcomes import SETTLED_LIMIT, Applied, Claims, Enqueued, Refused
 from penstock.core.states import State
@@ -106,7 +107,11 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, RedisKept, RedisDue, S
     # Moves
 
     async def enqueue(
-        self, queue: QueueRef, jobs: Sequence[NewJob], spawns: Sequence[Spawn] = ()
+        self,
+        queue: QueueRef,
+        jobs: Sequence[NewJob],
+        spawns: Sequence[Spawn] = (),
+        mode: Mode | None = None,
     ) -> list[Enqueued | Refused]:
         if not jobs:
             return []
@@ -115,6 +120,7 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, RedisKept, RedisDue, S
             Move.ENQUEUE,
             pack(records.short_arguments(jobs)),
             pack([each.queue for each in spawns]),
+            mode or "",
             *(new.payload for new in jobs),
             *(flows.packed_job(each.job) for each in spawns),
         )
