@@ -150,8 +150,8 @@ class Firing(msgspec.Struct, frozen=True):
 class Query(msgspec.Struct, frozen=True, kw_only=True):
     """Which jobs to list. Newest first: by ending if all states asked for are endings, else by enqueue.
 
-    `after` is the `next` of the page before. Payloads and results that are not asked for are left out, empty
-    and None: they may be large.
+    `since` is the earliest such time, in Unix milliseconds. `after` is the `next` of the page before.
+    Payloads and results that are not asked for are left out, empty and None: they may be large.
     """
 
     states: frozenset[State] = frozenset()
@@ -160,6 +160,14 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     after: str | None = None
     payloads: bool = True
     results: bool = True
+    key: str | None = None
+    since: int | None = None
+    oldest_first: bool = False
+
+    @property
+    def is_by_end(self) -> bool:
+        """True when jobs are listed by their endings, because all states asked for are endings."""
+        return bool(self.states) and all(state.is_ended for state in self.states)
 
 
 class Page(msgspec.Struct, frozen=True):

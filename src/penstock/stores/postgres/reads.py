@@ -93,7 +93,8 @@ def page_of(query: Query) -> tuple[str, list[Value]]:
 
     It has no more conditions and tables than the query needs: the indexes serve those alone.
     """
-    age = "ended_at" if _is_by_end(query.states) else "enqueued_at"
+    age = "ended_at" if query.is_by_end else "enqueued_at"
+    order, beyond = ("ASC", ">") if query.oldest_first else ("DESC", "<")
     columns = JOB_COLUMNS
     if not query.payloads:
         columns = columns.replace("payload", "'' AS payload")
@@ -106,26 +107,28 @@ def page_of(query: Query) -> tuple[str, list[Value]]:
     if query.task is not None:
         values.append(query.task)
         clauses.append(f"task = ${len(values) + 1}")
+    if query.key is not None:
+        values.append(stored(query.key))
+        clauses.append(f"key = ${len(values) + 1}")
+    if query.since is not None:
+        values.append(query.since)
+        clauses.append(f"{age} >= ${len(values) + 1}::bigint")
     if query.after is not None:
         at, _, last = query.after.partition("/")
         values += [int(at), last]
-        clauses.append(f"({age}, id) < (${len(values)}::bigint, ${len(values) + 1}::text)")
+        clauses.append(f"({age}, id) {beyond} (${len(values)}::bigint, ${len(values) + 1}::text)")
     values.append(query.limit + 1)
     statement = (
-        f"SELECT {columns} FROM {_source(query.states)} WHERE {' AND '.join(clauses)} "  # noqa: S608 (constants)
-        f"ORDER BY {age} DESC, id DESC LIMIT ${len(values) + 1}::bigint"
+        f"SELECT {columns} FROM {_source(query)} WHERE {' AND '.join(clauses)} "  # noqa: S608 (constants)
+        f"ORDER BY {age} {order}, id {order} LIMIT ${len(values) + 1}::bigint"
     )
     return statement, values
 
 
-def _is_by_end(states: frozenset[State]) -> bool:
-    """Whether all of them have ended: then their endings are what they are listed by."""
-    return bool(states) and all(state.is_ended for state in states)
-
-
-def _source(states: frozenset[State]) -> str:
-    """Where jobs in these states lie."""
-    if _is_by_end(states):
+def _source(query: Query) -> str:
+    """Where jobs in the states of the query lie."""
+    states = query.states
+    if query.is_by_end:
         some = {State.DEAD} & states
         return "penstock.done" if not some else "penstock.dead" if some == states else "penstock.ended"
     return "penstock.record" if not states or any(state.is_ended for state in states) else _LIVE
@@ -143,7 +146,7 @@ class PostgresReads(PostgresQueues):
 
     @renumbers
     async def find(self, queue: QueueRef, query: Query) -> Page:
-        """A page of jobs, newest first."""
+        """A page of jobs, newest first unless the query says otherwise."""
         number = await self._known(queue)
         if number is None:
             return Page([])
@@ -157,7 +160,7 @@ class PostgresReads(PostgresQueues):
         if len(rows) <= query.limit or not jobs:
             return Page(jobs)
         end = jobs[-1]
-        at = (end.ended_at or 0) if _is_by_end(query.states) else end.enqueued_at
+        at = (end.ended_at or 0) if query.is_by_end else end.enqueued_at
         return Page(jobs, f"{at}/{end.id}")
 
     @renumbers

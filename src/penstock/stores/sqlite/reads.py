@@ -111,9 +111,9 @@ class SqliteReads(Turns):
         return await self._read(work)
 
     async def find(self, queue: QueueRef, query: Query) -> Page:
-        """A page of jobs, newest first."""
-        by_end = bool(query.states) and all(state.is_ended for state in query.states)
-        age = "ended_at" if by_end else "enqueued_at"
+        """A page of jobs, newest first unless the query says otherwise."""
+        age = "ended_at" if query.is_by_end else "enqueued_at"
+        order, beyond = ("ASC", ">") if query.oldest_first else ("DESC", "<")
         columns = JOB_COLUMNS
         if not query.payloads:
             columns = columns.replace("payload", "'' AS payload")
@@ -127,22 +127,28 @@ class SqliteReads(Turns):
         if query.task is not None:
             clauses.append("task = :task")
             params["task"] = query.task
+        if query.key is not None:
+            clauses.append("key = :key")
+            params["key"] = stored(query.key)
+        if query.since is not None:
+            clauses.append(f"{age} >= :since")
+            params["since"] = query.since
         if query.after is not None:
             at, _, last = query.after.partition("/")
-            clauses.append(f"({age}, id) < (:at, :last)")
+            clauses.append(f"({age}, id) {beyond} (:at, :last)")
             params |= {"at": int(at), "last": last}
 
         def work(connection: sqlite3.Connection) -> Page:
             rows = connection.execute(
                 f"SELECT {columns} FROM job WHERE {' AND '.join(clauses)} "  # noqa: S608 (constants)
-                f"ORDER BY {age} DESC, id DESC LIMIT :limit",
+                f"ORDER BY {age} {order}, id {order} LIMIT :limit",
                 {**params, "limit": query.limit + 1},
             ).fetchall()
             jobs = [job_of(queue, row) for row in rows[: query.limit]]
             if len(rows) <= query.limit or not jobs:
                 return Page(jobs)
             last = jobs[-1]
-            return Page(jobs, f"{(last.ended_at or 0) if by_end else last.enqueued_at}/{last.id}")
+            return Page(jobs, f"{(last.ended_at or 0) if query.is_by_end else last.enqueued_at}/{last.id}")
 
         return await self._read(work)
 
