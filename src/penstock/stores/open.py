@@ -7,6 +7,7 @@ from urllib.parse import parse_qsl, unquote
 
 from penstock.bloom.filters import Filters
 from penstock.core.errors import ConfigError
+from penstock.core.extras import install_command
 from penstock.core.store_url import scheme_of, shown_option
 from penstock.stores.protocol import Store
 from penstock.stores.values import Durability
@@ -85,8 +86,7 @@ def _needing(url: str, extra: str) -> Iterator[None]:
         if error.name is not None and error.name.startswith("penstock"):
             raise
         raise ConfigError(
-            f"a store at {url.partition(':')[0]}:// needs the package {error.name}: "
-            f"pip install 'penstock[{extra}]'"
+            f"a store at {url.partition(':')[0]}:// needs the package {error.name}: {install_command(extra)}"
         ) from error
 
 

@@ -318,7 +318,18 @@ class Durability(StrEnum):
     REPLICATED = "replicated"
 
 
-class StoreInfo(msgspec.Struct, frozen=True):
+class Replication(msgspec.Struct, frozen=True):
+    """How a server shares its writes with its replicas, and how many of them must have them."""
+
+    replicas: int
+    """Replicas that are connected now."""
+    wait_replicas: int
+    """An enqueue is accepted when so many replicas have it."""
+    min_replicas_to_write: int
+    """The server refuses every write while fewer replicas than this keep up."""
+
+
+class StoreInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a store says of itself. `url` carries no secrets."""
 
     kind: str
@@ -327,6 +338,8 @@ class StoreInfo(msgspec.Struct, frozen=True):
     server_version: str
     schema_version: int
     clock_offset_ms: int
+    replication: Replication | None = None
+    """None where the store has no replicas that Penstock knows of."""
 
 
 class Finding(msgspec.Struct, frozen=True):

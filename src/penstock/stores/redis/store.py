@@ -325,6 +325,7 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, RedisKept, RedisDue, S
             await opening.server_version(self._server),
             opening.SCHEMA_VERSION,
             await self._clock.known_offset_ms(),
+            await opening.replication(self._server),
         )
 
     async def check(self, queue: QueueRef) -> list[Finding]:
