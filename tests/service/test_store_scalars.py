@@ -73,8 +73,8 @@ GIVEN: dict[str, dict[str, Any]] = {
     "child_ended": {"endings": [ChildEnding("a", JobRef("mail", "b"), State.DEAD, b"1")]},
     "adopt": {"adoptions": [Adoption("a", (JobRef("mail", "b"),))]},
     "spawn": {"lease": Beat("a", "x"), "spawns": [Spawn("mail", JOB)]},
-    "children": {"job": "a"},
-    "relays": {"limit": 1},
+    "children": {"job": "a", "after": 1, "limit": 1, "results": True},
+    "relays": {"limit": 1, "after": 1},
     "relayed": {"numbers": [1]},
     "put_schedule": {
         "schedule": StoredSchedule(QueueRef("acme", "mail"), "s", schedule_body("s"), 1, 1, False)

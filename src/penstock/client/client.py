@@ -168,10 +168,10 @@ class Client:
                 found |= zip(some, await self._records(queue, [ref.id for ref in some]), strict=True)
         return [found[ref] for ref in refs]
 
-    async def children(self, ref: JobRef, /) -> list[Child]:
+    async def children(self, ref: JobRef, /, *, results: bool = True) -> list[Child]:
         """What a job waited or waits for."""
         queue = QueueRef(self._tenant, ref.queue)
-        return await self._persistence.call(lambda: self._store.children(queue, ref.id))
+        return await self._persistence.call(lambda: self._store.children(queue, ref.id, results=results))
 
     async def cancel_all(self, refs: Sequence[JobRef], /) -> int:
         """Cancel what still lives of these, in their order; how many did."""

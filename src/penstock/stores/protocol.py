@@ -143,12 +143,19 @@ class Flows(Protocol):
         """Let a running job add children under its lease: its parents will wait for them too."""
         ...
 
-    async def children(self, queue: QueueRef, job: str) -> list[Child]:
-        """The children of a job, in the order it named them."""
+    async def children(
+        self, queue: QueueRef, job: str, *, after: int = 0, limit: int | None = None, results: bool = True
+    ) -> list[Child]:
+        """The children of a job, in the order it named them.
+
+        With `after`, without the first so many of them; with `limit`, at most so many. Children keep their
+        order, and new ones come last: so a page begins where the one before it ended. Results are left out
+        unless they are asked for.
+        """
         ...
 
-    async def relays(self, queue: QueueRef, limit: int = RELAY_LIMIT) -> list[Relay]:
-        """What waits to be carried over, oldest first."""
+    async def relays(self, queue: QueueRef, limit: int = RELAY_LIMIT, *, after: int = 0) -> list[Relay]:
+        """What waits to be carried over, oldest first: the entries with a higher number than `after`."""
         ...
 
     async def relayed(self, queue: QueueRef, numbers: Sequence[int]) -> None:

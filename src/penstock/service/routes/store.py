@@ -9,13 +9,15 @@ import msgspec
 
 from penstock.core.job import QueueRef
 from penstock.core.names import check_name
-from penstock.service import entering
+from penstock.core.states import State
+from penstock.service import entering, portions
 from penstock.service.answers import LINES, Bytes, Stream
 from penstock.service.ask import Ask, unbroken
 from penstock.service.auth.scopes import ALL
 from penstock.service.checks import check_arguments
-from penstock.service.errors import ForbiddenError, MalformedError, NotFoundError
+from penstock.service.errors import ForbiddenError, MalformedError, NotFoundError, TooLargeError
 from penstock.service.naming import require_named, require_relayed, shown_relays
+from penstock.service.portions import in_portions
 from penstock.service.principal import Verb
 from penstock.service.problems import BadRequestError, validation_fault
 from penstock.service.reserved import check_reader, is_reserved
@@ -32,7 +34,7 @@ from penstock.stores.values import (
     StoreInfo,
     WorkerEntry,
 )
-from penstock.stores.wire import CALLS, MEDIA_TYPE, MOST_BELLS, Bells, Call, Hello, Ring
+from penstock.stores.wire import CALLS, MEDIA_TYPE, MOST_BELLS, MOST_ITEMS, Bells, Call, Hello, Ring
 
 routes: Final = Routes()
 SHELF: Final = "client."
@@ -102,7 +104,24 @@ def _of_queue(handler: Callable[[Ask, QueueRef, Mapping[str, Any]], Awaitable[An
 
 
 async def _plain(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
-    return await getattr(ask.store, call.name)(*first, **given)
+    method = getattr(ask.store, call.name)
+    return await in_portions(call.name, given, lambda some: method(*first, **some))
+
+
+def _bounded(read: Callable[..., Awaitable[Any]]) -> _Handler:
+    """A read whose answer is bounded by bytes: the client asks for what follows."""
+
+    async def handle(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
+        return await read(ask.store, *first, **given, most_bytes=ask.service.limits.answer_bytes)
+
+    return handle
+
+
+async def _leases(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
+    running = (await ask.store.counts(first[0]))[State.ACTIVE]
+    if running > MOST_ITEMS:
+        raise TooLargeError(f"the answer: found {running} leases, wanted at most {MOST_ITEMS}")
+    return await _plain(ask, call, first, given)
 
 
 async def _relays(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> list[Relay]:
@@ -167,7 +186,10 @@ async def _shelves(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]
     if not ask.may(ALL):
         raise ForbiddenError("shelves are of no queue: wanted the scope store for all queues")
     check_name("shelf", given["shelf"])
-    return await _plain(ask, call, first, given | {"shelf": SHELF + given["shelf"]})
+    given = given | {"shelf": SHELF + given["shelf"]}
+    if call.name == "shelf":
+        return await portions.shelf(ask.store, *first, **given, most_bytes=ask.service.limits.answer_bytes)
+    return await _plain(ask, call, first, given)
 
 
 async def _register_worker(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
@@ -214,6 +236,11 @@ _SPECIAL: Final[Mapping[str, _Handler]] = {
     "enqueue": _of_queue(entering.enqueue),
     "spawn": _of_queue(entering.spawn),
     "redrive": _of_queue(entering.redrive),
+    "claim": _bounded(portions.claim),
+    "get": _bounded(portions.get),
+    "find": _bounded(portions.find),
+    "children": _bounded(portions.children),
+    "leases": _leases,
     "relays": _relays,
     "relayed": _relayed,
     "fire": _of_queue(entering.fire),
