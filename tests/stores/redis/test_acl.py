@@ -30,7 +30,7 @@ def test_every_command_of_the_scripts_is_in_the_rule() -> None:
         name.lower()
         for path in loaded_sources()
         if not path.startswith("include/")
-        for name in re.findall(r"redis\.call\('([A-Z]+)'", Scripts().get(path.removesuffix(".lua")).text)
+        for name in re.findall(r"redis\.call\(\s*'([A-Z]+)'", Scripts().get(path.removesuffix(".lua")).text)
     }
 
     assert used <= {part.removeprefix("+") for part in rule()}
