@@ -93,6 +93,7 @@ GIVEN: dict[str, dict[str, Any]] = {
     "expired": {"limit": 1},
     "leases": {"worker": "w"},
     "due_queues": {"names": ["mail"], "within_ms": 1, "events_kept": 1, "after": "a", "limit": 1},
+    "claimable_queues": {"names": ["mail"], "within_ms": 1},
     "open_queue": {},
     "delete_queue": {},
     "queue": {},

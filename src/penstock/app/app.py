@@ -392,6 +392,7 @@ class Penstock:
         from penstock.scheduler.upkeep import Upkeep
         from penstock.worker.options import DEFAULT_CONCURRENCY, worker_name
         from penstock.worker.registration import Registration
+        from penstock.worker.renewer import LeaseRenewer
         from penstock.worker.worker import Worker
 
         slots = _slots(self.queues if queues is None else queues)
@@ -404,7 +405,7 @@ class Penstock:
             options["concurrency"] = concurrency
         self.registry.freeze()
         host = self._host(options.get("executor"))
-        upkeep = Upkeep(self.store)
+        upkeep, renewer = Upkeep(self.store), LeaseRenewer(self.store)
         registered = {name: number or concurrency or DEFAULT_CONCURRENCY for name, number in slots.items()}
         registration = Registration(
             self.store, self.tenant, worker_name(options.get("name")), registered, self.registry.names()
@@ -418,6 +419,7 @@ class Penstock:
                 host=host,
                 upkeep=upkeep,
                 registration=registration,
+                renewer=renewer,
                 **(_said(lease=self._queues[name].lease) | options | _said(concurrency=number or None)),
             )
             for name, number in slots.items()

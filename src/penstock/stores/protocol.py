@@ -22,6 +22,7 @@ from penstock.stores.bounds import (
 )
 from penstock.stores.values import (
     Adoption,
+    ClaimablePage,
     DuePage,
     EventColumns,
     Finding,
@@ -38,6 +39,7 @@ from penstock.stores.values import (
     QueueInfo,
     Reader,
     Relay,
+    Rings,
     Spawn,
     StoredSchedule,
     StoreInfo,
@@ -51,6 +53,17 @@ class Bell(Protocol):
 
     async def wait(self, timeout: float) -> bool:
         """True as soon as it rings; False after `timeout` seconds."""
+        ...
+
+
+class QueueBell(Protocol):
+    """A bell for all queues of a tenant. What rings during no wait is kept for the next one."""
+
+    async def wait(self, timeout: float) -> Rings:
+        """The queues that it rang for since the last wait, as soon as there are any.
+
+        Neither a queue nor `for_all` after `timeout` seconds.
+        """
         ...
 
 
@@ -226,7 +239,17 @@ class Reads(Protocol):
 
 
 class UpkeepReads(Protocol):
-    """Which of many queues need upkeep."""
+    """Which of many queues need upkeep, and which have something to claim."""
+
+    async def claimable_queues(
+        self, tenant: str, names: Sequence[str], *, within_ms: int = 0
+    ) -> ClaimablePage:
+        """In which of these queues a claim may find a job now or in the next `within_ms` milliseconds.
+
+        Paused queues have nothing to claim until their pause ends. Queues that are not there are passed over.
+        The answer is a hint: limits may hold back what waits, and nothing may rest on it being complete.
+        """
+        ...
 
     async def due_queues(
         self,
@@ -422,6 +445,13 @@ class Wakeups(Protocol):
     """Hints that spare polling. A bell may ring for nothing; a fallback poll always runs."""
 
     def bell(self, queue: QueueRef, topic: Topic) -> AbstractAsyncContextManager[Bell]: ...
+
+    def queue_bell(self, tenant: str) -> AbstractAsyncContextManager[QueueBell]:
+        """Rings where a job of any queue of the tenant became claimable, or will be sooner than before.
+
+        One subscription, however many queues there are.
+        """
+        ...
 
 
 class Clock(Protocol):

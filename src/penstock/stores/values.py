@@ -308,6 +308,25 @@ class DuePage(msgspec.Struct, frozen=True):
     unreachable: list[str] = msgspec.field(default_factory=list)
 
 
+class ClaimablePage(msgspec.Struct, frozen=True):
+    """Queues in which a claim may find something, by the store's time `now`.
+
+    Each with the time, in Unix milliseconds, from which it may. `unreachable` are queues on a server that did
+    not answer while others did.
+    """
+
+    queues: dict[str, int]
+    now: int
+    unreachable: list[str] = msgspec.field(default_factory=list)
+
+
+class Rings(msgspec.Struct, frozen=True):
+    """The queues that a bell rang for; `for_all` says that it may have been any queue."""
+
+    queues: frozenset[str] = frozenset()
+    for_all: bool = False
+
+
 class Durability(StrEnum):
     """What an accepted job survives."""
 

@@ -24,6 +24,7 @@ from penstock.core.states import LIVE, State
 from penstock.core.transitions import refusal
 from penstock.stores.absent import answers_absent
 from penstock.stores.bounds import PROMOTE_LIMIT, PRUNE_LIMIT, RECOVER_LIMIT
+from penstock.stores.memory.claimable import MemoryClaimable
 from penstock.stores.memory.due import MemoryDue
 from penstock.stores.memory.flows import MemoryFlows
 from penstock.stores.memory.kept import MemoryKept
@@ -31,12 +32,21 @@ from penstock.stores.memory.ledger import Ledger
 from penstock.stores.memory.log import MemoryLog
 from penstock.stores.memory.reads import MemoryReads, expired_leases
 from penstock.stores.memory.schedules import MemorySchedules
-from penstock.stores.protocol import Bell
+from penstock.stores.protocol import Bell, QueueBell
 from penstock.stores.values import Pause, QueueContents, QueueInfo, Spawn, Topic
 from penstock.stores.worker_entries import WorkerEntries
 
 
-class MemoryStore(MemoryReads, MemoryDue, MemoryLog, MemoryFlows, MemorySchedules, MemoryKept, WorkerEntries):
+class MemoryStore(
+    MemoryReads,
+    MemoryDue,
+    MemoryClaimable,
+    MemoryLog,
+    MemoryFlows,
+    MemorySchedules,
+    MemoryKept,
+    WorkerEntries,
+):
     """A store for tests. `table` is the table of moves; only tests of the tests pass another."""
 
     keeps_call_order: ClassVar[bool] = True
@@ -372,6 +382,9 @@ class MemoryStore(MemoryReads, MemoryDue, MemoryLog, MemoryFlows, MemorySchedule
 
     def bell(self, queue: QueueRef, topic: Topic) -> AbstractAsyncContextManager[Bell]:
         return self._belfry.hang(queue, topic)
+
+    def queue_bell(self, tenant: str) -> AbstractAsyncContextManager[QueueBell]:
+        return self._belfry.hang_for_all(tenant)
 
     async def turn(self, by_ms: int) -> None:
         with self._lock:

@@ -16,8 +16,9 @@ from penstock.core.outcomes import SETTLED_LIMIT, Applied, Claims, Enqueued, Ref
 from penstock.core.states import State
 from penstock.stores.absent import answers_absent
 from penstock.stores.bounds import MAX_LEASE_MS, PROMOTE_LIMIT, PRUNE_LIMIT, RECOVER_LIMIT
-from penstock.stores.protocol import Bell
+from penstock.stores.protocol import Bell, QueueBell
 from penstock.stores.redis import flows, opening, records
+from penstock.stores.redis.claimable import RedisClaimable
 from penstock.stores.redis.clock import ServerClock
 from penstock.stores.redis.due import RedisDue
 from penstock.stores.redis.flows import RedisFlows
@@ -62,7 +63,16 @@ _FIRST_VALUE: Final = 3
 """The number of the argument of progress.lua from which on values stand."""
 
 
-class RedisStore(RedisLimits, RedisFlows, RedisSchedules, RedisKept, RedisDue, StreamReaders, WorkerEntries):
+class RedisStore(
+    RedisLimits,
+    RedisFlows,
+    RedisSchedules,
+    RedisKept,
+    RedisDue,
+    RedisClaimable,
+    StreamReaders,
+    WorkerEntries,
+):
     """A store on a Redis or Valkey server. `sources` replaces scripts by path; for tests of the tests."""
 
     keeps_call_order: ClassVar[bool] = True
@@ -309,6 +319,9 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, RedisKept, RedisDue, S
 
     def bell(self, queue: QueueRef, topic: Topic) -> AbstractAsyncContextManager[Bell]:
         return self._subscriber.hang(queue, topic)
+
+    def queue_bell(self, tenant: str) -> AbstractAsyncContextManager[QueueBell]:
+        return self._subscriber.hang_for_all(tenant)
 
     async def now(self) -> int:
         return await self._clock.now()
