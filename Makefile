@@ -138,6 +138,10 @@ bench-spark: $(STAMP) ## Measure the pipeline on Spark beside programs without i
 bench-service: $(STAMP) ## Measure the HTTP service beside the direct client (BENCH_ARGS=...)
 	$(BIN)/python -m benchmarks service $(BENCH_ARGS)
 
+.PHONY: bench-bloom
+bench-bloom: $(STAMP) ## Measure the Bloom filters on and off (BENCH_ARGS=...)
+	$(BIN)/python -m benchmarks bloom $(BENCH_ARGS)
+
 .PHONY: dist
 dist: $(STAMP) ## Build wheel and sdist, and run a job with each extra in an empty environment (DIST_ARGS=...)
 	rm -rf dist

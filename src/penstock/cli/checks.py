@@ -251,7 +251,7 @@ async def examine_blocked(store: Store, ref: QueueRef) -> Check:
 
 async def _lost_children(store: Store, job: Job) -> list[JobRef]:
     """Its children that are left, if every one of them is gone or has ended without the parent knowing."""
-    left = [child for child in await store.children(job.ref, job.id) if not child.is_done]
+    left = [child for child in await store.children(job.ref, job.id, results=False) if not child.is_done]
     for child in left:
         if child.state is not None:
             return []

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.core.errors import NotReplicatedError, StoreError
+from penstock.core.errors import NotReplicatedError, PenstockError, StoreError, StoreUnavailableError
 from penstock.core.moves import Move
 from penstock.core.store_url import parse_url, secrets_of
 from penstock.stores.redis.cluster import key_of
@@ -15,7 +15,7 @@ from penstock.stores.redis.line import Line, ReplyError
 from penstock.stores.redis.router import Router
 from penstock.stores.redis.scripts import Scripts
 from penstock.stores.redis.shapes import shaped
-from penstock.stores.redis.url import Numbers, parse
+from penstock.stores.redis.url import Address, Numbers, parse
 
 __all__ = ["QueueNotOpenError", "Server"]
 
@@ -83,6 +83,42 @@ class Server:
             replies = await (self._at_once(commands) if at_once else self._opened.ask_all(commands))
             return [shaped(each, _checked(reply)) for each, reply in zip(commands, replies, strict=True)]
 
+    async def commands_where_reachable(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
+        """Many commands in one round trip per node; for those of a node that is away, the error instead.
+
+        Raises where no node at all can be reached, and what is wrong with a command itself.
+        """
+        with self._faults.translated():
+            replies = await self._opened.ask_all(commands, partly=True)
+        answers = [
+            self._faults.translate(each) if isinstance(each, ReplyError | OSError) else shaped(command, each)
+            for command, each in zip(commands, replies, strict=True)
+        ]
+        for each in answers:
+            if isinstance(each, PenstockError) and not isinstance(each, StoreUnavailableError):
+                raise each
+        return answers
+
+    async def node_commands(self, node: Address, commands: Sequence[Sequence[Any]]) -> list[Any]:
+        """Commands that one node answers about itself."""
+        with self._faults.translated():
+            replies = await self._opened.ask_node(node, commands)
+            return [shaped(each, _checked(reply)) for each, reply in zip(commands, replies, strict=True)]
+
+    @property
+    def addresses(self) -> int:
+        """How many addresses the url has."""
+        return len(self._opened.target.addresses)
+
+    @property
+    def is_cluster(self) -> bool:
+        """True when the server was found to be part of a cluster."""
+        return self._opened.is_cluster
+
+    def primaries(self) -> list[Address]:
+        """The nodes that have slots; of a server that is no cluster, its address."""
+        return self._opened.primaries()
+
     async def run(self, name: str, keys: Sequence[str | bytes], *arguments: Any) -> Any:
         """One script. A server that does not have it gets it."""
         script = self._scripts.get(name)
@@ -120,12 +156,18 @@ class Server:
                 # The node has it for the others then, which are asked once more.
                 answers[left[0]] = await self._evaluated(script.text, tails[left[0]])
                 left = left[1:]
-        return [self._faults.translate(each) if isinstance(each, Exception) else each for each in answers]
+        return [
+            self._faults.translate(each) if isinstance(each, ReplyError | OSError) else each
+            for each in answers
+        ]
 
     async def _evaluated(self, text: str, tail: Sequence[Any]) -> Any:
-        with self._faults.translated():
+        """The reply to a script; a node that is away is the reply."""
+        try:
             [reply] = await self._opened.ask([("EVAL", text, *tail)])
-            return reply
+        except OSError as error:
+            return error
+        return reply
 
     async def learn_nodes(self) -> None:
         """Find the nodes of the cluster that the server is part of."""
