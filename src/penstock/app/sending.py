@@ -73,10 +73,6 @@ class Sending:
         """Delete a queue that has nothing in it; with `purge` its ended jobs first, and how many."""
         return await self._here().delete_queue(queue, purge=purge)
 
-    async def prepare(self) -> None:
-        """Hold what the app says of its queues against what is stored."""
-        await self._here().prepare()
-
     async def renew(self, queues: Collection[str]) -> None:
         """Hold what the app says of these queues against what is stored once more."""
         await self._here().renew(queues)

@@ -174,12 +174,6 @@ class Client:
                 cancelled += sum(isinstance(answer, Applied) for answer in answers)
         return cancelled
 
-    async def prepare(self) -> None:
-        """Hold what the app says of its queues against what is stored; DeclarationError on a mismatch."""
-        for name in list(self._declared or ()):
-            if self._declaration(name) is not None:
-                await self._entrance(name)
-
     async def renew(self, queues: Collection[str]) -> None:
         """Hold what the app says of these queues once more against what is stored: the store lost them."""
         for name in queues:
