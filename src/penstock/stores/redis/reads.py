@@ -89,9 +89,7 @@ class Reader:
             answer = await self._server.command("ZRANGE", index, *span, "LIMIT", 0, size, "WITHSCORES")
             ages = [(int(score), member.decode()) for member, score in scored(answer)]
             fresh = [
-                age
-                for age in ages
-                if after is None or (age > after if query.oldest_first else age < after)
+                age for age in ages if after is None or (age > after if query.oldest_first else age < after)
             ]
             if fresh:
                 yield fresh
