@@ -15,7 +15,6 @@ from penstock.cli.records import (
     job_document,
     job_fields,
     states_of,
-    tries,
 )
 from penstock.core.errors import OptionError, WrongStateError
 from penstock.core.job import Job
@@ -69,21 +68,21 @@ async def list_jobs(
     document: dict[str, Any] = {"jobs": [job_document(job) for job in found]}
     desk.out.document(document if more is None else document | {"next": more})
     desk.out.table(
-        ["id", "queue", "task", "state", "tries", "enqueued", "reason", "error"],
+        ["id", "queue", "task", "state", "attempts", "enqueued", "reason", "error"],
         (
             (
                 job.id,
                 job.queue,
                 job.task,
                 job.state,
-                f"{tries(job)}/{job.options.max_attempts}",
+                f"{job.attempts}/{job.options.max_attempts}",
                 local(job.enqueued_at),
                 job.reason,
                 (job.error or "").partition("\n")[0],
             )
             for job in found
         ),
-        drop=["enqueued", "tries", "reason", "task", "queue"],
+        drop=["enqueued", "attempts", "reason", "task", "queue"],
     )
     if more is not None:
         desk.out.line(f"more with: --after {more}")
