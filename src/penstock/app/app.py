@@ -453,6 +453,7 @@ class Penstock:
         # A worker that understands its queues otherwise than they are stored must not start.
         await self._sending.prepare(queues)
         await self.schedules.sync()
+        await self.schedules.name_undeclared()
 
     def _restorer(self, queues: Sequence[str]) -> "Restorer":
         from penstock.app.restoring import Restorer
