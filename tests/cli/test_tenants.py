@@ -7,7 +7,6 @@ from tests.cli.conftest import Shell
 from tests.conformance.having import served
 from tests.conformance.stores import Part
 
-
 LENGTH = {"queue_length": 100, "schedules": 1_000}
 
 
