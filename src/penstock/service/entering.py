@@ -83,10 +83,9 @@ async def put_schedule(ask: Ask, queue: QueueRef, given: Mapping[str, Any]) -> N
     schedule = given["schedule"]
     check_name("schedule", schedule.name)
     record = await check_stored(ask, schedule)
-    for each in await ask.store.schedules(queue.tenant):
-        if each.name == schedule.name:
-            # A token for some queues puts none beside that of another, which has the name already.
-            ask.require(each.queue.name)
+    for each in await ask.store.schedules(queue.tenant, [schedule.name]):
+        # A token for some queues puts none beside that of another, which has the name already.
+        ask.require(each.queue.name)
     async with AsyncExitStack() as stack:
         if ask.service.quotas is not None:
             at = schedule.next_at

@@ -69,6 +69,10 @@ Convert = Callable[[Any], Any]
 Steps = Generator[None, None, Any]
 
 
+ANY_QUEUE: Final = "*"
+"""Where the name of a queue stands: a bell for all queues of the tenant, and a ring that may be any's."""
+
+
 class Ring(msgspec.Struct, frozen=True, array_like=True):
     """A bell that a client listens to, and one that rang."""
 

@@ -11,7 +11,7 @@ import msgspec
 from penstock.core.errors import PayloadError, PenstockError, StoreFormatError, StoreVersionError
 from penstock.core.job import QueueRef
 from penstock.core.payload import Words
-from penstock.stores.protocol import Bell
+from penstock.stores.protocol import Bell, QueueBell
 from penstock.stores.remote.address import parse
 from penstock.stores.remote.faults import Faults
 from penstock.stores.remote.following import first_of, joined, next_of
@@ -80,6 +80,10 @@ class RemoteStore:
     def bell(self, queue: QueueRef, topic: Topic) -> AbstractAsyncContextManager[Bell]:
         """Rung by the service's stream."""
         return self._subscriber.hang(queue, topic)
+
+    def queue_bell(self, tenant: str) -> AbstractAsyncContextManager[QueueBell]:
+        """Rung by the service's stream for those queues that the token is for."""
+        return self._subscriber.hang_for_all(tenant)
 
     async def _call(self, call: Call, tenant: str | None, queue: str | None, given: dict[str, Any]) -> Any:
         found, size = await self._part(call, tenant, queue, first_of(call.name, given))
