@@ -250,7 +250,7 @@ async def _unregister_worker(ask: Ask, call: Call, first: list[Any], given: dict
 
 
 async def _require_worker(ask: Ask, tenant: str, name: str) -> set[str]:
-    """The names of the tenant's workers; ForbiddenError when one of this name has queues out of the scopes."""
+    """The names of the tenant's workers; ForbiddenError if one of this name has other queues."""
     found = await ask.store.workers(tenant)
     for worker in found:
         if worker.name == name:
