@@ -11,6 +11,7 @@ from penstock.core.errors import StoreError
 from penstock.core.job import ExpiredLease, QueueRef
 from penstock.core.moves import Beat, Release, Report
 from penstock.core.outcomes import Claims
+from penstock.core.payload import PROGRESS_LIMIT
 from penstock.scheduler.reclaimer import Reclaimer
 from penstock.service import portions
 from penstock.service.absent import lost
@@ -80,7 +81,7 @@ async def progress(ask: Ask, queue: str, body: ProgressReports) -> Outcomes:
     """Keep the newest progress of running jobs."""
     reports: list[Report] = []
     for place, each in enumerate(body.reports):
-        checked_json(f"reports[{place}].value", bytes(each.value))
+        checked_json(f"reports[{place}].value", bytes(each.value), PROGRESS_LIMIT)
         reports.append(Report(each.id, each.token, bytes(each.value)))
         await ask.yielder.checkpoint()
     ref = ask.ref(queue)
