@@ -19,7 +19,6 @@ from penstock.core.outcomes import Applied, Refusal, Refused
 from penstock.core.states import State
 from penstock.explain.facts import gather
 from penstock.explain.sentences import explain
-from penstock.service import portions
 from penstock.service.answers import Answer
 from penstock.service.ask import Ask
 from penstock.service.job_admission import sizes_of
