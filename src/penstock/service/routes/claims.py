@@ -55,6 +55,7 @@ async def claim(ask: Ask, queue: str, body: ClaimWish) -> ClaimsView:
     return ClaimsView(
         [claimed_view(job, tenant if is_many else None) for tenant, claims in found for job in claims.jobs],
         min(due) / 1000 if due else None,
+        max((claims.now_us for _, claims in found), default=0),
     )
 
 
@@ -104,8 +105,9 @@ async def _claim(ask: Ask, queue: str, wish: ClaimWish) -> Found:
         ref = QueueRef(tenant, queue)
         if not await ask.service.known.has(ref):
             return Claims()
+        lease_ms = round(wish.lease * 1000)
         claims = await ask.store.claim(
-            ref, worker=wish.worker, limit=limit, lease_ms=round(wish.lease * 1000)
+            ref, worker=wish.worker, limit=limit, lease_ms=lease_ms, floor_us=wish.fence_floor
         )
         if claims.expired:
             await _recover(ask, ref, claims.expired)

@@ -14,6 +14,7 @@ from penstock.core.outcomes import SETTLED_LIMIT, Applied, Claims, Enqueued, Ref
 from penstock.core.states import State
 from penstock.stores.absent import answers_absent
 from penstock.stores.bounds import MAX_LEASE_MS, PROMOTE_LIMIT, PRUNE_LIMIT, RECOVER_LIMIT
+from penstock.stores.projection import ProjectedTime
 from penstock.stores.protocol import Bell
 from penstock.stores.redis import flows, opening, records
 from penstock.stores.redis.clock import ServerClock
@@ -74,6 +75,7 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, RedisKept, RedisDue, S
         self._reader = Reader(self._server)
         self._log = StreamLog(self._server)
         self._inbox = Inbox()
+        self._projected = ProjectedTime()
         self._subscriber = Subscriber(self._server, self._inbox)
         self.scanner = Scanner(self._server)
 
@@ -94,7 +96,10 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, RedisKept, RedisDue, S
 
     def twin(self) -> "RedisStore":
         """Another client of the same server."""
-        return RedisStore(self._url, sources=self._sources)
+        twin = RedisStore(self._url, sources=self._sources)
+        # What one of them was told holds for the process.
+        twin._projected = self._projected
+        return twin
 
     # Moves
 
@@ -119,15 +124,23 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, RedisKept, RedisDue, S
 
     @answers_absent
     async def claim(
-        self, queue: QueueRef, *, worker: str, limit: int, lease_ms: int, stand_ms: int = 0
+        self,
+        queue: QueueRef,
+        *,
+        worker: str,
+        limit: int,
+        lease_ms: int,
+        stand_ms: int = 0,
+        floor_us: int = 0,
     ) -> Claims:
         claimant = queue, worker
         came = self._inbox.take(claimant) if limit else None
         if came is not None:
+            self._projected.told(max(job.fence for job in came.jobs))
             return came
         self._inbox.leave(claimant)
         # The work of one script is bounded, and so is what Lua can hand to a command.
-        limit = min(limit, CLAIM_LIMIT)
+        limit, floor_us = min(limit, CLAIM_LIMIT), self._projected.floor_us(floor_us)
         number = self._inbox.stand(claimant) if stand_ms and limit else b""
         claims = None
         try:
@@ -144,6 +157,7 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, RedisKept, RedisDue, S
                 MAX_LEASE_MS,
                 HIGHEST_TIER,
                 LOWEST_TIER,
+                floor_us,
                 self._inbox.received(claimant),
                 stand_ms if number else 0,
                 number,
@@ -156,6 +170,7 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, RedisKept, RedisDue, S
             if claims is None or claims.stands is None:
                 self._inbox.leave(claimant)
         self._inbox.told(claimant)
+        self._projected.told(claims.now_us, floor_us)
         return claims
 
     @answers_absent

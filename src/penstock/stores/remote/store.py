@@ -11,6 +11,7 @@ import msgspec
 from penstock.core.errors import PayloadError, PenstockError, StoreFormatError, StoreVersionError
 from penstock.core.job import QueueRef
 from penstock.core.payload import Words
+from penstock.stores.projection import ProjectedTime
 from penstock.stores.protocol import Bell
 from penstock.stores.remote.address import parse
 from penstock.stores.remote.faults import Faults
@@ -44,6 +45,7 @@ class RemoteStore:
         self._faults = Faults(self._target)
         self._pool: Pool | None = None
         self._largest = 0
+        self._projected = ProjectedTime()
         self._subscriber = Subscriber(self._listen)
 
     def __repr__(self) -> str:
@@ -74,13 +76,19 @@ class RemoteStore:
 
     def twin(self) -> "RemoteStore":
         """Another client of the same service."""
-        return RemoteStore(self._url, token=self._token)
+        twin = RemoteStore(self._url, token=self._token)
+        # What one of them was told holds for the process.
+        twin._projected = self._projected
+        return twin
 
     def bell(self, queue: QueueRef, topic: Topic) -> AbstractAsyncContextManager[Bell]:
         """Rung by the service's stream."""
         return self._subscriber.hang(queue, topic)
 
     async def _call(self, call: Call, tenant: str | None, queue: str | None, given: dict[str, Any]) -> Any:
+        is_claim = call.name == "claim"
+        if is_claim:
+            given = {**given, "floor_us": self._projected.floor_us(given.get("floor_us", 0))}
         body = call.encode(tenant, queue, given)
         if len(body) > self._largest:
             return await self._in_parts(call, tenant, queue, given, len(body))
@@ -92,6 +100,8 @@ class RemoteStore:
                 f"the service at {self._target.shown} is another version: its answer to {call.name} "
                 f"cannot be read ({error})"
             ) from None
+        if is_claim and answer.now_us:
+            self._projected.told(answer.now_us, given["floor_us"])
         if call.name == "info":
             # The service says what its store is, and nobody but us knows the way to it.
             answer = msgspec.structs.replace(answer, url=self._target.shown)
