@@ -1,6 +1,7 @@
 """The store's clock: the server's time and an offset that only the test kit sets."""
 
 from penstock.core.clocks import time_after
+from penstock.core.errors import StoreUnavailableError
 from penstock.core.job import QueueRef
 from penstock.stores.redis import keys
 from penstock.stores.redis.keys import keys_of
@@ -18,12 +19,23 @@ class ServerClock:
         """How far the clock is turned."""
         return int(await self._server.command("HGET", keys.STORE, "offset_ms") or 0)
 
+    async def known_offset_ms(self) -> int:
+        """How far the clock is turned; as it was last known while the node that has this is away."""
+        await self.now()
+        return self._last_offset_ms
+
     async def now(self) -> int:
         """Unix milliseconds; not earlier than before, unless the clock was set back by more than a minute."""
-        (seconds, micros), offset = await self._server.commands(
+        time, offset = await self._server.commands_where_reachable(
             [("TIME",), ("HGET", keys.STORE, "offset_ms")]
         )
-        clock_us = int(seconds) * 1_000_000 + int(micros) + int(offset or 0) * 1000
+        if isinstance(time, StoreUnavailableError):
+            raise time
+        seconds, micros = time
+        # The node of a cluster that has the offset may be away: its last value holds.
+        if not isinstance(offset, StoreUnavailableError):
+            self._last_offset_ms = int(offset or 0)
+        clock_us = int(seconds) * 1_000_000 + int(micros) + self._last_offset_ms * 1000
         self._last_us = time_after(self._last_us, clock_us)
         return self._last_us // 1000
 
