@@ -467,6 +467,7 @@ class Penstock:
         waiting = await prepared({name: self._sending.prepare([name]) for name in names})
         try:
             await self.schedules.sync()
+            await self.schedules.name_undeclared()
         except StoreUnavailableError as error:
             _LOGGER.warning("the schedules of the app cannot be put yet, retrying: %s", error)
             return Prepared(waiting, has_schedules=False)
