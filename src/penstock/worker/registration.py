@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
 from typing import Final
@@ -22,6 +22,8 @@ KNOWN_SECONDS: Final = 2.0
 """How long what was read of the registry is used."""
 READ: Final = 2.0
 """Seconds that a look into the registry may take: the job that is asked about is under a lease."""
+NAMED_BYTES: Final = 24_000
+"""Bytes that the names of queues, and those of tasks, may have in an entry."""
 LEAVE: Final = 2.0
 """Seconds that the removal of the entry may take when the worker ends."""
 
@@ -34,13 +36,16 @@ class Registration:
     ) -> None:
         self._store = store
         self._tenant = tenant
+        named_queues, named_tasks = _first(queues), _first(tasks)
         self._entry = WorkerEntry(
             name=name,
             host=socket.gethostname(),
             pid=os.getpid(),
             version=version("penstock"),
-            queues=dict(queues),
-            tasks=tuple(tasks),
+            queues={queue: queues[queue] for queue in named_queues},
+            tasks=tuple(named_tasks),
+            more_queues=len(queues) - len(named_queues),
+            more_tasks=len(tasks) - len(named_tasks),
         )
         self._users = 0
         self._renewing: asyncio.Task[None] | None = None
@@ -63,7 +68,10 @@ class Registration:
                 await self._leave()
 
     async def knows(self, queue: str, task: str) -> bool:
-        """True when a live worker of this queue knows the task; False where the store does not answer."""
+        """True when a live worker of this queue knows the task; False where the store does not answer.
+
+        Where the entry of another worker does not name all it has, it may be one of those.
+        """
         async with self._reading:
             if boottime() >= self._read_at + KNOWN_SECONDS:
                 try:
@@ -73,7 +81,11 @@ class Registration:
                     return False
                 self._live = [(worker, frozenset(worker.tasks)) for worker in workers]
                 self._read_at = boottime()
-        return any(queue in worker.queues and task in tasks for worker, tasks in self._live)
+        return any(
+            (queue in worker.queues or worker.more_queues > 0) and (task in tasks or worker.more_tasks > 0)
+            for worker, tasks in self._live
+            if worker.name != self._entry.name or (queue in worker.queues and task in tasks)
+        )
 
     async def _renew(self) -> None:
         while True:
@@ -100,3 +112,14 @@ class Registration:
     @property
     def _about(self) -> dict[str, object]:
         return {"tenant": self._tenant, "worker": self._entry.name}
+
+
+def _first(names: Iterable[str]) -> list[str]:
+    """As many of the names as an entry has room for."""
+    found, size = list[str](), 0
+    for name in names:
+        size += len(name) + 8
+        if size > NAMED_BYTES:
+            break
+        found.append(name)
+    return found
