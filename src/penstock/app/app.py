@@ -1,6 +1,7 @@
 """The app itself."""
 
 import asyncio
+import logging
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -13,10 +14,11 @@ from penstock.app.decorator import Register, TaskDecorator
 from penstock.app.queue import QUEUE_ONLY, QueueHandle, QueueOptions, declaration_of
 from penstock.app.schedules import Schedules
 from penstock.app.sending import Sending
+from penstock.bloom.filters import Filters
 from penstock.client.blocking import Blocking
 from penstock.client.client import Client, unknown_queue
 from penstock.client.persist import Persistence
-from penstock.core.errors import ConfigError
+from penstock.core.errors import ConfigError, StoreUnavailableError
 from penstock.core.job import DEFAULT_TENANT, QueueRef
 from penstock.core.limits import Declaration
 from penstock.core.names import check_name
@@ -36,11 +38,13 @@ from penstock.tasks.registry import Registry
 from penstock.tasks.task import AsyncTask, SyncTask, Task
 
 if TYPE_CHECKING:
+    from penstock.app.preparing import Prepared
     from penstock.app.restoring import Restorer
     from penstock.outbox.writing import Outbox
     from penstock.worker.executors.process.host import Host
     from penstock.worker.pool import WorkerPool
 
+_LOGGER: Final = logging.getLogger("penstock.worker")
 DEFAULT_URL: Final = "sqlite:///penstock.db"
 DEFAULT_QUEUE: Final = "default"
 
@@ -51,7 +55,7 @@ class Penstock:
     Without either the store is the one that PENSTOCK_URL names, or else the file penstock.db.
     Open it with `async with app:` to enqueue; blocks may be nested. `payload_limit` bounds arguments and
     results, in bytes. A store that cannot be reached is tried again until `patience` seconds are over, or
-    `tries` times.
+    `tries` times. `filters` are the Bloom filters that its calls go by.
 
     >>> app = Penstock("memory://")
     >>> @app.task
@@ -70,6 +74,7 @@ class Penstock:
         payload_limit: int = PAYLOAD_LIMIT,
         tries: int | None = None,
         patience: float = 30.0,
+        filters: Filters | None = None,
     ) -> None:
         if url is not None and store is not None:
             raise ConfigError("an app has a url or a store, not both")
@@ -83,6 +88,7 @@ class Penstock:
         self._store = store
         self._payload_limit = payload_limit
         self._persistence = Persistence(tries, patience)
+        self._filters = filters
         self._queues: dict[str, QueueHandle] = {}
         self._declared: dict[str, Declaration | None] = {}
         self._sending = Sending()
@@ -106,8 +112,9 @@ class Penstock:
         """The queue of that name, declared by the first call; ConfigError when its options differ later.
 
         What is said of mode and limits stands with the queue in the store, for all apps. It is written or
-        compared when this app first uses the queue, and when a worker of it starts: DeclarationError where it
-        does not agree.
+        compared when this app first uses the queue, and when a worker of it starts. Where the mode does not
+        agree, that is a DeclarationError; where a limit does not, a worker does not start, and a producer
+        logs a warning and goes by what is stored.
         """
         defaults = {field: value for field, value in given.items() if field not in QUEUE_ONLY}
         options = JobOptions.of(job_options(defaults), QueueOptions.__annotations__)
@@ -244,7 +251,7 @@ class Penstock:
         if self._store is None:
             if self._is_storeless:
                 raise ConfigError("this process executes handlers and has no store: enqueue from elsewhere")
-            self._store = open_store(self.url or DEFAULT_URL)
+            self._store = open_store(self.url or DEFAULT_URL, filters=self._filters)
         return self._store
 
     @property
@@ -356,6 +363,7 @@ class Penstock:
             declared=self._declared,
             middleware=self._enqueue_middleware,
             persistence=self._persistence,
+            filters=self._filters,
         )
 
     @contextmanager
@@ -428,7 +436,8 @@ class Penstock:
                 )
             ]
         first = partial(self._prepare, list(slots))
-        return AppWorkers(self, workers, first, self._restorer(list(slots)), host)
+        restorer = self._restorer(list(slots))
+        return AppWorkers(self, workers, first, restorer, host, declare=self._sending.upkeep)
 
     def _host(self, executor: object) -> "Host | None":
         """What makes processes for handlers, where any of them wants one."""
@@ -458,22 +467,27 @@ class Penstock:
         keeper = TimeKeeper(self.store, self.tenant, queues, **options)
         return AppWorkers(self, [keeper], self._prepare, self._restorer(self.queues))
 
-    async def _prepare(self, queues: Sequence[str] | None = None) -> None:
+    async def _prepare(self, queues: Sequence[str] | None = None) -> "Prepared":
+        from penstock.app.preparing import Prepared, prepared
+
         # A worker that understands its queues otherwise than they are stored must not start.
-        if queues is None:
-            await self._sending.prepare()
-        for name in queues or ():
-            if self._declared[name] is not None:
-                await self._sending.upkeep(name)
-        await self.schedules.sync()
+        names = [name for name in queues or self.queues if self._declared[name] is not None]
+        waiting = await prepared({name: self._sending.prepare([name]) for name in names})
+        try:
+            await self.schedules.sync()
+            await self.schedules.name_undeclared()
+        except StoreUnavailableError as error:
+            _LOGGER.warning("the schedules of the app cannot be put yet, retrying: %s", error)
+            return Prepared(waiting, has_schedules=False)
+        return Prepared(waiting)
 
     def _restorer(self, queues: Sequence[str]) -> "Restorer":
         from penstock.app.restoring import Restorer
 
         declared = [name for name in queues if self._declared[name] is not None]
 
-        async def restore() -> None:
-            await self._sending.renew(declared)
+        async def restore(lost: Sequence[QueueRef]) -> None:
+            await self._sending.prepare([queue.name for queue in lost if queue.name in declared])
             await self.schedules.sync()
 
         def watched() -> list[QueueRef]:

@@ -72,6 +72,7 @@ class Upkeep:
         self._admission = admission
         self._options = options or UpkeepOptions()
         self._tenants = tenants
+        self._last_tenants: Sequence[str] = ()
         self._slots = slots
         self._added: dict[QueueRef, list[UpkeepOptions]] = {}
         self._kinds: Counter[UpkeepOptions] = Counter()
@@ -202,9 +203,15 @@ class Upkeep:
     async def _look_round(self) -> None:
         turns = _by_tenant(self._added)
         if self._tenants is not None:
-            known = await self._attempts.attempt("looking for tenants", self._tenants, {})
-            turns.extend((tenant, None, "") for tenant in known or ())
+            turns.extend((tenant, None, "") for tenant in await self._known_tenants(self._tenants))
         await self._look_turns(turns)
+
+    async def _known_tenants(self, list_tenants: Callable[[], Awaitable[Sequence[str]]]) -> Sequence[str]:
+        """The tenants; while they cannot be listed those of the last time, whose queues may be there."""
+        listed = await self._attempts.attempt("looking for tenants", list_tenants, {})
+        if listed is not None:
+            self._last_tenants = listed
+        return self._last_tenants
 
     async def _look_turns(self, turns: "deque[_Turn]") -> None:
         """One page after the other; a tenant with many waits for its next until the others had theirs."""
@@ -290,7 +297,7 @@ class Upkeep:
         lists = [list(self._added)]
         tenants = self._tenants
         if tenants is not None:
-            for tenant in await self._attempts.attempt("looking for tenants", tenants, {}) or ():
+            for tenant in await self._known_tenants(tenants):
                 list_queues = partial(self._store.queues, tenant)
                 infos = await self._attempts.attempt("listing queues", list_queues, {"tenant": tenant})
                 lists.append([info.queue for info in infos or ()])

@@ -30,6 +30,8 @@ SHORTEST_REST: Final = 0.01
 """Seconds to rest at least after an empty claim, whatever the store says is due."""
 KEPT_REST: Final = 0.25
 """The same while what is due are leases of this process, which it leaves alone."""
+GIVE_WAY: Final = 0.25
+"""Seconds to rest before a claim while jobs come back that only other workers can execute."""
 PATIENCE: Final = 0.02
 """Seconds that a worker that is kept waiting gives its jobs to end before it claims more."""
 
@@ -182,6 +184,8 @@ class ClaimLoop:
                     return
             elif not (self._burst and not self._slots.taken):
                 await self._await_bell(bell, self._seconds(claims))
+                if self._settler.gives_way:
+                    await self._rest(partial(asyncio.sleep, GIVE_WAY))
 
     async def _is_idle(self, bell: Bell, claims: Claims) -> bool:
         """Wait for the bell for a moment; True where nothing came, and nothing is due yet."""

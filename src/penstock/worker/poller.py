@@ -116,7 +116,6 @@ class QueuePoller:
             await self._host.open()
         try:
             async with self._renewer.held(), self._registration.held():
-                _LOGGER.info("worker started: %d queues", len(self._workers), extra=self._about)
                 try:
                     await self._serve_all()
                 finally:

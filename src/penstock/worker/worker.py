@@ -295,8 +295,6 @@ class _Run:
     async def work(self) -> None:
         """Everything from the first claim to the last settlement; raises what made it impossible to go on."""
         await self._tiers.open()
-        level = logging.DEBUG if self._is_one_of_many else logging.INFO
-        _LOGGER.log(level, "worker started", extra=self._about)
         self._keeper.start()
         claiming = asyncio.create_task(self._claims.run())
         works = [claiming] if self._is_one_of_many else [claiming, asyncio.create_task(self._scheduler.run())]
@@ -316,6 +314,7 @@ class _Run:
             await self._reporter.close()
             await self._keeper.stop()
             await asyncio.wait(works, timeout=STOP_GRACE)
+            level = logging.DEBUG if self._is_one_of_many else logging.INFO
             _LOGGER.log(level, "worker stopped", extra=self._about)
         for error in map(_error, ends):
             if error is not None:

@@ -27,6 +27,8 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     starts_at: int | None = None
     ends_at: int | None = None
     unique: Unique | None = None
+    declared: bool = False
+    """Whether the code of an app declares it: one that was put at run time is nobody's to prune."""
 
     def due(self, last_ms: int, now_ms: int) -> Due:
         """As `catch_up.due`, within the schedule's time; a paused one has nothing due, now or later."""

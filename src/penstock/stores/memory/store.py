@@ -9,7 +9,15 @@ from msgspec.structs import replace
 
 from penstock.core import effects
 from penstock.core.job import Claimed, Job, NewJob, QueueRef
-from penstock.core.limits import MAX_COUNT, Declaration, KeyRule, agreed, check_declaration, check_key_rule
+from penstock.core.limits import (
+    MAX_COUNT,
+    Declaration,
+    KeyRule,
+    Mode,
+    agreed,
+    check_declaration,
+    check_key_rule,
+)
 from penstock.core.moves import Beat, Expire, Move, Report, Settlement
 from penstock.core.outcomes import Applied, Claims, Enqueued, Refusal, Refused, repeated
 from penstock.core.states import LIVE, State
@@ -58,12 +66,16 @@ class MemoryStore(
     # Moves
 
     async def enqueue(
-        self, queue: QueueRef, jobs: Sequence[NewJob], spawns: Sequence[Spawn] = ()
+        self,
+        queue: QueueRef,
+        jobs: Sequence[NewJob],
+        spawns: Sequence[Spawn] = (),
+        mode: Mode | None = None,
     ) -> list[Enqueued | Refused]:
         with self._lock:
             ledger, now = self._ledger(queue), self._now()
             known = ledger.seq
-            out = [self._enqueue(ledger, new, now, at_door=bool(spawns)) for new in jobs]
+            out = [self._enqueue(ledger, new, now, at_door=bool(spawns), mode=mode) for new in jobs]
             # A repeated call finds its jobs there, and its spawns were written with them.
             for each in spawns if ledger.seq > known else ():
                 ledger.relay(each.queue, each.job)

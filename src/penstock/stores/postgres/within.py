@@ -13,6 +13,7 @@ from psycopg.types.string import StrDumperUnknown
 
 from penstock.core.errors import PenstockError, TransactionError
 from penstock.core.job import NewJob, QueueRef
+from penstock.core.limits import Mode
 from penstock.core.outcomes import Enqueued, Refused
 from penstock.stores.drivers import driver_of
 from penstock.stores.postgres.address import Address
@@ -65,7 +66,13 @@ class PostgresWithin(PostgresEnqueue):
     _store_id: int | None = None
 
     async def enqueue_in(
-        self, connection: object, queue: QueueRef, jobs: Sequence[NewJob], *, blocking: bool
+        self,
+        connection: object,
+        queue: QueueRef,
+        jobs: Sequence[NewJob],
+        *,
+        blocking: bool,
+        mode: Mode | None = None,
     ) -> list[Enqueued | Refused]:
         """Take jobs in with the caller's transaction; its commit also wakes the workers."""
         driver = checked(await driver_of(connection), blocking=blocking)
@@ -91,7 +98,7 @@ class PostgresWithin(PostgresEnqueue):
             guest._wakeups = cast(Wakeups, _Silent())
             # What the guest comes to know is true only if the caller commits.
             guest._hints, guest._lines, guest._numbers = {}, {}, {queue: number}
-            return await guest.enqueue(queue, jobs)
+            return await guest.enqueue(queue, jobs, mode=mode)
         finally:
             if engine.goes_on:
                 await engine.run(_SET, found.lock_timeout, found.search_path)

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, TypeVar
 
 from penstock.core.errors import OptionError
 from penstock.core.job import Claimed, NewJob, QueueRef
-from penstock.core.limits import Declaration, KeyRule
+from penstock.core.limits import Declaration, KeyRule, Mode
 from penstock.core.moves import Beat, Expire, Move, Report, Settlement
 from penstock.core.outcomes import Applied, Claims, Enqueued, Refusal, Refused
 from penstock.core.states import State
@@ -126,13 +126,17 @@ class SqliteStore(
     # Moves
 
     async def enqueue(
-        self, queue: QueueRef, jobs: Sequence[NewJob], spawns: Sequence[Spawn] = ()
+        self,
+        queue: QueueRef,
+        jobs: Sequence[NewJob],
+        spawns: Sequence[Spawn] = (),
+        mode: Mode | None = None,
     ) -> list[Enqueued | Refused]:
         """Take jobs in, and leave those of other queues to be carried over."""
 
         def move(turn: Turn) -> list[Enqueued | Refused]:
             before = turn.events
-            out = enqueue(turn, list(jobs), at_door=bool(spawns))
+            out = enqueue(turn, list(jobs), at_door=bool(spawns), mode=mode)
             # A repeated call finds its jobs there, and its spawns were written with them.
             for each in spawns if turn.events > before else ():
                 turn.relay(each.queue, "spawn", encode(each.job))
