@@ -293,6 +293,8 @@ async def test_a_call_for_another_queue_is_refused(move: str) -> None:
         "worker": "w",
         "limit": 1,
         "lease_ms": 1_000,
+        "keys": ["k"],
+        "floor_us": 0,
         "job": "x",
         "query": msgspec.convert({}, CALLS["find"].codecs["query"].type),
         "declaration": msgspec.convert({}, CALLS["declare"].codecs["declaration"].type),

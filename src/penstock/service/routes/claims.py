@@ -60,7 +60,8 @@ async def claim(ask: Ask, queue: str, body: ClaimWish) -> ClaimsView:
         for job in claims.jobs:
             jobs.append(claimed_view(job, tenant if is_many else None))
             await ask.yielder.checkpoint()
-    return ClaimsView(jobs, min(due) / 1000 if due else None)
+    now_us = max((claims.now_us for _, claims in found), default=0)
+    return ClaimsView(jobs, min(due) / 1000 if due else None, now_us)
 
 
 @routes.post("/v1/queues/{queue}/claims/heartbeat", Verb.WORK)
@@ -115,6 +116,7 @@ async def _claim(ask: Ask, queue: str, wish: ClaimWish) -> Found:
             worker=wish.worker,
             limit=limit,
             lease_ms=round(wish.lease * 1000),
+            floor_us=wish.fence_floor,
             most_bytes=ask.service.limits.answer_bytes,
         )
         if claims.expired:
