@@ -7,6 +7,8 @@ from typing import Annotated, Final
 import typer
 
 from penstock.cli.bulk import each_page
+from penstock.cli.check_persistence import examine_persistence
+from penstock.cli.check_workers import examine_workers
 from penstock.cli.checks import (
     Check,
     examine_blocked,
@@ -15,6 +17,7 @@ from penstock.cli.checks import (
     examine_limits,
     examine_readers,
     examine_relays,
+    examine_replication,
     examine_schedules,
     examine_wall,
 )
@@ -28,7 +31,7 @@ from penstock.core.job import QueueRef
 from penstock.core.states import LIVE, State
 from penstock.sandbox.available import means
 from penstock.stores.protocol import HasHoldups, Store
-from penstock.stores.values import Query, QueueInfo, StoreInfo
+from penstock.stores.values import Query, QueueInfo, StoreInfo, WorkerEntry
 
 CLOCK_TOLERANCE_MS: Final = 1_000
 RECOVERY_GRACE_MS: Final = 5_000
@@ -48,11 +51,14 @@ async def doctor(
     async with desk.store() as store:
         info = await store.info()
         checks = [_kind(info), _offset(info), await _clock(store), *await examine_holdup(store)]
+        checks += examine_replication(info)
+        checks += examine_persistence(info)
         checks += await examine_wall(store, desk.tenant)
         checks += examine_files(store)
         checks += await examine_webhook_secrets(desk, store)
+        workers = await store.workers(desk.tenant)
         for each in await desk.queues(store, queue):
-            checks += await _examine(store, each, history=history)
+            checks += await _examine(store, each, workers, history=history)
         checks.append(await examine_schedules(store, desk.tenant, queue))
     findings = sum(len(check.findings) for check in checks)
     sandbox = means()
@@ -65,6 +71,7 @@ async def doctor(
             ("wrong" if check.findings else "ok", check.name, check.queue or "–", check.seen)
             for check in checks
         ),
+        wrap=["check", "queue", "seen"],
     )
     desk.out.table(
         ["this machine", "for the permissions of tasks", "seen"],
@@ -72,6 +79,7 @@ async def doctor(
             ("there" if each.is_there else "missing", f"{each.name}: {each.use}", each.seen)
             for each in sandbox
         ),
+        wrap=["for the permissions of tasks", "seen"],
     )
     for check in checks:
         where = f" of queue {check.queue}" if check.queue else ""
@@ -109,7 +117,9 @@ async def _clock(store: Store) -> Check:
     return check
 
 
-async def _examine(store: Store, info: QueueInfo, *, history: bool) -> list[Check]:
+async def _examine(
+    store: Store, info: QueueInfo, workers: list[WorkerEntry], *, history: bool
+) -> list[Check]:
     ref, name = info.queue, info.queue.name
     found = await store.check(ref)
     records = Check("records and indexes", f"{len(found)} findings", name)
@@ -118,6 +128,7 @@ async def _examine(store: Store, info: QueueInfo, *, history: bool) -> list[Chec
     counts = await store.counts(ref)
     live = await _live(store, ref)
     checks = [records, await _leases(store, ref), await _counts(store, ref, counts, live, mark)]
+    checks.append(await examine_workers(store, info, counts, workers))
     checks += await examine_limits(store, info, counts)
     checks += [await examine_relays(store, ref), await examine_blocked(store, ref)]
     checks.append(await examine_readers(store, ref))

@@ -177,6 +177,17 @@ class Page(msgspec.Struct, frozen=True):
     next: str | None = None
 
 
+class KeyHolder(msgspec.Struct, frozen=True):
+    """The job that holds an idempotency key. `state` is None once its record is gone.
+
+    `digest` is the one of the work that it was enqueued for, as `NewJob.digest` makes it.
+    """
+
+    id: str
+    state: State | None
+    digest: str
+
+
 class HeldLease(msgspec.Struct, frozen=True):
     """A lease as the store has it."""
 
@@ -297,6 +308,25 @@ class DuePage(msgspec.Struct, frozen=True):
     unreachable: list[str] = msgspec.field(default_factory=list)
 
 
+class ClaimablePage(msgspec.Struct, frozen=True):
+    """Queues in which a claim may find something, by the store's time `now`.
+
+    Each with the time, in Unix milliseconds, from which it may. `unreachable` are queues on a server that did
+    not answer while others did.
+    """
+
+    queues: dict[str, int]
+    now: int
+    unreachable: list[str] = msgspec.field(default_factory=list)
+
+
+class Rings(msgspec.Struct, frozen=True):
+    """The queues that a bell rang for; `for_all` says that it may have been any queue."""
+
+    queues: frozenset[str] = frozenset()
+    for_all: bool = False
+
+
 class Durability(StrEnum):
     """What an accepted job survives."""
 
@@ -307,7 +337,18 @@ class Durability(StrEnum):
     REPLICATED = "replicated"
 
 
-class StoreInfo(msgspec.Struct, frozen=True):
+class Replication(msgspec.Struct, frozen=True):
+    """How a server shares its writes with its replicas, and how many of them must have them."""
+
+    replicas: int
+    """Replicas that are connected now."""
+    wait_replicas: int
+    """An enqueue is accepted when so many replicas have it."""
+    min_replicas_to_write: int
+    """The server refuses every write while fewer replicas than this keep up."""
+
+
+class StoreInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a store says of itself. `url` carries no secrets."""
 
     kind: str
@@ -316,6 +357,8 @@ class StoreInfo(msgspec.Struct, frozen=True):
     server_version: str
     schema_version: int
     clock_offset_ms: int
+    replication: Replication | None = None
+    """None where the store has no replicas that Penstock knows of."""
 
 
 class Finding(msgspec.Struct, frozen=True):

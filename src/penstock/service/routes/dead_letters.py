@@ -7,10 +7,11 @@ from penstock.service.ask import Ask
 from penstock.service.paging import after_of
 from penstock.service.principal import Verb
 from penstock.service.routes.bulk import delete_selected, redrive_selected
+from penstock.service.routes.jobs import page_view
 from penstock.service.routing import Routes
 from penstock.service.selecting import listed
 from penstock.service.wire.filters import JobMatch, JobSelection
-from penstock.service.wire.jobs import JobPage, Limit, job_view
+from penstock.service.wire.jobs import JobPage, Limit
 from penstock.service.wire.queues import Many
 
 routes: Final = Routes()
@@ -37,7 +38,7 @@ async def list_dead_letters(ask: Ask, queue: str, query: LettersQuery) -> JobPag
         after=after_of(query.after),
         payloads=query.payload,
     )
-    return JobPage([job_view(job, payload=query.payload) for job in page.jobs], page.next)
+    return await page_view(ask, page, payload=query.payload)
 
 
 @routes.post("/v1/queues/{queue}/dead-letters/redrive", Verb.MANAGE)

@@ -44,6 +44,7 @@ from penstock.service.wire.jobs import (
     job_view,
     raw,
 )
+from penstock.stores.values import Page
 from penstock.tasks.call import Call
 from penstock.tasks.handle import JobHandle
 
@@ -131,9 +132,7 @@ async def list_jobs(ask: Ask, queue: str, query: ListQuery) -> JobPage:
         payloads=query.payload,
         results=query.result,
     )
-    return JobPage(
-        [job_view(job, payload=query.payload, result=query.result) for job in page.jobs], page.next
-    )
+    return await page_view(ask, page, payload=query.payload, result=query.result)
 
 
 @routes.get("/v1/queues/{queue}/jobs/{id}", Verb.READ)
@@ -191,6 +190,15 @@ async def job_result(ask: Ask, queue: str, id: str, query: WaitQuery) -> Answer[
         error=job.error,
     )
     return Answer(view, 200 if view.is_ended else 202)
+
+
+async def page_view(ask: Ask, page: Page, *, payload: bool, result: bool = False) -> JobPage:
+    """The page for the wire."""
+    jobs: list[JobView] = []
+    for job in page.jobs:
+        jobs.append(job_view(job, payload=payload, result=result))
+        await ask.yielder.checkpoint()
+    return JobPage(jobs, page.next)
 
 
 async def _ended(ask: Ask, job: Job, wait: float) -> Job:

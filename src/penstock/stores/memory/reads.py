@@ -11,7 +11,17 @@ from penstock.stores.absent import answers_absent
 from penstock.stores.bounds import MAX_LEASE_MS, RECOVER_LIMIT
 from penstock.stores.memory.ledger import Ledger
 from penstock.stores.memory.room import Room
-from penstock.stores.values import Durability, Finding, HeldLease, KeyInfo, Page, Query, QueueInfo, StoreInfo
+from penstock.stores.values import (
+    Durability,
+    Finding,
+    HeldLease,
+    KeyHolder,
+    KeyInfo,
+    Page,
+    Query,
+    QueueInfo,
+    StoreInfo,
+)
 
 
 class MemoryReads(Room):
@@ -54,6 +64,19 @@ class MemoryReads(Room):
         if not query.results:
             page = [replace(job, result=None) for job in page]
         return Page(page, following)
+
+    async def key_holders(self, queue: QueueRef, keys: Sequence[str]) -> list[KeyHolder | None]:
+        with self._lock:
+            ledger = self._ledgers.get(queue)
+            if ledger is None:
+                return [None] * len(keys)
+            now, out = self._now(), list[KeyHolder | None]()
+            for key in keys:
+                held = ledger.key_holder(key, now)
+                # Once the record is gone the id may be another job's.
+                state = ledger.jobs[held.job].state if held is not None and held.until is None else None
+                out.append(None if held is None else KeyHolder(held.job, state, held.digest))
+            return out
 
     async def counts(self, queue: QueueRef) -> dict[State, int]:
         with self._lock:

@@ -12,7 +12,7 @@ from penstock.stores.postgres.records import job_of
 from penstock.stores.postgres.renumbering import renumbers
 from penstock.stores.postgres.sources import in_schema
 from penstock.stores.rows import EXPIRED_COLUMNS, JOB_COLUMNS, expired_of, stored
-from penstock.stores.values import HeldLease, Page, Query
+from penstock.stores.values import HeldLease, KeyHolder, Page, Query
 
 _GET: Final = f"""
 SELECT {JOB_COLUMNS}
@@ -21,6 +21,23 @@ CROSS JOIN LATERAL (
     SELECT * FROM penstock.record WHERE record.queue = $1 AND record.id = item.new_id LIMIT 1
 ) AS record
 """  # noqa: S608 (constants)
+
+_KEY_HOLDERS: Final = """
+SELECT held.key, held.job, theirs.state, held.digest
+FROM unnest($3::text[]) AS item (key)
+CROSS JOIN (SELECT penstock.now_us($2::bigint) / 1000 AS now) AS given
+CROSS JOIN LATERAL (
+    SELECT * FROM penstock.idempotency
+    WHERE idempotency.queue = $1
+        AND idempotency.key = item.key
+        AND (idempotency.until IS NULL OR idempotency.until > given.now)
+    LIMIT 1
+) AS held
+LEFT JOIN LATERAL (
+    SELECT record.state FROM penstock.record
+    WHERE record.queue = $1 AND record.id = held.job AND held.until IS NULL LIMIT 1
+) AS theirs ON true
+"""
 
 _COUNTS: Final = """
 SELECT state, count(*) FROM penstock.job WHERE queue = $1 GROUP BY state
@@ -145,6 +162,16 @@ class PostgresReads(PostgresQueues):
         end = jobs[-1]
         at = (end.ended_at or 0) if query.is_by_end else end.enqueued_at
         return Page(jobs, f"{at}/{end.id}")
+
+    @renumbers
+    async def key_holders(self, queue: QueueRef, keys: Sequence[str]) -> list[KeyHolder | None]:
+        """Which job holds each idempotency key now."""
+        rows = await self._look_at(queue, _KEY_HOLDERS, self._seen_us, [stored(key) for key in keys])
+        found = {
+            key: KeyHolder(job, None if state is None else State(state), digest)
+            for key, job, state, digest in rows
+        }
+        return [found.get(stored(key)) for key in keys]
 
     @renumbers
     async def counts(self, queue: QueueRef) -> dict[State, int]:

@@ -21,7 +21,17 @@ from penstock.stores.sqlite.check import findings
 from penstock.stores.sqlite.clock import host_us, offset_ms, read_now
 from penstock.stores.sqlite.records import job_of
 from penstock.stores.sqlite.turns import Turns
-from penstock.stores.values import Finding, HeldLease, KeyInfo, Page, Pause, Query, QueueInfo, StoreInfo
+from penstock.stores.values import (
+    Finding,
+    HeldLease,
+    KeyHolder,
+    KeyInfo,
+    Page,
+    Pause,
+    Query,
+    QueueInfo,
+    StoreInfo,
+)
 
 T = TypeVar("T")
 
@@ -43,6 +53,15 @@ FROM used
 LEFT JOIN key_rule AS rule ON rule.queue = (SELECT n FROM q) AND rule.key = used.key
 LEFT JOIN lane ON lane.queue = (SELECT n FROM q) AND lane.key = used.key
 ORDER BY used.key LIMIT :limit
+"""
+
+_KEY_HOLDERS: Final = """
+SELECT held.key, held.job, job.state, held.digest
+FROM queue
+CROSS JOIN json_each(:keys) AS item
+CROSS JOIN idempotency AS held ON held.queue = queue.n AND held.key = item.value
+LEFT JOIN job ON job.queue = queue.n AND job.id = held.job AND held.until IS NULL
+WHERE queue.tenant = :tenant AND queue.name = :name AND (held.until IS NULL OR held.until > :now)
 """
 
 _AHEAD: Final = """
@@ -130,6 +149,20 @@ class SqliteReads(Turns):
                 return Page(jobs)
             last = jobs[-1]
             return Page(jobs, f"{(last.ended_at or 0) if query.is_by_end else last.enqueued_at}/{last.id}")
+
+        return await self._read(work)
+
+    async def key_holders(self, queue: QueueRef, keys: Sequence[str]) -> list[KeyHolder | None]:
+        """Which job holds each idempotency key now."""
+
+        def work(connection: sqlite3.Connection) -> list[KeyHolder | None]:
+            values = {"keys": encode([stored(key) for key in keys]), "now": read_now(connection, queue)}
+            rows = connection.execute(_KEY_HOLDERS, {**_named(queue), **values})
+            found = {
+                key: KeyHolder(job, None if state is None else State(state), digest)
+                for key, job, state, digest in rows
+            }
+            return [found.get(stored(key)) for key in keys]
 
         return await self._read(work)
 
