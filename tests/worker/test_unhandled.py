@@ -1,6 +1,7 @@
 """Jobs whose task a worker does not know, and the registry by which it tells whether another one does."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -9,7 +10,10 @@ from penstock.core.job import QueueRef
 from penstock.core.moves import Move
 from penstock.core.states import State
 from penstock.stores.memory import MemoryStore
+from penstock.stores.open import open_store
 from penstock.stores.values import WorkerEntry
+from penstock.telemetry.logs import HumanFormatter
+from penstock.worker.claim import GIVE_WAY
 from penstock.worker.registration import Registration
 from tests.worker.kit import Cut, Desk, eventually
 
@@ -74,6 +78,23 @@ async def test_a_task_that_another_worker_knows_comes_back_soon(desk: Desk) -> N
     assert 1_000 <= (snooze.visible_at or 0) - snooze.at <= 3_000
 
 
+async def test_a_worker_gives_way_to_those_that_know_the_tasks_of_jobs_it_sent_back(desk: Desk) -> None:
+    """All workers learn when such a job is due: the one that cannot execute it comes last."""
+
+    async def other() -> None: ...
+
+    job = await desk.enqueue("new", max_attempts=1)
+    entry = WorkerEntry("newer", "host", 1, "0.1", {desk.queue.name: 1}, ("new",))
+    await desk.store.register_worker(desk.queue.tenant, entry, 30_000)
+    async with desk.working(other):
+        await eventually(lambda: _is_sent_back(desk, job, times=2))
+
+    events = await desk.events(job)
+    first = next(each for each in events if each.move is Move.SNOOZE)
+    _, second = [each for each in events if each.move is Move.CLAIM]
+    assert second.at - (first.visible_at or 0) >= GIVE_WAY * 1000 - 5
+
+
 async def test_a_worker_of_another_queue_is_no_help(desk: Desk) -> None:
     entry = WorkerEntry("newer", "host", 1, "0.1", {"elsewhere": 1}, ("new",))
     await desk.store.register_worker(desk.queue.tenant, entry, 30_000)
@@ -127,6 +148,24 @@ async def test_workers_of_one_process_share_an_entry() -> None:
     assert await store.workers("default") == []
 
 
+async def test_the_log_says_once_what_works_where(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    caplog.set_level("INFO", "penstock.worker")
+    store = open_store(f"sqlite:///{tmp_path}/jobs.db")
+    await store.open()
+    tasks = [f"t{number:02}" for number in range(23)]
+    registration = Registration(store, "default", "ada", {"mail": 10, "web": 5}, tasks)
+    async with registration.held(), registration.held():
+        pass
+    await store.close()
+
+    (record,) = [each for each in caplog.records if each.getMessage() == "worker started"]
+    line = HumanFormatter().format(record)
+    assert f"store=sqlite:///{tmp_path}/jobs.db" in line
+    assert "worker=ada" in line
+    assert 'queues="mail=10, web=5" slots=15' in line
+    assert f'tasks="{", ".join(tasks[:20])} and 3 more"' in line
+
+
 async def test_a_registry_that_does_not_answer_keeps_no_job_from_going_back() -> None:
     store = Cut()
     desk = Desk(QueueRef("default", "q"), store)
@@ -135,6 +174,10 @@ async def test_a_registry_that_does_not_answer_keeps_no_job_from_going_back() ->
     await desk.burst()
 
     assert (await desk.job(job)).state is State.DELAYED
+
+
+async def _is_sent_back(desk: Desk, job: str, *, times: int) -> bool:
+    return (await desk.moves(job)).count(Move.SNOOZE) >= times
 
 
 async def _is_registered(desk: Desk) -> bool:

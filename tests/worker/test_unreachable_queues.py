@@ -1,7 +1,7 @@
 """Workers of an app on a store that does not reach some queues, as when a node of a cluster is away."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -38,9 +38,9 @@ class PartlyAway(MemoryStore):
         self._reach(queue)
         return await super().claim(queue, *given, **options)
 
-    async def schedules(self, tenant: str) -> list[StoredSchedule]:
+    async def schedules(self, tenant: str, names: Sequence[str] | None = None) -> list[StoredSchedule]:
         self._reach(None)
-        return await super().schedules(tenant)
+        return await super().schedules(tenant, names)
 
 
 @pytest.fixture(autouse=True)

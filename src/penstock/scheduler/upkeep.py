@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from penstock.core.clocks import STEP_MS
 from penstock.core.job import QueueRef
 from penstock.scheduler.agenda import Agenda, Visit
 from penstock.scheduler.attempts import Attempts
@@ -82,6 +83,7 @@ class Upkeep:
         self._asked: dict[QueueRef, None] = {}
         self._wanted = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
+        self._told_at = 0
 
     # What it is done for
 
@@ -213,6 +215,7 @@ class Upkeep:
             if page is None:
                 continue
             self._plan(tenant, page)
+            await self._follow_clock(page.now)
             if page.next is not None:
                 turns.append((tenant, None, page.next))
 
@@ -228,6 +231,17 @@ class Upkeep:
             self._attempts.failed("reaching some queues", ", ".join(page.unreachable[:5]), about)
         else:
             self._attempts.over("reaching some queues", about)
+
+    async def _follow_clock(self, now: int) -> None:
+        """Visit every queue at once where the store's clock was set back."""
+        back_ms, self._told_at = self._told_at - now, now
+        if back_ms > STEP_MS:
+            _LOGGER.warning(
+                "the store's clock was set back by %d s: its new time is followed", back_ms // 1000
+            )
+            for queue in await self._every_queue():
+                if self._agenda is not None:
+                    self._agenda.put(queue, EVERY_DUTY)
 
     async def _visit_all(self, agenda: Agenda) -> None:
         while True:

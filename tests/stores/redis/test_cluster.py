@@ -95,6 +95,7 @@ async def test_what_is_due_is_asked_of_every_node_and_one_that_is_gone_hides_no_
         os.kill(nodes[gone].pid, signal.SIGSTOP)
         try:
             partly = await store.due_queues("t", [queue.name for queue in QUEUES], within_ms=60_000)
+            some = await store.claimable_queues("t", [queue.name for queue in QUEUES], within_ms=60_000)
         finally:
             os.kill(nodes[gone].pid, signal.SIGCONT)
 
@@ -102,6 +103,8 @@ async def test_what_is_due_is_asked_of_every_node_and_one_that_is_gone_hides_no_
     assert sorted(each.name for each in whole.queues) == sorted(each.name for each in every.queues) == names
     assert [each.name for each in partly.queues] == [each.name for each in QUEUES if node_of(each) != gone]
     assert partly.unreachable == [each.name for each in QUEUES if node_of(each) == gone]
+    assert list(some.queues) == [each.name for each in QUEUES if node_of(each) != gone]
+    assert some.unreachable == partly.unreachable
 
 
 async def test_a_call_follows_a_slot_that_moved(nodes: list[valkey.Server]) -> None:

@@ -14,12 +14,12 @@ from penstock.core.errors import (
 from penstock.stores.redis import keys
 from penstock.stores.redis.server import Server
 from penstock.stores.redis.url import Address
-from penstock.stores.values import Durability
+from penstock.stores.values import Durability, Replication
 
 SCHEMA_VERSION: Final = 1
 _OLDEST_REDIS: Final = (7, 0)
 _OLDEST_VALKEY: Final = (8, 0)
-_ASKED: Final = ("maxmemory-policy", "appendonly", "appendfsync")
+_ASKED: Final = ("maxmemory-policy", "appendonly", "appendfsync", "min-replicas-to-write")
 _WEAKEST_FIRST: Final = (Durability.PROCESS, Durability.SERVER, Durability.POWER, Durability.REPLICATED)
 
 
@@ -56,11 +56,6 @@ def _check_node(server: Server, node: str, info: Mapping[str, str], settings: Ma
             f"the server at {node} is {name} {'.'.join(map(str, version))}; "
             "wanted Redis 7.0 or Valkey 8.0 or newer"
         )
-    if server.numbers.wait_fsync and (settings.get("appendonly") != "yes" or not _has_waitaof(name, version)):
-        raise ConfigError(
-            f"the server at {node} cannot do what wait_fsync asks for: "
-            "wanted an append-only file and Redis 7.2 or Valkey"
-        )
     policy = settings.get("maxmemory-policy", "noeviction")
     if policy != "noeviction":
         raise ConfigError(
@@ -95,8 +90,17 @@ def _durability(server: Server, info: Mapping[str, str], settings: Mapping[str, 
         return Durability.REPLICATED
     if settings.get("appendonly") != "yes":
         return Durability.PROCESS
-    is_synced = settings.get("appendfsync") == "always" or server.numbers.wait_fsync
-    return Durability.POWER if is_synced else Durability.SERVER
+    return Durability.POWER if settings.get("appendfsync") == "always" else Durability.SERVER
+
+
+async def replication(server: Server) -> Replication:
+    """The replicas of a primary, and how many of them a write needs; of a cluster, the fewest of any."""
+    nodes = await _nodes(server)
+    return Replication(
+        replicas=min(_replicas(info) for _, info, _ in nodes),
+        wait_replicas=server.numbers.wait_replicas,
+        min_replicas_to_write=min(int(each.get("min-replicas-to-write", 0)) for _, _, each in nodes),
+    )
 
 
 async def server_version(server: Server) -> str:
@@ -165,11 +169,10 @@ def _told(info: Mapping[str, str]) -> dict[str, str]:
     told = {"appendonly": "yes" if info.get("aof_enabled") == "1" else "no"}
     if "maxmemory_policy" in info:
         told["maxmemory-policy"] = info["maxmemory_policy"]
+    # The line is there only where writes need replicas; how many, it does not say.
+    if "min_slaves_good_slaves" in info:
+        told["min-replicas-to-write"] = "1"
     return told
-
-
-def _has_waitaof(name: str, version: tuple[int, ...] | None) -> bool:
-    return name == "Valkey" or version is None or version >= (7, 2)
 
 
 def _version(info: Mapping[str, str]) -> tuple[str, tuple[int, ...] | None]:

@@ -124,7 +124,7 @@ class Server:
         script = self._scripts.get(name)
         tail = (len(keys), *keys, *arguments)
         numbers = self.numbers
-        is_wished = name in _PROMISING and bool(numbers.wait_replicas or numbers.wait_fsync)
+        is_wished = name in _PROMISING and numbers.wait_replicas > 0
         after = _wish(numbers, keys[0]) if is_wished else ()
         with self._faults.translated():
             replies = await self._opened.ask([("EVALSHA", script.sha, *tail), *after], is_alone=is_wished)
@@ -193,11 +193,10 @@ class Server:
     def _check_wish(self, numbers: Numbers, replies: Sequence[Any]) -> None:
         wrong = next((reply for reply in replies if isinstance(reply, ReplyError)), None)
         if wrong is None:
-            on_disk, replicas = replies[-1] if numbers.wait_fsync else (0, replies[-1])
-            if replicas >= numbers.wait_replicas and on_disk >= numbers.wait_fsync:
+            replicas = replies[-1]
+            if replicas >= numbers.wait_replicas:
                 return
-            disk = "" if on_disk >= numbers.wait_fsync else ", and it is not on the disk"
-            said = f"{replicas} replicas of {numbers.wait_replicas} confirmed it{disk}"
+            said = f"{replicas} replicas of {numbers.wait_replicas} confirmed it"
         else:
             said = f"nobody could confirm it: {wrong}"
         raise NotReplicatedError(
@@ -213,7 +212,7 @@ class Server:
 
 
 def _wish(numbers: Numbers, key: str | bytes) -> Sequence[Sequence[Any]]:
-    """Commands that wait until replicas, and disks if wished, have what the connection has written.
+    """Commands that wait until replicas have what the connection has written.
 
     A write goes before: without one of its own a repeated call, which finds its jobs there, would wait for
     nothing.
@@ -221,8 +220,6 @@ def _wish(numbers: Numbers, key: str | bytes) -> Sequence[Sequence[Any]]:
     start = key.encode() if isinstance(key, str) else key
     mark = ("SET", start + b":confirmed", "", "PX", _MARK_MS)
     wait_ms = max(1, round(numbers.wait_timeout * 1000))
-    if numbers.wait_fsync:
-        return mark, ("WAITAOF", 1, numbers.wait_replicas, wait_ms)
     return mark, ("WAIT", numbers.wait_replicas, wait_ms)
 
 

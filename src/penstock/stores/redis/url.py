@@ -44,8 +44,6 @@ class Numbers(msgspec.Struct, frozen=True, kw_only=True):
     """A connection that was quiet for so long is asked whether it lives before it is used."""
     wait_replicas: int = 0
     """An enqueue is accepted when so many replicas have it."""
-    wait_fsync: int = 0
-    """1: and when it is in the append-only file on the server's disk, and on theirs."""
     wait_timeout: float = 0.5
 
 
@@ -72,7 +70,6 @@ _WHOLE: Final = {
     "idle_connections": (0, 1_000),
     "calls_per_connection": (1, 1_000),
     "wait_replicas": (0, 100),
-    "wait_fsync": (0, 1),
 }
 _TIMES: Final = {"pool_timeout", "connect_timeout", "answer_timeout", "idle_check", "wait_timeout"}
 _FILES: Final = {"ca", "cert", "key"}
