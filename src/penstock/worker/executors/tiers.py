@@ -1,7 +1,7 @@
 """Which executor runs which task of a worker."""
 
 import shutil
-from typing import Any
+from typing import Any, Final
 
 from penstock.core.errors import ConfigError
 from penstock.core.job import QueueRef
@@ -12,7 +12,10 @@ from penstock.worker.executors.inline import Inline
 from penstock.worker.executors.process.executor import Processes
 from penstock.worker.executors.process.host import Host
 from penstock.worker.executors.protocol import Executor
+from penstock.worker.executors.stopping import StopDelays
 from penstock.worker.executors.subprocess.executor import Programs
+
+_DELAYS: Final = StopDelays()
 
 
 class Tiers:
@@ -26,6 +29,7 @@ class Tiers:
         default: Tier | None,
         host: Host | None,
         concurrency: int,
+        delays: StopDelays = _DELAYS,
     ) -> None:
         tiers = {name: registry.require(name).execution.tier(default) for name in registry.names()}
         for task in map(registry.require, registry.names()):
@@ -37,7 +41,10 @@ class Tiers:
         if not set(tiers.values()) <= {Tier.INLINE}:
             if host is None:
                 raise ConfigError("handlers in processes need the worker of an app: app.worker()")
-            self._executors = {Tier.PROCESS: Processes(host, concurrency), Tier.SUBPROCESS: Programs(host)}
+            self._executors = {
+                Tier.PROCESS: Processes(host, concurrency, delays),
+                Tier.SUBPROCESS: Programs(host, delays),
+            }
         # By name, for each job asks.
         self._elsewhere = {
             name: self._executors[tier] for name, tier in tiers.items() if tier is not Tier.INLINE
