@@ -22,9 +22,9 @@ def _pause() -> Generator[None, None, None]:
 class Stepping(MemoryStore):
     """Gives way before and after every call that a relayer makes."""
 
-    async def relays(self, queue: QueueRef, limit: int = RELAY_LIMIT) -> list[Relay]:
+    async def relays(self, queue: QueueRef, limit: int = RELAY_LIMIT, *, after: int = 0) -> list[Relay]:
         await _pause()
-        found = await super().relays(queue, limit)
+        found = await super().relays(queue, limit, after=after)
         await _pause()
         return found
 

@@ -1,6 +1,7 @@
 """The app itself."""
 
 import asyncio
+import logging
 import os
 import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
@@ -14,10 +15,11 @@ from penstock.app.decorator import Register, TaskDecorator
 from penstock.app.queue import QUEUE_ONLY, QueueHandle, QueueOptions, declaration_of
 from penstock.app.schedules import Schedules
 from penstock.app.sending import Sending
+from penstock.bloom.filters import Filters
 from penstock.client.blocking import Blocking
 from penstock.client.client import Client, unknown_queue
 from penstock.client.persist import Persistence
-from penstock.core.errors import ConfigError
+from penstock.core.errors import ConfigError, StoreUnavailableError
 from penstock.core.job import DEFAULT_TENANT, QueueRef
 from penstock.core.limits import Declaration
 from penstock.core.names import check_name
@@ -37,11 +39,13 @@ from penstock.tasks.registry import Registry
 from penstock.tasks.task import AsyncTask, SyncTask, Task
 
 if TYPE_CHECKING:
+    from penstock.app.preparing import Prepared
     from penstock.app.restoring import Restorer
     from penstock.outbox.writing import Outbox
     from penstock.worker.executors.process.host import Host
     from penstock.worker.pool import WorkerPool
 
+_LOGGER: Final = logging.getLogger("penstock.worker")
 DEFAULT_URL: Final = "sqlite:///penstock.db"
 DEFAULT_QUEUE: Final = "default"
 
@@ -52,7 +56,7 @@ class Penstock:
     Without either the store is the one that PENSTOCK_URL names, or else the file penstock.db.
     Open it with `async with app:` to enqueue; blocks may be nested. `payload_limit` bounds arguments and
     results, in bytes. A store that cannot be reached is tried again until `patience` seconds are over, or
-    `tries` times.
+    `tries` times. `filters` are the Bloom filters that its calls go by.
 
     >>> app = Penstock("memory://")
     >>> @app.task
@@ -71,6 +75,7 @@ class Penstock:
         payload_limit: int = PAYLOAD_LIMIT,
         tries: int | None = None,
         patience: float = 30.0,
+        filters: Filters | None = None,
     ) -> None:
         if url is not None and store is not None:
             raise ConfigError("an app has a url or a store, not both")
@@ -84,6 +89,7 @@ class Penstock:
         self._store = store
         self._payload_limit = payload_limit
         self._persistence = Persistence(tries, patience)
+        self._filters = filters
         self._queues: dict[str, QueueHandle] = {}
         self._declaring = threading.Lock()
         self._declared: dict[str, Declaration | None] = {}
@@ -258,7 +264,7 @@ class Penstock:
         if self._store is None:
             if self._is_storeless:
                 raise ConfigError("this process executes handlers and has no store: enqueue from elsewhere")
-            self._store = open_store(self.url or DEFAULT_URL)
+            self._store = open_store(self.url or DEFAULT_URL, filters=self._filters)
         return self._store
 
     @property
@@ -370,6 +376,7 @@ class Penstock:
             declared=self._declared,
             middleware=self._enqueue_middleware,
             persistence=self._persistence,
+            filters=self._filters,
         )
 
     @contextmanager
@@ -401,6 +408,7 @@ class Penstock:
         from penstock.scheduler.upkeep import Upkeep
         from penstock.worker.options import DEFAULT_CONCURRENCY, worker_name
         from penstock.worker.registration import Registration
+        from penstock.worker.renewer import LeaseRenewer
         from penstock.worker.worker import Worker
 
         slots = _slots(self.queues if queues is None else queues)
@@ -413,7 +421,7 @@ class Penstock:
             options["concurrency"] = concurrency
         self.registry.freeze()
         host = self._host(options.get("executor"))
-        upkeep = Upkeep(self.store)
+        upkeep, renewer = Upkeep(self.store), LeaseRenewer(self.store)
         registered = {name: number or concurrency or DEFAULT_CONCURRENCY for name, number in slots.items()}
         registration = Registration(
             self.store, self.tenant, worker_name(options.get("name")), registered, self.registry.names()
@@ -427,12 +435,14 @@ class Penstock:
                 host=host,
                 upkeep=upkeep,
                 registration=registration,
+                renewer=renewer,
                 **(_said(lease=self._queues[name].lease) | options | _said(concurrency=number or None)),
             )
             for name, number in slots.items()
         ]
         first = partial(self._prepare, list(slots))
-        return AppWorkers(self, workers, first, self._restorer(list(slots)), host)
+        restorer = self._restorer(list(slots))
+        return AppWorkers(self, workers, first, restorer, host, declare=self._sending.upkeep)
 
     def _host(self, executor: object) -> "Host | None":
         """What makes processes for handlers, where any of them wants one."""
@@ -462,19 +472,27 @@ class Penstock:
         keeper = TimeKeeper(self.store, self.tenant, queues, **options)
         return AppWorkers(self, [keeper], self._prepare, self._restorer(self.queues))
 
-    async def _prepare(self, queues: Sequence[str] | None = None) -> None:
+    async def _prepare(self, queues: Sequence[str] | None = None) -> "Prepared":
+        from penstock.app.preparing import Prepared, prepared
+
         # A worker that understands its queues otherwise than they are stored must not start.
-        await self._sending.prepare(queues)
-        await self.schedules.sync()
-        await self.schedules.name_undeclared()
+        names = [name for name in queues or self.queues if self._declared[name] is not None]
+        waiting = await prepared({name: self._sending.prepare([name]) for name in names})
+        try:
+            await self.schedules.sync()
+            await self.schedules.name_undeclared()
+        except StoreUnavailableError as error:
+            _LOGGER.warning("the schedules of the app cannot be put yet, retrying: %s", error)
+            return Prepared(waiting, has_schedules=False)
+        return Prepared(waiting)
 
     def _restorer(self, queues: Sequence[str]) -> "Restorer":
         from penstock.app.restoring import Restorer
 
         declared = [name for name in queues if self._declared[name] is not None]
 
-        async def restore() -> None:
-            await self._sending.prepare(declared)
+        async def restore(lost: Sequence[QueueRef]) -> None:
+            await self._sending.prepare([queue.name for queue in lost if queue.name in declared])
             await self.schedules.sync()
 
         def watched() -> list[QueueRef]:

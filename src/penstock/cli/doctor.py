@@ -15,9 +15,11 @@ from penstock.cli.checks import (
     examine_limits,
     examine_readers,
     examine_relays,
+    examine_replication,
     examine_schedules,
     examine_wall,
 )
+from penstock.cli.clock_steps import examine_clock_steps
 from penstock.cli.desk import Desk
 from penstock.cli.output import span
 from penstock.cli.webhook_secrets import examine_webhook_secrets
@@ -48,10 +50,13 @@ async def doctor(
     async with desk.store() as store:
         info = await store.info()
         checks = [_kind(info), _offset(info), await _clock(store), *await examine_holdup(store)]
+        checks += examine_replication(info)
         checks += await examine_wall(store, desk.tenant)
         checks += examine_files(store)
         checks += await examine_webhook_secrets(desk, store)
-        for each in await desk.queues(store, queue):
+        queues = await desk.queues(store, queue)
+        checks.append(await examine_clock_steps(store, queues))
+        for each in queues:
             checks += await _examine(store, each, history=history)
         checks.append(await examine_schedules(store, desk.tenant, queue))
     findings = sum(len(check.findings) for check in checks)

@@ -10,9 +10,11 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final, TypeVar
 
+from penstock.bloom.filters import Filters
 from penstock.client.declaring import declare
 from penstock.client.entrance import Answer, Entrance, chunks
 from penstock.client.jobs import check_mode, new_job
+from penstock.client.known_keys import KnownKeys
 from penstock.client.persist import Persistence
 from penstock.client.plan import Plan, plan
 from penstock.client.relay import relay
@@ -58,7 +60,8 @@ class Client:
 
     `declared` names queues that may be made when they are new, with what is said of their mode and limits;
     None allows any name. Calls that meet a store which cannot be reached are repeated with the same job ids:
-    none is enqueued twice.
+    none is enqueued twice. `filters` spare calls and
+    payloads.
     """
 
     def __init__(
@@ -69,12 +72,16 @@ class Client:
         declared: Mapping[str, Declaration | None] | Collection[str] | None = None,
         middleware: Sequence[EnqueueMiddleware] = (),
         persistence: Persistence | None = None,
+        filters: Filters | None = None,
     ) -> None:
         self._store = store
         self._tenant = check_name("tenant", tenant)
         self._declared = declared
         self._middleware = middleware
         self._persistence = persistence or Persistence()
+        self._filters = filters or Filters()
+        keys = self._filters.idempotency
+        self._known_keys = None if keys is None else KnownKeys(store, keys, self._persistence)
         self._ids = IdMaker(lambda: time.time_ns() // 1_000_000, secrets.randbits)
         self._entrances: dict[str, Entrance] = {}
         self._watches: dict[str, Watch] = {}
@@ -161,10 +168,10 @@ class Client:
                 found |= zip(some, await self._records(queue, [ref.id for ref in some]), strict=True)
         return [found[ref] for ref in refs]
 
-    async def children(self, ref: JobRef, /) -> list[Child]:
+    async def children(self, ref: JobRef, /, *, results: bool = True) -> list[Child]:
         """What a job waited or waits for."""
         queue = QueueRef(self._tenant, ref.queue)
-        return await self._persistence.call(lambda: self._store.children(queue, ref.id))
+        return await self._persistence.call(lambda: self._store.children(queue, ref.id, results=results))
 
     async def cancel_all(self, refs: Sequence[JobRef], /) -> int:
         """Cancel what still lives of these, in their order; how many did."""
@@ -191,14 +198,15 @@ class Client:
     async def upkeep(self, queue: str) -> Upkeep:
         """What an owner does to a queue as a whole."""
         entrance = await self._entrance(queue)
-        return Upkeep(self._store, entrance.info.queue, self._persistence)
+        return Upkeep(self._store, entrance.info.queue, self._persistence, self._filters.cleanup)
 
     async def delete_queue(self, queue: str, *, purge: bool = False) -> int:
         """Delete a queue that has nothing in it; with `purge` its ended jobs first, and how many those were.
 
         UnknownQueueError when there is no such queue, QueueNotEmptyError when something is still there.
         """
-        upkeep = Upkeep(self._store, QueueRef(self._tenant, check_name("queue", queue)), self._persistence)
+        ref = QueueRef(self._tenant, check_name("queue", queue))
+        upkeep = Upkeep(self._store, ref, self._persistence, self._filters.cleanup)
         purged = await upkeep.delete(purge=purge)
         self.forget(queue)
         return purged
@@ -272,7 +280,8 @@ class Client:
             look = partial(self._info, QueueRef(self._tenant, name))
             info = await look()
             entrance = self._entrances.setdefault(
-                name, Entrance(self._store, info, self._persistence, self._middleware, look)
+                name,
+                Entrance(self._store, info, self._persistence, self._middleware, look, self._known_keys),
             )
         return entrance
 

@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Final
 
 from penstock.client.coalesce import Coalescer
+from penstock.client.known_keys import KnownKeys
 from penstock.client.persist import Persistence
 from penstock.core.errors import DeclarationError, FlowError, PenstockError, StoreError
 from penstock.core.job import DEFAULT_PRIORITY, NewJob, QueueRef
@@ -40,6 +41,7 @@ class Entrance:
         persistence: Persistence,
         middleware: Sequence[EnqueueMiddleware],
         look: Callable[[], Awaitable[QueueInfo]],
+        known_keys: KnownKeys | None = None,
     ) -> None:
         self.info = info
         self._look = look
@@ -47,7 +49,9 @@ class Entrance:
         self._queue = info.queue
         self._persistence = persistence
         self._middleware = middleware
-        self._ahead = SENT_AHEAD if store.keeps_call_order else 1
+        self._known_keys = known_keys
+        # Where some keys are looked up first, a call could overtake the one before it.
+        self._ahead = SENT_AHEAD if store.keeps_call_order and known_keys is None else 1
         self._coalescer: Coalescer[NewJob, Enqueued | Refused] = Coalescer(
             self._enqueue,
             limit=CHUNK_JOBS,
@@ -122,21 +126,22 @@ class Entrance:
             return stopped
 
     async def _enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued | Refused]:
-        # The same ids and nonces each time: what an earlier call brought in is found, not doubled.
-        mode = self.info.mode
-        answers = await self._persistence.call(lambda: self._store.enqueue(self._queue, jobs, mode=mode))
+        answers = await self._call(jobs)
         if not any(isinstance(each, Refused) and each.why is Refusal.MODE for each in answers):
             return answers
         await self.look_again()
-        mode = self.info.mode
-        fitting = [new for new in jobs if not mode.has_keys or new.priority == DEFAULT_PRIORITY]
-        rest = iter(
-            await self._persistence.call(lambda: self._store.enqueue(self._queue, fitting, mode=mode))
-            if fitting
-            else ()
-        )
+        has_keys = self.info.mode.has_keys
+        fitting = [new for new in jobs if not has_keys or new.priority == DEFAULT_PRIORITY]
+        rest = iter(await self._call(fitting) if fitting else ())
         taken = {id(new) for new in fitting}
         return [next(rest) if id(new) in taken else Refused(Refusal.MODE) for new in jobs]
+
+    async def _call(self, jobs: Sequence[NewJob]) -> list[Enqueued | Refused]:
+        mode = self.info.mode
+        if self._known_keys is not None and any(new.idempotency_key is not None for new in jobs):
+            return await self._known_keys.enqueue(self._queue, jobs, mode)
+        # The same ids and nonces each time: what an earlier call brought in is found, not doubled.
+        return await self._persistence.call(lambda: self._store.enqueue(self._queue, jobs, mode=mode))
 
 
 async def _through(

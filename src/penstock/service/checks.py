@@ -8,25 +8,23 @@ import msgspec
 from penstock.core.cron.instants import LAST_MS
 from penstock.core.cron.schedule import Schedule, check_schedule, decode_schedule
 from penstock.core.cursors import read_cursor
-from penstock.core.errors import InvalidError, OptionError
+from penstock.core.errors import InvalidError, OptionError, PayloadError
 from penstock.core.job import NewJob, Options
 from penstock.core.limits import check_declaration
 from penstock.core.names import check_key, check_name
-from penstock.core.payload import Words
+from penstock.core.payload import PAYLOAD_LIMIT, PROGRESS_LIMIT, Words
 from penstock.core.retry import MAX_DELAY_MS, Shape
 from penstock.core.states import State
 from penstock.service.json_bodies import check_unique_names, check_values
 from penstock.service.paging import CURSOR
 from penstock.service.scalars import check_scalars, is_within
 from penstock.stores.values import Spawn, StoredSchedule
-from penstock.stores.wire import MOST_ITEMS
+from penstock.stores.wire import MOST_ASKED, MOST_ITEMS
 from penstock.tasks.options import LONGEST, MOST_ATTEMPTS
 
 if TYPE_CHECKING:
     from penstock.service.ask import Ask
 
-MOST_ASKED: Final = 100_000
-"""Jobs or events that one answer is asked for: it is held in memory while it goes out."""
 RECORD_BYTES: Final = 4 << 20
 """The record of a schedule: a payload of 1 MiB as text within JSON, and the schedule itself."""
 _LONGEST_MS: Final = int(LONGEST.total_seconds() * 1000)
@@ -135,7 +133,9 @@ def _check_at(field: str, at: int | None) -> None:
         raise InvalidError(field, at, f"Unix milliseconds from {_FIRST_MS} to {LAST_MS}")
 
 
-def _check_text(field: str, value: bytes | None) -> None:
+def _check_text(field: str, value: bytes | None, most: int = PAYLOAD_LIMIT) -> None:
+    if value is not None and len(value) > most:
+        raise PayloadError(field, Words(f"{len(value)} bytes"), f"at most {most} bytes")
     try:
         is_text = "\0" not in (value or b"").decode()
     except UnicodeDecodeError:
@@ -159,7 +159,7 @@ def _check_expiries(given: Mapping[str, Any]) -> None:
 
 def _check_reports(given: Mapping[str, Any]) -> None:
     for place, each in enumerate(given["reports"]):
-        _check_text(f"reports[{place}].value", each.value)
+        _check_text(f"reports[{place}].value", each.value, PROGRESS_LIMIT)
 
 
 def _check_endings(given: Mapping[str, Any]) -> None:
@@ -207,6 +207,11 @@ def _check_after(given: Mapping[str, Any]) -> None:
         check_name("after", given["after"])
 
 
+def _check_place(given: Mapping[str, Any]) -> None:
+    if (after := given.get("after", 0)) < 0:
+        raise InvalidError("after", after, "0 or more")
+
+
 def _check_turn(given: Mapping[str, Any]) -> None:
     if abs(given["by_ms"]) > LAST_MS:
         raise InvalidError("by_ms", given["by_ms"], f"milliseconds up to {LAST_MS}, either way")
@@ -232,5 +237,7 @@ _MORE: Final[Mapping[str, Callable[[Mapping[str, Any]], None]]] = {
     "declare": _check_declaration,
     "shelf": _check_after,
     "due_queues": _check_after,
+    "children": _check_place,
+    "relays": _check_place,
     "turn": _check_turn,
 }

@@ -22,6 +22,7 @@ from penstock.stores.bounds import (
 )
 from penstock.stores.values import (
     Adoption,
+    ClaimablePage,
     DuePage,
     EventColumns,
     Finding,
@@ -29,6 +30,7 @@ from penstock.stores.values import (
     HeldLease,
     Holdup,
     Kept,
+    KeyHolder,
     KeyInfo,
     Page,
     Pause,
@@ -37,6 +39,7 @@ from penstock.stores.values import (
     QueueInfo,
     Reader,
     Relay,
+    Rings,
     Spawn,
     StoredSchedule,
     StoreInfo,
@@ -50,6 +53,17 @@ class Bell(Protocol):
 
     async def wait(self, timeout: float) -> bool:
         """True as soon as it rings; False after `timeout` seconds."""
+        ...
+
+
+class QueueBell(Protocol):
+    """A bell for all queues of a tenant. What rings during no wait is kept for the next one."""
+
+    async def wait(self, timeout: float) -> Rings:
+        """The queues that it rang for since the last wait, as soon as there are any.
+
+        Neither a queue nor `for_all` after `timeout` seconds.
+        """
         ...
 
 
@@ -79,13 +93,23 @@ class Moves(Protocol):
         ...
 
     async def claim(
-        self, queue: QueueRef, *, worker: str, limit: int, lease_ms: int, stand_ms: int = 0
+        self,
+        queue: QueueRef,
+        *,
+        worker: str,
+        limit: int,
+        lease_ms: int,
+        stand_ms: int = 0,
+        floor_us: int = 0,
     ) -> Claims:
         """Promote what is due, lease up to `limit` jobs to the worker, and name leases that ran out.
 
         With `stand_ms`, a worker that gets nothing waits for the bell, so long at most, and a store may leave
         the claim standing: the next job is leased to the worker as it comes, the bell rings, and the worker's
         next claim brings it. One with a limit of 0 stands down, and brings what was leased meanwhile.
+
+        No fence is lower than `floor_us`, unless that lies more than an hour above the store's time. A store
+        takes the time that it projects itself as floor where that is higher.
         """
         ...
 
@@ -142,12 +166,19 @@ class Flows(Protocol):
         """Let a running job add children under its lease: its parents will wait for them too."""
         ...
 
-    async def children(self, queue: QueueRef, job: str) -> list[Child]:
-        """The children of a job, in the order it named them."""
+    async def children(
+        self, queue: QueueRef, job: str, *, after: int = 0, limit: int | None = None, results: bool = True
+    ) -> list[Child]:
+        """The children of a job, in the order it named them.
+
+        With `after`, without the first so many of them; with `limit`, at most so many. Children keep their
+        order, and new ones come last: so a page begins where the one before it ended. Results are left out
+        unless they are asked for.
+        """
         ...
 
-    async def relays(self, queue: QueueRef, limit: int = RELAY_LIMIT) -> list[Relay]:
-        """What waits to be carried over, oldest first."""
+    async def relays(self, queue: QueueRef, limit: int = RELAY_LIMIT, *, after: int = 0) -> list[Relay]:
+        """What waits to be carried over, oldest first: the entries with a higher number than `after`."""
         ...
 
     async def relayed(self, queue: QueueRef, numbers: Sequence[int]) -> None:
@@ -192,6 +223,10 @@ class Reads(Protocol):
 
     async def find(self, queue: QueueRef, query: Query) -> Page: ...
 
+    async def key_holders(self, queue: QueueRef, keys: Sequence[str]) -> list[KeyHolder | None]:
+        """Which job holds each idempotency key now; None where an enqueue would create one."""
+        ...
+
     async def counts(self, queue: QueueRef) -> dict[State, int]:
         """Jobs per state, zeros included."""
         ...
@@ -214,7 +249,17 @@ class Reads(Protocol):
 
 
 class UpkeepReads(Protocol):
-    """Which of many queues need upkeep."""
+    """Which of many queues need upkeep, and which have something to claim."""
+
+    async def claimable_queues(
+        self, tenant: str, names: Sequence[str], *, within_ms: int = 0
+    ) -> ClaimablePage:
+        """In which of these queues a claim may find a job now or in the next `within_ms` milliseconds.
+
+        Paused queues have nothing to claim until their pause ends. Queues that are not there are passed over.
+        The answer is a hint: limits may hold back what waits, and nothing may rest on it being complete.
+        """
+        ...
 
     async def due_queues(
         self,
@@ -410,6 +455,13 @@ class Wakeups(Protocol):
     """Hints that spare polling. A bell may ring for nothing; a fallback poll always runs."""
 
     def bell(self, queue: QueueRef, topic: Topic) -> AbstractAsyncContextManager[Bell]: ...
+
+    def queue_bell(self, tenant: str) -> AbstractAsyncContextManager[QueueBell]:
+        """Rings where a job of any queue of the tenant became claimable, or will be sooner than before.
+
+        One subscription, however many queues there are.
+        """
+        ...
 
 
 class Clock(Protocol):

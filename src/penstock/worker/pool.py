@@ -55,12 +55,12 @@ class WorkerPool:
         For the main thread only. The same signal again within half a second is not a second one.
         """
         with self._handling() if handle_signals else _nothing():
-            runs = [asyncio.create_task(worker.run()) for worker in self._workers]
+            runs = [asyncio.create_task(self.run_one(worker)) for worker in self._workers]
             if not runs:
                 return
             try:
                 await asyncio.wait(runs, return_when=asyncio.FIRST_EXCEPTION)
-                failures = [error for run in runs if run.done() and (error := run.exception())]
+                failures = [error for run in runs if (error := _error(run))]
                 if failures:
                     # What other workers of the process run is finished where only a thread is stuck.
                     self.stop(now=not all(isinstance(each, StuckHandlerError) for each in failures))
@@ -69,9 +69,16 @@ class WorkerPool:
                 for run in runs:
                     run.cancel()
                 await asyncio.wait(runs)
+                for run in runs:
+                    _error(run)
                 raise
-            for run in runs:
-                run.result()
+            # Every exception is retrieved here: one of several is raised.
+            for error in [error for run in runs if (error := _error(run))]:
+                raise error
+
+    async def run_one(self, worker: Runner) -> None:
+        """Run one worker until it returns."""
+        await worker.run()
 
     def _signalled(self, loop: asyncio.AbstractEventLoop, number: int) -> None:
         """In the main thread, between two steps of whatever it does: also of a handler that blocks it."""
@@ -118,6 +125,10 @@ class WorkerPool:
             for each in handled:
                 signal.signal(each, before[each])
             self._watch.end()
+
+
+def _error(run: asyncio.Task[None]) -> BaseException | None:
+    return run.exception() if run.done() and not run.cancelled() else None
 
 
 @contextmanager

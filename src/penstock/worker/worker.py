@@ -37,6 +37,7 @@ from penstock.worker.options import (
 )
 from penstock.worker.progress import Reporter
 from penstock.worker.registration import Registration
+from penstock.worker.renewer import LeaseRenewer
 from penstock.worker.settle import Settler
 from penstock.worker.sharing import sharing
 from penstock.worker.slots import Slots
@@ -62,10 +63,10 @@ class Worker:
     often all of them are attempted whatever the store says is due. A `burst` ends when nothing is claimable;
     delayed jobs are not waited for. `executor` is where handlers run whose task and queue do not say; `host`
     makes the processes for those that do not run in the worker. Workers of one process share an
-    `upkeep` and a `registration`, their entry in the registry. A job is dead when no worker knew its task for
-    `no_handler_after`. A worker ends itself when a thread runs on for `stuck_after` beyond its timeout, the
-    timeout again unless given. The process of a handler that was told to stop gets SIGTERM after `term_after`
-    and SIGKILL after `kill_after` more.
+    `upkeep`, a `renewer` of leases and a `registration`, their entry in the registry. A job is dead when no
+    worker knew its task for `no_handler_after`. A worker ends itself when a thread runs on for `stuck_after`
+    beyond its timeout, the timeout again unless given. The process of a handler that was told to stop gets
+    SIGTERM after `term_after` and SIGKILL after `kill_after` more.
     """
 
     def __init__(
@@ -93,6 +94,7 @@ class Worker:
         term_after: float = TERM_AFTER,
         kill_after: float = KILL_AFTER,
         registration: Registration | None = None,
+        renewer: LeaseRenewer | None = None,
     ) -> None:
         self.queue = queue
         self.name = worker_name(name)
@@ -122,6 +124,7 @@ class Worker:
         self._registration = registration or Registration(
             store, queue.tenant, self.name, {queue.name: self.concurrency}, registry.names()
         )
+        self._renewer = renewer or LeaseRenewer(store)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._run: _Run | None = None
         self._stop_asked = False
@@ -230,7 +233,7 @@ class _Run:
             about=about,
         )
         self._keeper = LeaseKeeper(
-            store,
+            worker._renewer,
             queue,
             held,
             worker=worker.name,

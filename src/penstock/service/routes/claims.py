@@ -11,13 +11,16 @@ from penstock.core.errors import StoreError
 from penstock.core.job import ExpiredLease, QueueRef
 from penstock.core.moves import Beat, Release, Report
 from penstock.core.outcomes import Claims
+from penstock.core.payload import PROGRESS_LIMIT
 from penstock.scheduler.reclaimer import Reclaimer
+from penstock.service import portions
 from penstock.service.absent import lost
 from penstock.service.ask import Ask, unbroken
 from penstock.service.principal import Verb
 from penstock.service.routing import Routes
 from penstock.service.settling import settlements
 from penstock.service.wire.claims import (
+    ClaimedView,
     ClaimsView,
     ClaimWish,
     Heartbeats,
@@ -52,10 +55,13 @@ async def claim(ask: Ask, queue: str, body: ClaimWish) -> ClaimsView:
                 await _give_back(ask, queue, found)
     is_many = bool(ask.principal.tenants)
     due = [claims.wait_ms for _, claims in found if claims.wait_ms is not None]
-    return ClaimsView(
-        [claimed_view(job, tenant if is_many else None) for tenant, claims in found for job in claims.jobs],
-        min(due) / 1000 if due else None,
-    )
+    jobs: list[ClaimedView] = []
+    for tenant, claims in found:
+        for job in claims.jobs:
+            jobs.append(claimed_view(job, tenant if is_many else None))
+            await ask.yielder.checkpoint()
+    now_us = max((claims.now_us for _, claims in found), default=0)
+    return ClaimsView(jobs, min(due) / 1000 if due else None, now_us)
 
 
 @routes.post("/v1/queues/{queue}/claims/heartbeat", Verb.WORK)
@@ -76,7 +82,7 @@ async def progress(ask: Ask, queue: str, body: ProgressReports) -> Outcomes:
     """Keep the newest progress of running jobs."""
     reports: list[Report] = []
     for place, each in enumerate(body.reports):
-        checked_json(f"reports[{place}].value", bytes(each.value))
+        checked_json(f"reports[{place}].value", bytes(each.value), PROGRESS_LIMIT)
         reports.append(Report(each.id, each.token, bytes(each.value)))
         await ask.yielder.checkpoint()
     ref = ask.ref(queue)
@@ -104,8 +110,14 @@ async def _claim(ask: Ask, queue: str, wish: ClaimWish) -> Found:
         ref = QueueRef(tenant, queue)
         if not await ask.service.known.has(ref):
             return Claims()
-        claims = await ask.store.claim(
-            ref, worker=wish.worker, limit=limit, lease_ms=round(wish.lease * 1000)
+        claims = await portions.claim(
+            ask.store,
+            ref,
+            worker=wish.worker,
+            limit=limit,
+            lease_ms=round(wish.lease * 1000),
+            floor_us=wish.fence_floor,
+            most_bytes=ask.service.limits.answer_bytes,
         )
         if claims.expired:
             await _recover(ask, ref, claims.expired)

@@ -27,6 +27,8 @@ from penstock.service.paging import after_of, states_of
 from penstock.service.principal import Verb
 from penstock.service.problems import fault_of, problem_of
 from penstock.service.routing import Routes
+from penstock.service.selecting import listed
+from penstock.service.wire.filters import JobMatch
 from penstock.service.wire.jobs import (
     Explanation,
     JobPage,
@@ -37,13 +39,12 @@ from penstock.service.wire.jobs import (
     MadeOrNot,
     ManyMade,
     ManyWishes,
-    Name,
     Outcome,
     ResultView,
     job_view,
     raw,
 )
-from penstock.stores.values import Query
+from penstock.stores.values import Page
 from penstock.tasks.call import Call
 from penstock.tasks.handle import JobHandle
 
@@ -52,12 +53,11 @@ IDEMPOTENCY_KEY: Final = "idempotency-key"
 Wait = Annotated[float, Meta(ge=0, le=LONGEST_WAIT, description="Seconds to wait at most")]
 
 
-class ListQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ListQuery(JobMatch, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which jobs. `after` is the `next` of the page before."""
 
     state: str | None = None
     """Some states, joined by commas, such as pending,delayed."""
-    task: Name | None = None
     limit: Limit = 100
     after: str | None = None
     payload: bool = False
@@ -123,20 +123,16 @@ async def create_jobs(ask: Ask, body: ManyWishes) -> ManyMade:
 async def list_jobs(ask: Ask, queue: str, query: ListQuery) -> JobPage:
     """List jobs, the newest first: by ending where only ended ones are asked for."""
     info = await ask.queue(queue)
-    page = await ask.store.find(
+    page = await listed(
+        ask,
         info.queue,
-        Query(
-            states=states_of(query.state),
-            task=query.task,
-            limit=query.limit,
-            after=after_of(query.after),
-            payloads=query.payload,
-            results=query.result,
-        ),
+        query.filter(states_of(query.state), is_query=True),
+        limit=query.limit,
+        after=after_of(query.after),
+        payloads=query.payload,
+        results=query.result,
     )
-    return JobPage(
-        [job_view(job, payload=query.payload, result=query.result) for job in page.jobs], page.next
-    )
+    return await page_view(ask, page, payload=query.payload, result=query.result)
 
 
 @routes.get("/v1/queues/{queue}/jobs/{id}", Verb.READ)
@@ -194,6 +190,15 @@ async def job_result(ask: Ask, queue: str, id: str, query: WaitQuery) -> Answer[
         error=job.error,
     )
     return Answer(view, 200 if view.is_ended else 202)
+
+
+async def page_view(ask: Ask, page: Page, *, payload: bool, result: bool = False) -> JobPage:
+    """The page for the wire."""
+    jobs: list[JobView] = []
+    for job in page.jobs:
+        jobs.append(job_view(job, payload=payload, result=result))
+        await ask.yielder.checkpoint()
+    return JobPage(jobs, page.next)
 
 
 async def _ended(ask: Ask, job: Job, wait: float) -> Job:

@@ -7,36 +7,64 @@ from typing import Any, Final
 
 import msgspec
 
+from penstock.core.errors import InvalidError
 from penstock.core.job import QueueRef
 from penstock.core.names import check_name
-from penstock.service import entering
+from penstock.core.payload import Words
+from penstock.core.states import State
+from penstock.service import entering, portions
 from penstock.service.answers import LINES, Bytes, Stream
 from penstock.service.ask import Ask, unbroken
 from penstock.service.auth.scopes import ALL
 from penstock.service.checks import check_arguments
-from penstock.service.errors import ForbiddenError, MalformedError, NotFoundError
+from penstock.service.errors import (
+    ForbiddenError,
+    MalformedError,
+    NotFoundError,
+    QuotaError,
+    TooLargeError,
+)
 from penstock.service.naming import require_named, require_relayed, shown_relays
+from penstock.service.portions import in_portions
 from penstock.service.principal import Verb
 from penstock.service.problems import BadRequestError, validation_fault
 from penstock.service.reserved import check_reader, is_reserved
 from penstock.service.routing import Routes
 from penstock.stores.absent import ANSWERS
-from penstock.stores.bounds import DUE_LIMIT
-from penstock.stores.protocol import Bell, HasHoldups
+from penstock.stores.bounds import CLAIMABLE_LIMIT, DUE_LIMIT
+from penstock.stores.protocol import Bell, HasHoldups, QueueBell
 from penstock.stores.values import (
     EVERYONE,
+    ClaimablePage,
     DuePage,
     QueueInfo,
     Relay,
     StoredSchedule,
     StoreInfo,
+    Topic,
     WorkerEntry,
 )
-from penstock.stores.wire import CALLS, MEDIA_TYPE, MOST_BELLS, Bells, Call, Hello, Ring
+from penstock.stores.wire import (
+    ANY_QUEUE,
+    CALLS,
+    MEDIA_TYPE,
+    MOST_BELLS,
+    MOST_ITEMS,
+    Bells,
+    Call,
+    Hello,
+    Ring,
+)
 
 routes: Final = Routes()
 SHELF: Final = "client."
 """Stands before the names of a client's shelves: those of the service hold its secrets."""
+MOST_WORKERS: Final = 1_000
+"""Registered workers of a tenant: they are read together."""
+WORKER_BYTES: Final = 64 << 10
+"""What a worker says of itself: its queues and tasks."""
+MOST_READERS: Final = 1_000
+"""Registered readers of the events of a queue."""
 ALIVE: Final = 15.0
 """Seconds after which a stream without rings shows that it lives."""
 _PACKER: Final = msgspec.msgpack.Encoder()
@@ -57,8 +85,9 @@ async def bells(ask: Ask, body: bytes) -> Stream:
     if not 1 <= len(wanted.bells) <= MOST_BELLS:
         raise MalformedError(f"bells: found {len(wanted.bells)}, wanted 1 to {MOST_BELLS}")
     tenant = _tenant(ask, wanted.tenant)
-    refs = [(_queue(ask, tenant, each.queue), each) for each in wanted.bells]
-    return Stream(_rings(ask, refs), LINES)
+    one_each = [each for each in wanted.bells if each.queue != ANY_QUEUE]
+    refs = [(_queue(ask, tenant, each.queue), each) for each in one_each]
+    return Stream(_rings(ask, refs, tenant if len(one_each) < len(wanted.bells) else None), LINES)
 
 
 @routes.post("/v1/store/{move}", Verb.STORE)
@@ -102,7 +131,24 @@ def _of_queue(handler: Callable[[Ask, QueueRef, Mapping[str, Any]], Awaitable[An
 
 
 async def _plain(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
-    return await getattr(ask.store, call.name)(*first, **given)
+    method = getattr(ask.store, call.name)
+    return await in_portions(call.name, given, lambda some: method(*first, **some))
+
+
+def _bounded(read: Callable[..., Awaitable[Any]]) -> _Handler:
+    """A read whose answer is bounded by bytes: the client asks for what follows."""
+
+    async def handle(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
+        return await read(ask.store, *first, **given, most_bytes=ask.service.limits.answer_bytes)
+
+    return handle
+
+
+async def _leases(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
+    running = (await ask.store.counts(first[0]))[State.ACTIVE]
+    if running > MOST_ITEMS:
+        raise TooLargeError(f"the answer: found {running} leases, wanted at most {MOST_ITEMS}")
+    return await _plain(ask, call, first, given)
 
 
 async def _relays(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> list[Relay]:
@@ -116,6 +162,10 @@ async def _relayed(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]
 
 async def _reader(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
     check_reader(given["name"])
+    if call.name == "keep_reader":
+        there = {reader.name for reader in await ask.store.readers(first[0])}
+        if given["name"] not in there and len(there) >= MOST_READERS:
+            raise QuotaError.of("readers", f"{len(there)} and 1 more", f"at most {MOST_READERS}", 60.0)
     return await _plain(ask, call, first, given)
 
 
@@ -156,6 +206,15 @@ async def _due_queues(ask: Ask, call: Call, first: list[Any], given: dict[str, A
     )
 
 
+async def _claimable_queues(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> ClaimablePage:
+    """Those of the queues that the token is for."""
+    names = [check_name("names", name) for name in given["names"]]
+    if len(names) > CLAIMABLE_LIMIT:
+        raise MalformedError(f"names: found {len(names)}, wanted at most {CLAIMABLE_LIMIT}")
+    theirs = [name for name in names if ask.may(name) and not is_reserved(name)]
+    return await ask.store.claimable_queues(*first, **given | {"names": theirs})
+
+
 async def _schedules(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> list[StoredSchedule]:
     for name in given.get("names") or ():
         check_name("names", name)
@@ -167,13 +226,37 @@ async def _shelves(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]
     if not ask.may(ALL):
         raise ForbiddenError("shelves are of no queue: wanted the scope store for all queues")
     check_name("shelf", given["shelf"])
-    return await _plain(ask, call, first, given | {"shelf": SHELF + given["shelf"]})
+    given = given | {"shelf": SHELF + given["shelf"]}
+    if call.name == "shelf":
+        return await portions.shelf(ask.store, *first, **given, most_bytes=ask.service.limits.answer_bytes)
+    return await _plain(ask, call, first, given)
 
 
 async def _register_worker(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
-    for queue in given["worker"].queues:
+    worker: WorkerEntry = given["worker"]
+    for queue in worker.queues:
         _queue(ask, first[0], queue)
+    if (size := len(_PACKER.encode(worker))) > WORKER_BYTES:
+        raise InvalidError("worker", Words(f"{size} bytes"), f"at most {WORKER_BYTES} bytes")
+    there = await _require_worker(ask, first[0], worker.name)
+    if worker.name not in there and len(there) >= MOST_WORKERS:
+        raise QuotaError.of("workers", f"{len(there)} and 1 more", f"at most {MOST_WORKERS}", 60.0)
     return await _plain(ask, call, first, given)
+
+
+async def _unregister_worker(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
+    await _require_worker(ask, first[0], given["worker"])
+    return await _plain(ask, call, first, given)
+
+
+async def _require_worker(ask: Ask, tenant: str, name: str) -> set[str]:
+    """The names of the tenant's workers; ForbiddenError if one of this name has other queues."""
+    found = await ask.store.workers(tenant)
+    for worker in found:
+        if worker.name == name:
+            for queue in worker.queues:
+                ask.require(queue)
+    return {worker.name for worker in found}
 
 
 async def _workers(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> list[WorkerEntry]:
@@ -214,10 +297,16 @@ _SPECIAL: Final[Mapping[str, _Handler]] = {
     "enqueue": _of_queue(entering.enqueue),
     "spawn": _of_queue(entering.spawn),
     "redrive": _of_queue(entering.redrive),
+    "claim": _bounded(portions.claim),
+    "get": _bounded(portions.get),
+    "find": _bounded(portions.find),
+    "children": _bounded(portions.children),
+    "leases": _leases,
     "relays": _relays,
     "relayed": _relayed,
     "fire": _of_queue(entering.fire),
     "due_queues": _due_queues,
+    "claimable_queues": _claimable_queues,
     "schedules": _schedules,
     "put_schedule": _of_queue(entering.put_schedule),
     "keep_reader": _reader,
@@ -229,6 +318,7 @@ _SPECIAL: Final[Mapping[str, _Handler]] = {
     "shelf": _shelves,
     "drop": _shelves,
     "register_worker": _register_worker,
+    "unregister_worker": _unregister_worker,
     "workers": _workers,
     "tenants": _tenants,
     "holdup": _holdup,
@@ -251,25 +341,45 @@ def _queue(ask: Ask, tenant: str, queue: str | None) -> QueueRef:
     return QueueRef(tenant, check_name("queue", queue))
 
 
-async def _rings(ask: Ask, refs: list[tuple[QueueRef, Ring]]) -> AsyncGenerator[bytes]:
-    rang: asyncio.Queue[Ring] = asyncio.Queue(len(refs))
+async def _rings(ask: Ask, refs: list[tuple[QueueRef, Ring]], tenant: str | None) -> AsyncGenerator[bytes]:
+    """Rings of these queues, and of all queues of the tenant that the token is for."""
+    rang: asyncio.Queue[Ring] = asyncio.Queue()
     waiting: set[Ring] = set()
+
+    def tell(ring: Ring) -> None:
+        # One that was not told yet says all that a second one could.
+        if ring not in waiting:
+            waiting.add(ring)
+            rang.put_nowait(ring)
 
     async def listen(bell: Bell, ring: Ring) -> None:
         try:
             while True:
-                if await bell.wait(ALIVE) and ring not in waiting:
-                    # One that was not told yet says all that a second one could.
-                    waiting.add(ring)
-                    rang.put_nowait(ring)
+                if await bell.wait(ALIVE):
+                    tell(ring)
         finally:
             # A bell that fails ends the stream: whoever listens hangs it up anew.
+            ask.over.set()
+
+    async def listen_to_all(bell: QueueBell) -> None:
+        try:
+            while True:
+                rings = await bell.wait(ALIVE)
+                theirs = [name for name in rings.queues if ask.may(name) and not is_reserved(name)]
+                if rings.for_all or len(waiting) + len(theirs) > MOST_BELLS:
+                    # A client that is slow is told once, and not of each.
+                    theirs = [ANY_QUEUE]
+                for name in theirs:
+                    tell(Ring(name, Topic.READY))
+        finally:
             ask.over.set()
 
     async with ask.held(), AsyncExitStack() as stack:
         group = await stack.enter_async_context(_Listeners())
         for ref, ring in refs:
             group.add(listen(await stack.enter_async_context(ask.store.bell(ref, ring.topic)), ring))
+        if tenant is not None:
+            group.add(listen_to_all(await stack.enter_async_context(ask.store.queue_bell(tenant))))
         yield _line(None)
         while not ask.over.is_set():
             told = await ask.until_over(_next(rang))

@@ -3,17 +3,21 @@
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
+from penstock.core.clocks import ClockStep
 from penstock.core.job import QueueRef
 from penstock.stores.postgres.check import findings
 from penstock.stores.postgres.migrate import version_of
 from penstock.stores.postgres.renumbering import renumbers
 from penstock.stores.postgres.room import SHUT_OUT, Room
-from penstock.stores.protocol import Bell
+from penstock.stores.protocol import Bell, QueueBell
 from penstock.stores.rows import declaration_of, restored, stored
 from penstock.stores.values import Durability, Finding, Pause, QueueInfo, StoreInfo, Topic
 
 _COLUMNS: Final = (
-    "name, number, made, declaration, arrival_us, paused_at, pause_reason, pause_by, paused_until"
+    "name, number, made, declaration, arrival_us, "
+    "(SELECT value FROM penstock.meta WHERE meta.name = 'clock_step_at'), "
+    "(SELECT value FROM penstock.meta WHERE meta.name = 'clock_step_back_ms'), "
+    "paused_at, pause_reason, pause_by, paused_until"
 )
 _QUEUE: Final = f"SELECT {_COLUMNS} FROM penstock.queue WHERE tenant = $1 AND name = $2"  # noqa: S608 (constants)
 _QUEUES: Final = f"SELECT {_COLUMNS} FROM penstock.queue WHERE tenant = $1 ORDER BY name"  # noqa: S608 (constants)
@@ -86,7 +90,7 @@ class PostgresQueues(Room):
     async def turn(self, by_ms: int) -> None:
         """Turn the clock; the offset is kept in the database."""
         await self._ask(_TURN, by_ms)
-        self._forget_times()
+        self._forget_hints()
         self._wakeups.ring_turned()
 
     async def info(self) -> StoreInfo:
@@ -116,12 +120,24 @@ class PostgresQueues(Room):
         """Rings at once for changes of this store, and within milliseconds for those of others."""
         return self._wakeups.hang(queue, topic)
 
+    def queue_bell(self, tenant: str) -> AbstractAsyncContextManager[QueueBell]:
+        """As `bell`, over one channel for all queues of the tenant."""
+        return self._wakeups.hang_for_all(tenant)
+
     def _ring_ready(self, queue: QueueRef) -> None:
         self._wakeups.ring(queue, {Topic.READY})
 
 
 def _info(
-    tenant: str, name: str, number: int, made: str, declaration: str | None, arrival_us: int, *pause: Any
+    tenant: str,
+    name: str,
+    number: int,
+    made: str,
+    declaration: str | None,
+    arrival_us: int,
+    step_at: int,
+    step_back_ms: int,
+    *pause: Any,
 ) -> QueueInfo:
     at, reason, by, until = pause
     return QueueInfo(
@@ -131,6 +147,7 @@ def _info(
         None if declaration is None else declaration_of(declaration),
         made,
         arrival_us,
+        ClockStep(step_at, step_back_ms) if step_at else None,
     )
 
 

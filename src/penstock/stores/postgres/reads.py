@@ -5,22 +5,45 @@ from typing import Final
 
 from penstock.core.job import ExpiredLease, Job, QueueRef
 from penstock.core.states import State
-from penstock.stores.bounds import MAX_LEASE_MS, RECOVER_LIMIT
+from penstock.stores.bounds import RECOVER_LIMIT
+from penstock.stores.postgres.clock import FAR_LEASE
 from penstock.stores.postgres.engine import Value
 from penstock.stores.postgres.queues import PostgresQueues
 from penstock.stores.postgres.records import job_of
 from penstock.stores.postgres.renumbering import renumbers
 from penstock.stores.postgres.sources import in_schema
-from penstock.stores.rows import EXPIRED_COLUMNS, JOB_COLUMNS, expired_of
-from penstock.stores.values import HeldLease, Page, Query
+from penstock.stores.rows import EXPIRED_COLUMNS, JOB_COLUMNS, expired_of, stored
+from penstock.stores.values import HeldLease, KeyHolder, Page, Query
+
+_LEASE_MS: Final = (
+    "(SELECT job.lease_ms FROM penstock.job WHERE job.queue = $1 AND job.id = record.id) AS lease_ms"
+)
+"""Only live jobs have one."""
 
 _GET: Final = f"""
-SELECT {JOB_COLUMNS}
+SELECT {JOB_COLUMNS.replace("lease_ms", _LEASE_MS)}
 FROM unnest($2::text[]) AS item (new_id)
 CROSS JOIN LATERAL (
     SELECT * FROM penstock.record WHERE record.queue = $1 AND record.id = item.new_id LIMIT 1
 ) AS record
 """  # noqa: S608 (constants)
+
+_KEY_HOLDERS: Final = """
+SELECT held.key, held.job, theirs.state, held.digest
+FROM unnest($3::text[]) AS item (key)
+CROSS JOIN (SELECT penstock.now_us($2::bigint) / 1000 AS now) AS given
+CROSS JOIN LATERAL (
+    SELECT * FROM penstock.idempotency
+    WHERE idempotency.queue = $1
+        AND idempotency.key = item.key
+        AND (idempotency.until IS NULL OR idempotency.until > given.now)
+    LIMIT 1
+) AS held
+LEFT JOIN LATERAL (
+    SELECT record.state FROM penstock.record
+    WHERE record.queue = $1 AND record.id = held.job AND held.until IS NULL LIMIT 1
+) AS theirs ON true
+"""
 
 _COUNTS: Final = """
 SELECT state, count(*) FROM penstock.job WHERE queue = $1 GROUP BY state
@@ -57,7 +80,7 @@ _EXPIRED: Final = f"""
 SELECT {EXPIRED_COLUMNS}
 FROM penstock.job
 CROSS JOIN (SELECT penstock.now_us($2::bigint) / 1000 AS now) AS given
-WHERE queue = $1 AND deadline IS NOT NULL AND (deadline <= given.now OR deadline > given.now + {MAX_LEASE_MS})
+WHERE queue = $1 AND deadline IS NOT NULL AND (deadline <= given.now OR {FAR_LEASE})
 ORDER BY deadline, id
 LIMIT $3::bigint
 """  # noqa: S608 (constants)
@@ -76,8 +99,13 @@ def page_of(query: Query) -> tuple[str, list[Value]]:
 
     It has no more conditions and tables than the query needs: the indexes serve those alone.
     """
-    age = "ended_at" if _is_by_end(query.states) else "enqueued_at"
-    columns = JOB_COLUMNS
+    age = "ended_at" if query.is_by_end else "enqueued_at"
+    order, beyond = ("ASC", ">") if query.oldest_first else ("DESC", "<")
+    source, columns = _source(query), JOB_COLUMNS
+    if source != _LIVE:
+        columns = columns.replace(
+            "lease_ms", _LEASE_MS if source == "penstock.record" else "NULL AS lease_ms"
+        )
     if not query.payloads:
         columns = columns.replace("payload", "'' AS payload")
     if not query.results:
@@ -89,26 +117,28 @@ def page_of(query: Query) -> tuple[str, list[Value]]:
     if query.task is not None:
         values.append(query.task)
         clauses.append(f"task = ${len(values) + 1}")
+    if query.key is not None:
+        values.append(stored(query.key))
+        clauses.append(f"key = ${len(values) + 1}")
+    if query.since is not None:
+        values.append(query.since)
+        clauses.append(f"{age} >= ${len(values) + 1}::bigint")
     if query.after is not None:
         at, _, last = query.after.partition("/")
         values += [int(at), last]
-        clauses.append(f"({age}, id) < (${len(values)}::bigint, ${len(values) + 1}::text)")
+        clauses.append(f"({age}, id) {beyond} (${len(values)}::bigint, ${len(values) + 1}::text)")
     values.append(query.limit + 1)
     statement = (
-        f"SELECT {columns} FROM {_source(query.states)} WHERE {' AND '.join(clauses)} "  # noqa: S608 (constants)
-        f"ORDER BY {age} DESC, id DESC LIMIT ${len(values) + 1}::bigint"
+        f"SELECT {columns} FROM {source} WHERE {' AND '.join(clauses)} "  # noqa: S608 (constants)
+        f"ORDER BY {age} {order}, id {order} LIMIT ${len(values) + 1}::bigint"
     )
     return statement, values
 
 
-def _is_by_end(states: frozenset[State]) -> bool:
-    """Whether all of them have ended: then their endings are what they are listed by."""
-    return bool(states) and all(state.is_ended for state in states)
-
-
-def _source(states: frozenset[State]) -> str:
-    """Where jobs in these states lie."""
-    if _is_by_end(states):
+def _source(query: Query) -> str:
+    """Where jobs in the states of the query lie."""
+    states = query.states
+    if query.is_by_end:
         some = {State.DEAD} & states
         return "penstock.done" if not some else "penstock.dead" if some == states else "penstock.ended"
     return "penstock.record" if not states or any(state.is_ended for state in states) else _LIVE
@@ -126,7 +156,7 @@ class PostgresReads(PostgresQueues):
 
     @renumbers
     async def find(self, queue: QueueRef, query: Query) -> Page:
-        """A page of jobs, newest first."""
+        """A page of jobs, newest first unless the query says otherwise."""
         number = await self._known(queue)
         if number is None:
             return Page([])
@@ -140,8 +170,18 @@ class PostgresReads(PostgresQueues):
         if len(rows) <= query.limit or not jobs:
             return Page(jobs)
         end = jobs[-1]
-        at = (end.ended_at or 0) if _is_by_end(query.states) else end.enqueued_at
+        at = (end.ended_at or 0) if query.is_by_end else end.enqueued_at
         return Page(jobs, f"{at}/{end.id}")
+
+    @renumbers
+    async def key_holders(self, queue: QueueRef, keys: Sequence[str]) -> list[KeyHolder | None]:
+        """Which job holds each idempotency key now."""
+        rows = await self._look_at(queue, _KEY_HOLDERS, self._seen_us, [stored(key) for key in keys])
+        found = {
+            key: KeyHolder(job, None if state is None else State(state), digest)
+            for key, job, state, digest in rows
+        }
+        return [found.get(stored(key)) for key in keys]
 
     @renumbers
     async def counts(self, queue: QueueRef) -> dict[State, int]:

@@ -5,10 +5,11 @@ from typing import Any
 
 from penstock.core.job import QueueRef
 from penstock.core.limits import MAX_COUNT
-from penstock.stores.bounds import DUE_LIMIT
+from penstock.stores.bounds import DUE_LIMIT, MAX_LEASE_MS
 from penstock.stores.due import UpkeepFacts, due_queue
 from penstock.stores.redis import keys
 from penstock.stores.redis.clock import ServerClock
+from penstock.stores.redis.queues import Queues
 from penstock.stores.redis.server import Server
 from penstock.stores.values import DuePage, DueQueue
 
@@ -18,6 +19,7 @@ class RedisDue:
 
     _server: Server
     _clock: ServerClock
+    _queues: Queues
 
     async def due_queues(
         self,
@@ -31,14 +33,10 @@ class RedisDue:
     ) -> DuePage:
         more: str | None = None
         if names is None:
-            registry = keys.registry(tenant)
-            scan = ("HSCAN", registry, after or "0", "COUNT", max(1, limit))
-            cursor, flat = await self._server.command(*scan)
-            names = [name.decode() for name in flat[::2]]
-            more = None if cursor == b"0" else cursor.decode()
+            names, more = await self._queues.page(tenant, after, limit)
         kept = MAX_COUNT if events_kept is None else events_kept
         metas = [keys.meta_of(QueueRef(tenant, name)) for name in names]
-        answers = await self._server.run_each("reads/due", metas, kept)
+        answers = await self._server.run_each("reads/due", metas, kept, MAX_LEASE_MS)
         now, due, unreachable = 0, list[DueQueue](), list[str]()
         for name, answer in zip(names, answers, strict=True):
             if isinstance(answer, Exception):
@@ -54,11 +52,11 @@ class RedisDue:
 
 
 def _facts(answer: Sequence[Any]) -> UpkeepFacts:
-    _, visible_at, first, last, instant, relays, prune_at, events = answer
+    _, visible_at, first, far, instant, relays, prune_at, events = answer
     return UpkeepFacts(
         visible_at=_at(visible_at),
         first_deadline=_at(first),
-        last_deadline=_at(last),
+        has_far_lease=far == 1,
         next_instant=_at(instant),
         has_relays=relays == 1,
         prune_at=_at(prune_at),

@@ -5,6 +5,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, ClassVar, Final
 
+from penstock.bloom.rotating import RotatingBloom
 from penstock.core.decide import CANCELLED
 from penstock.core.effects import PROGRESS_EVERY_MS
 from penstock.core.events import DELETED, Event
@@ -15,11 +16,14 @@ from penstock.core.outcomes import SETTLED_LIMIT, Applied, Claims, Enqueued, Ref
 from penstock.core.states import State
 from penstock.stores.absent import answers_absent
 from penstock.stores.bounds import MAX_LEASE_MS, PROMOTE_LIMIT, PRUNE_LIMIT, RECOVER_LIMIT
-from penstock.stores.protocol import Bell
+from penstock.stores.projection import ProjectedTime
+from penstock.stores.protocol import Bell, QueueBell
 from penstock.stores.redis import flows, opening, records
+from penstock.stores.redis.claimable import RedisClaimable
 from penstock.stores.redis.clock import ServerClock
 from penstock.stores.redis.due import RedisDue
 from penstock.stores.redis.flows import RedisFlows
+from penstock.stores.redis.ghosts import GhostScan
 from penstock.stores.redis.health import Inspector
 from penstock.stores.redis.inbox import Inbox
 from penstock.stores.redis.kept import RedisKept
@@ -38,6 +42,7 @@ from penstock.stores.values import (
     EventColumns,
     Finding,
     HeldLease,
+    KeyHolder,
     Page,
     Pause,
     Query,
@@ -59,15 +64,27 @@ _FIRST_VALUE: Final = 3
 """The number of the argument of progress.lua from which on values stand."""
 
 
-class RedisStore(RedisLimits, RedisFlows, RedisSchedules, RedisKept, RedisDue, StreamReaders, WorkerEntries):
+class RedisStore(
+    RedisLimits,
+    RedisFlows,
+    RedisSchedules,
+    RedisKept,
+    RedisDue,
+    RedisClaimable,
+    StreamReaders,
+    WorkerEntries,
+):
     """A store on a Redis or Valkey server. `sources` replaces scripts by path; for tests of the tests."""
 
     keeps_call_order: ClassVar[bool] = True
     numbers_in_order: ClassVar[bool] = True
     is_server: ClassVar[bool] = True
 
-    def __init__(self, url: str, *, sources: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, url: str, *, sources: Mapping[str, str] | None = None, ghosts: RotatingBloom | None = None
+    ) -> None:
         self._url = url
+        self._ghost_filter = ghosts
         self._sources = sources
         self._server = Server(url, Scripts(sources))
         self._clock = ServerClock(self._server)
@@ -75,8 +92,10 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, RedisKept, RedisDue, S
         self._reader = Reader(self._server)
         self._log = StreamLog(self._server)
         self._inbox = Inbox()
+        self._projected = ProjectedTime()
         self._subscriber = Subscriber(self._server, self._inbox)
         self.scanner = Scanner(self._server)
+        self._ghosts = None if ghosts is None else GhostScan(self._server, ghosts)
 
     async def open(self) -> None:
         """Connect, and refuse a server that could not keep what it accepts."""
@@ -95,7 +114,10 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, RedisKept, RedisDue, S
 
     def twin(self) -> "RedisStore":
         """Another client of the same server."""
-        return RedisStore(self._url, sources=self._sources)
+        twin = RedisStore(self._url, sources=self._sources, ghosts=self._ghost_filter)
+        # What one of them was told holds for the process.
+        twin._projected = self._projected
+        return twin
 
     # Moves
 
@@ -125,15 +147,23 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, RedisKept, RedisDue, S
 
     @answers_absent
     async def claim(
-        self, queue: QueueRef, *, worker: str, limit: int, lease_ms: int, stand_ms: int = 0
+        self,
+        queue: QueueRef,
+        *,
+        worker: str,
+        limit: int,
+        lease_ms: int,
+        stand_ms: int = 0,
+        floor_us: int = 0,
     ) -> Claims:
         claimant = queue, worker
         came = self._inbox.take(claimant) if limit else None
         if came is not None:
+            self._projected.told(max(job.fence for job in came.jobs))
             return came
         self._inbox.leave(claimant)
         # The work of one script is bounded, and so is what Lua can hand to a command.
-        limit = min(limit, CLAIM_LIMIT)
+        limit, floor_us = min(limit, CLAIM_LIMIT), self._projected.floor_us(floor_us)
         number = self._inbox.stand(claimant) if stand_ms and limit else b""
         claims = None
         try:
@@ -146,10 +176,11 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, RedisKept, RedisDue, S
                 secrets.token_hex(16 * limit),
                 PROMOTE_LIMIT,
                 RECOVER_LIMIT,
-                PASS_LIMIT,
+                PASS_LIMIT if self._ghosts is None else self._ghosts.pass_limit(queue, PASS_LIMIT),
                 MAX_LEASE_MS,
                 HIGHEST_TIER,
                 LOWEST_TIER,
+                floor_us,
                 self._inbox.received(claimant),
                 stand_ms if number else 0,
                 number,
@@ -162,6 +193,9 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, RedisKept, RedisDue, S
             if claims is None or claims.stands is None:
                 self._inbox.leave(claimant)
         self._inbox.told(claimant)
+        self._projected.told(claims.now_us, floor_us)
+        if self._ghosts is not None and claims.is_more:
+            await self._ghosts.look(queue, claims.jobs)
         return claims
 
     @answers_absent
@@ -194,7 +228,10 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, RedisKept, RedisDue, S
 
     @answers_absent
     async def cancel(self, queue: QueueRef, ids: Sequence[str]) -> list[Applied | Refused]:
-        return await self._answered(queue, Move.CANCEL, _alone(ids), CANCELLED)
+        answers = await self._answered(queue, Move.CANCEL, _alone(ids), CANCELLED)
+        if self._ghosts is not None:
+            self._ghosts.left(queue, ids, answers)
+        return answers
 
     @answers_absent
     async def redrive(self, queue: QueueRef, ids: Sequence[str]) -> list[Applied | Refused]:
@@ -202,7 +239,10 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, RedisKept, RedisDue, S
 
     @answers_absent
     async def delete(self, queue: QueueRef, ids: Sequence[str]) -> list[Applied | Refused]:
-        return await self._answered(queue, Move.DELETE, _alone(ids), DELETED)
+        answers = await self._answered(queue, Move.DELETE, _alone(ids), DELETED)
+        if self._ghosts is not None:
+            self._ghosts.left(queue, ids, answers)
+        return answers
 
     @answers_absent
     async def prune(self, queue: QueueRef, limit: int = PRUNE_LIMIT) -> int:
@@ -223,6 +263,13 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, RedisKept, RedisDue, S
 
     async def find(self, queue: QueueRef, query: Query) -> Page:
         return await self._reader.find(queue, query)
+
+    @answers_absent
+    async def key_holders(self, queue: QueueRef, keys: Sequence[str]) -> list[KeyHolder | None]:
+        if not keys:
+            return []
+        answers = await self._queues.run_if_there(queue, "reads/holders", pack(list(keys)))
+        return [records.key_holder(answer) for answer in answers]
 
     async def counts(self, queue: QueueRef) -> dict[State, int]:
         return await self._reader.counts(queue)
@@ -288,6 +335,9 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, RedisKept, RedisDue, S
     def bell(self, queue: QueueRef, topic: Topic) -> AbstractAsyncContextManager[Bell]:
         return self._subscriber.hang(queue, topic)
 
+    def queue_bell(self, tenant: str) -> AbstractAsyncContextManager[QueueBell]:
+        return self._subscriber.hang_for_all(tenant)
+
     async def now(self) -> int:
         return await self._clock.now()
 
@@ -302,7 +352,8 @@ class RedisStore(RedisLimits, RedisFlows, RedisSchedules, RedisKept, RedisDue, S
             await opening.durability(self._server),
             await opening.server_version(self._server),
             opening.SCHEMA_VERSION,
-            await self._clock.offset_ms(),
+            await self._clock.known_offset_ms(),
+            await opening.replication(self._server),
         )
 
     async def check(self, queue: QueueRef) -> list[Finding]:

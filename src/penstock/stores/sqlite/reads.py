@@ -4,16 +4,35 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
+from penstock.core.clocks import ClockStep
 from penstock.core.job import ExpiredLease, Job, QueueRef
 from penstock.core.limits import Mode
 from penstock.core.states import State
-from penstock.stores.bounds import MAX_LEASE_MS, RECOVER_LIMIT
-from penstock.stores.rows import EXPIRED_COLUMNS, JOB_COLUMNS, declaration_of, encode, expired_of, restored
+from penstock.stores.bounds import RECOVER_LIMIT
+from penstock.stores.rows import (
+    EXPIRED_COLUMNS,
+    JOB_COLUMNS,
+    declaration_of,
+    encode,
+    expired_of,
+    restored,
+    stored,
+)
 from penstock.stores.sqlite.check import findings
-from penstock.stores.sqlite.clock import host_us, offset_ms, read_now
+from penstock.stores.sqlite.clock import FAR_LEASE, LEASE_PARAMS, STEPPED, host_us, offset_ms, read_now
 from penstock.stores.sqlite.records import job_of
 from penstock.stores.sqlite.turns import Turns
-from penstock.stores.values import Finding, HeldLease, KeyInfo, Page, Pause, Query, QueueInfo, StoreInfo
+from penstock.stores.values import (
+    Finding,
+    HeldLease,
+    KeyHolder,
+    KeyInfo,
+    Page,
+    Pause,
+    Query,
+    QueueInfo,
+    StoreInfo,
+)
 
 T = TypeVar("T")
 
@@ -35,6 +54,15 @@ FROM used
 LEFT JOIN key_rule AS rule ON rule.queue = (SELECT n FROM q) AND rule.key = used.key
 LEFT JOIN lane ON lane.queue = (SELECT n FROM q) AND lane.key = used.key
 ORDER BY used.key LIMIT :limit
+"""
+
+_KEY_HOLDERS: Final = """
+SELECT held.key, held.job, job.state, held.digest
+FROM queue
+CROSS JOIN json_each(:keys) AS item
+CROSS JOIN idempotency AS held ON held.queue = queue.n AND held.key = item.value
+LEFT JOIN job ON job.queue = queue.n AND job.id = held.job AND held.until IS NULL
+WHERE queue.tenant = :tenant AND queue.name = :name AND (held.until IS NULL OR held.until > :now)
 """
 
 _AHEAD: Final = """
@@ -84,9 +112,9 @@ class SqliteReads(Turns):
         return await self._read(work)
 
     async def find(self, queue: QueueRef, query: Query) -> Page:
-        """A page of jobs, newest first."""
-        by_end = bool(query.states) and all(state.is_ended for state in query.states)
-        age = "ended_at" if by_end else "enqueued_at"
+        """A page of jobs, newest first unless the query says otherwise."""
+        age = "ended_at" if query.is_by_end else "enqueued_at"
+        order, beyond = ("ASC", ">") if query.oldest_first else ("DESC", "<")
         columns = JOB_COLUMNS
         if not query.payloads:
             columns = columns.replace("payload", "'' AS payload")
@@ -100,22 +128,42 @@ class SqliteReads(Turns):
         if query.task is not None:
             clauses.append("task = :task")
             params["task"] = query.task
+        if query.key is not None:
+            clauses.append("key = :key")
+            params["key"] = stored(query.key)
+        if query.since is not None:
+            clauses.append(f"{age} >= :since")
+            params["since"] = query.since
         if query.after is not None:
             at, _, last = query.after.partition("/")
-            clauses.append(f"({age}, id) < (:at, :last)")
+            clauses.append(f"({age}, id) {beyond} (:at, :last)")
             params |= {"at": int(at), "last": last}
 
         def work(connection: sqlite3.Connection) -> Page:
             rows = connection.execute(
                 f"SELECT {columns} FROM job WHERE {' AND '.join(clauses)} "  # noqa: S608 (constants)
-                f"ORDER BY {age} DESC, id DESC LIMIT :limit",
+                f"ORDER BY {age} {order}, id {order} LIMIT :limit",
                 {**params, "limit": query.limit + 1},
             ).fetchall()
             jobs = [job_of(queue, row) for row in rows[: query.limit]]
             if len(rows) <= query.limit or not jobs:
                 return Page(jobs)
             last = jobs[-1]
-            return Page(jobs, f"{(last.ended_at or 0) if by_end else last.enqueued_at}/{last.id}")
+            return Page(jobs, f"{(last.ended_at or 0) if query.is_by_end else last.enqueued_at}/{last.id}")
+
+        return await self._read(work)
+
+    async def key_holders(self, queue: QueueRef, keys: Sequence[str]) -> list[KeyHolder | None]:
+        """Which job holds each idempotency key now."""
+
+        def work(connection: sqlite3.Connection) -> list[KeyHolder | None]:
+            values = {"keys": encode([stored(key) for key in keys]), "now": read_now(connection, queue)}
+            rows = connection.execute(_KEY_HOLDERS, {**_named(queue), **values})
+            found = {
+                key: KeyHolder(job, None if state is None else State(state), digest)
+                for key, job, state, digest in rows
+            }
+            return [found.get(stored(key)) for key in keys]
 
         return await self._read(work)
 
@@ -234,7 +282,15 @@ def read_queue(connection: sqlite3.Connection, queue: QueueRef) -> QueueInfo | N
 
 
 def _info(
-    tenant: str, name: str, number: int, made: str, declaration: str | None, arrival_us: int, *pause: Any
+    tenant: str,
+    name: str,
+    number: int,
+    made: str,
+    declaration: str | None,
+    arrival_us: int,
+    step_at: int | None,
+    step_back_ms: int,
+    *pause: Any,
 ) -> QueueInfo:
     return QueueInfo(
         QueueRef(tenant, name),
@@ -243,15 +299,16 @@ def _info(
         None if declaration is None else declaration_of(declaration),
         made,
         arrival_us,
+        None if step_at is None else ClockStep(step_at, step_back_ms),
     )
 
 
 def read_expired(connection: sqlite3.Connection, queue: QueueRef, now: int, limit: int) -> list[ExpiredLease]:
-    """Leases that ran out, oldest first; also those that end later than any lease may."""
+    """Leases that ran out, oldest first; also those that ended because the clock was set back."""
     rows = connection.execute(
         f"SELECT {EXPIRED_COLUMNS} FROM job WHERE queue = {_QUEUE} AND state = 'active' "  # noqa: S608 (constants)
-        "AND (deadline <= :now OR deadline > :now + :lease_limit) ORDER BY deadline, id LIMIT :limit",
-        {**_named(queue), "now": now, "limit": limit, "lease_limit": MAX_LEASE_MS},
+        f"AND (deadline <= :now OR {FAR_LEASE}) ORDER BY deadline, id LIMIT :limit",
+        {**_named(queue), **LEASE_PARAMS, "now": now, "limit": limit},
     )
     info = read_queue(connection, queue)
     keyed = info is not None and info.mode.has_keys
@@ -259,8 +316,8 @@ def read_expired(connection: sqlite3.Connection, queue: QueueRef, now: int, limi
 
 
 def any_expired(connection: sqlite3.Connection, queue: QueueRef, now: int) -> bool:
-    """True when a lease ran out; two looks at the ends of an index."""
-    params = {**_named(queue), "now": now, "lease_limit": MAX_LEASE_MS}
+    """True when a lease ran out; one look at the end of an index, unless the clock was set back."""
+    params = {**_named(queue), **LEASE_PARAMS, "now": now}
     row = connection.execute(_ANY_EXPIRED, params).fetchone()
     return row is not None and bool(row[0])
 
@@ -273,15 +330,21 @@ def next_due(connection: sqlite3.Connection, queue: QueueRef, now: int) -> int |
 
 
 _INFO: Final = """
-SELECT name, number, made, declaration, arrival_us, paused_at, pause_reason, pause_by, paused_until FROM queue
+SELECT
+    name, number, made, declaration, arrival_us, step_at, step_back_ms,
+    paused_at, pause_reason, pause_by, paused_until
+FROM queue
 """
 
-_ANY_EXPIRED: Final = """
+_ANY_EXPIRED: Final = f"""
 SELECT
     (SELECT min(deadline) FROM job WHERE job.queue = queue.n AND state = 'active') <= :now
-    OR (SELECT max(deadline) FROM job WHERE job.queue = queue.n AND state = 'active') > :now + :lease_limit
+    OR (
+        {STEPPED}
+        AND EXISTS (SELECT 1 FROM job WHERE job.queue = queue.n AND state = 'active' AND {FAR_LEASE})
+    )
 FROM queue WHERE tenant = :tenant AND name = :name
-"""
+"""  # noqa: S608 (constants)
 
 _NEXT_DUE: Final = """
 SELECT
