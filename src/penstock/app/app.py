@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
@@ -90,6 +91,7 @@ class Penstock:
         self._persistence = Persistence(tries, patience)
         self._filters = filters
         self._queues: dict[str, QueueHandle] = {}
+        self._declaring = threading.Lock()
         self._declared: dict[str, Declaration | None] = {}
         self._sending = Sending()
         self._enqueue_middleware: list[EnqueueMiddleware] = []
@@ -100,7 +102,7 @@ class Penstock:
         self._is_storeless = False
         self.reference: str | None = None
         """The `module:app` by which the command line found the app."""
-        self._blocking = Blocking(self._twin)
+        self._blocking = Blocking(self._twin, self._sending.check_own, self._sending.check_blocking)
         self.schedules = Schedules(self)
         self.cron = self.schedules.cron
         self.every = self.schedules.every
@@ -120,6 +122,17 @@ class Penstock:
         options = JobOptions.of(job_options(defaults), QueueOptions.__annotations__)
         execution = Execution.of(given)
         declaration = declaration_of(name, given, options)
+        with self._declaring:
+            return self._queue(name, given, options, execution, declaration)
+
+    def _queue(
+        self,
+        name: str,
+        given: QueueOptions,
+        options: JobOptions,
+        execution: Execution,
+        declaration: Declaration | None,
+    ) -> QueueHandle:
         known = self._queues.get(name)
         if known is None:
             ref = QueueRef(self.tenant, check_name("queue", name))

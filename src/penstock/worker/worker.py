@@ -22,6 +22,7 @@ from penstock.worker.claim import ClaimLoop
 from penstock.worker.delivery import Delivery
 from penstock.worker.execute import Executions
 from penstock.worker.executors.process.host import Host
+from penstock.worker.executors.stopping import KILL_AFTER, TERM_AFTER, StopDelays
 from penstock.worker.executors.tiers import Tiers
 from penstock.worker.lease import LeaseKeeper
 from penstock.worker.options import (
@@ -45,7 +46,9 @@ _LOGGER: Final = logging.getLogger("penstock.worker")
 CLAIM_WAIT: Final = 5.0
 """Seconds that a claim under way has to come back on shutdown."""
 STOP_GRACE: Final = 2.0
-"""Seconds that handlers have to end once they were told to stop."""
+"""Seconds that handlers have to end once they were told to stop, at least."""
+STOP_MARGIN: Final = 0.5
+"""Seconds beyond the time in which the process of a handler is killed."""
 NO_HANDLER_AFTER: Final = 24 * 3600.0
 """Seconds after which a job is dead whose task no worker knew."""
 SETTLE_WAIT: Final = 5.0
@@ -62,7 +65,8 @@ class Worker:
     makes the processes for those that do not run in the worker. Workers of one process share an
     `upkeep`, a `renewer` of leases and a `registration`, their entry in the registry. A job is dead when no
     worker knew its task for `no_handler_after`. A worker ends itself when a thread runs on for `stuck_after`
-    beyond its timeout, the timeout again unless given.
+    beyond its timeout, the timeout again unless given. The process of a handler that was told to stop gets
+    SIGTERM after `term_after` and SIGKILL after `kill_after` more.
     """
 
     def __init__(
@@ -87,6 +91,8 @@ class Worker:
         upkeep: Upkeep | None = None,
         no_handler_after: float = NO_HANDLER_AFTER,
         stuck_after: float | None = None,
+        term_after: float = TERM_AFTER,
+        kill_after: float = KILL_AFTER,
         registration: Registration | None = None,
         renewer: LeaseRenewer | None = None,
     ) -> None:
@@ -110,6 +116,10 @@ class Worker:
         self._no_handler_after = check_seconds("no_handler_after", no_handler_after, 0, 365 * MAX_TIME)
         self._stuck_after = (
             None if stuck_after is None else check_seconds("stuck_after", stuck_after, 0, MAX_TIME)
+        )
+        self._delays = StopDelays(
+            check_seconds("term_after", term_after, 0, MAX_TIME),
+            check_seconds("kill_after", kill_after, 0, MAX_TIME),
         )
         self._registration = registration or Registration(
             store, queue.tenant, self.name, {queue.name: self.concurrency}, registry.names()
@@ -194,6 +204,7 @@ class _Run:
         store, queue = worker._store, worker.queue
         self._about = about = about_worker(queue, worker.name)
         self._shutdown_timeout = worker.shutdown_timeout
+        self._stop_grace = max(STOP_GRACE, worker._delays.total + STOP_MARGIN)
         self.held: dict[str, Delivery] = {}
         held = self.held
         self._slots = slots = Slots(worker.concurrency)
@@ -213,6 +224,7 @@ class _Run:
             default=worker._executor,
             host=worker._host,
             concurrency=worker.concurrency,
+            delays=worker._delays,
         )
         self._settler = Settler(
             store,
@@ -336,7 +348,7 @@ class _Run:
             idle.cancel()
         if self._slots.taken:
             self._executions.stop_all()
-            await _within(STOP_GRACE, self._slots.idle())
+            await _within(self._stop_grace, self._slots.idle())
         if self._slots.taken:
             self._executions.abandon_all()
         await _within(SETTLE_WAIT, self._settler.flush())

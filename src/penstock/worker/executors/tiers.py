@@ -14,7 +14,10 @@ from penstock.worker.executors.inline import Inline
 from penstock.worker.executors.process.executor import Processes
 from penstock.worker.executors.process.host import Host
 from penstock.worker.executors.protocol import Executor
+from penstock.worker.executors.stopping import StopDelays
 from penstock.worker.executors.subprocess.executor import Programs
+
+_DELAYS: Final = StopDelays()
 
 
 class Tiers:
@@ -28,6 +31,7 @@ class Tiers:
         default: Tier | None,
         host: Host | None,
         concurrency: int,
+        delays: StopDelays = _DELAYS,
     ) -> None:
         check_programs(registry, [queue.name])
         elsewhere = _elsewhere(registry, default)
@@ -36,7 +40,10 @@ class Tiers:
         if elsewhere:
             if host is None:
                 raise ConfigError("handlers in processes need the worker of an app: app.worker()")
-            self._executors = {Tier.PROCESS: Processes(host, concurrency), Tier.SUBPROCESS: Programs(host)}
+            self._executors = {
+                Tier.PROCESS: Processes(host, concurrency, delays),
+                Tier.SUBPROCESS: Programs(host, delays),
+            }
         # By name, for each job asks.
         self._elsewhere = {name: self._executors[tier] for name, tier in elsewhere.items()}
 
