@@ -12,6 +12,7 @@ from redis.asyncio import Redis
 from penstock.core.errors import StoreUnavailableError
 from penstock.core.job import Claimed, QueueRef
 from penstock.stores.redis import RedisStore
+from penstock.stores.redis.keys import keys_of
 from penstock.stores.redis.scripts import loaded_sources
 from tests.conformance.arrange import enqueue, new_job
 from tests.conformance.stores import opened
@@ -49,8 +50,9 @@ async def fail_over(server: valkey.Server, replica: valkey.Server, seconds: int)
     async with proxied(server.port) as proxy, opened(RedisStore(proxy.url, sources=skewed())) as store:
         await enqueue(store, queue, [new_job("a")])
         async with asyncio.timeout(SECONDS):
-            while await primary.wait(1, 200) < 1:
-                pass
+            # Asked of the replica itself: WAIT is about what was written on the connection that sends it.
+            while not await promoted.hexists(keys_of(queue).payloads, "a"):  # noqa: ASYNC110
+                await asyncio.sleep(0.01)
         await promoted.replicaof("NO", "ONE")
         before = await store.claim(queue, worker="w", limit=1, lease_ms=30_000)
         await promoted.set(BEHIND, seconds)
