@@ -1,7 +1,9 @@
 """The app itself."""
 
 import asyncio
+import logging
 import os
+import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
@@ -17,7 +19,7 @@ from penstock.bloom.filters import Filters
 from penstock.client.blocking import Blocking
 from penstock.client.client import Client, unknown_queue
 from penstock.client.persist import Persistence
-from penstock.core.errors import ConfigError
+from penstock.core.errors import ConfigError, StoreUnavailableError
 from penstock.core.job import DEFAULT_TENANT, QueueRef
 from penstock.core.limits import Declaration
 from penstock.core.names import check_name
@@ -37,11 +39,13 @@ from penstock.tasks.registry import Registry
 from penstock.tasks.task import AsyncTask, SyncTask, Task
 
 if TYPE_CHECKING:
+    from penstock.app.preparing import Prepared
     from penstock.app.restoring import Restorer
     from penstock.outbox.writing import Outbox
     from penstock.worker.executors.process.host import Host
     from penstock.worker.pool import WorkerPool
 
+_LOGGER: Final = logging.getLogger("penstock.worker")
 DEFAULT_URL: Final = "sqlite:///penstock.db"
 DEFAULT_QUEUE: Final = "default"
 
@@ -87,6 +91,7 @@ class Penstock:
         self._persistence = Persistence(tries, patience)
         self._filters = filters
         self._queues: dict[str, QueueHandle] = {}
+        self._declaring = threading.Lock()
         self._declared: dict[str, Declaration | None] = {}
         self._sending = Sending()
         self._enqueue_middleware: list[EnqueueMiddleware] = []
@@ -97,7 +102,7 @@ class Penstock:
         self._is_storeless = False
         self.reference: str | None = None
         """The `module:app` by which the command line found the app."""
-        self._blocking = Blocking(self._twin)
+        self._blocking = Blocking(self._twin, self._sending.check_own, self._sending.check_blocking)
         self.schedules = Schedules(self)
         self.cron = self.schedules.cron
         self.every = self.schedules.every
@@ -117,6 +122,17 @@ class Penstock:
         options = JobOptions.of(job_options(defaults), QueueOptions.__annotations__)
         execution = Execution.of(given)
         declaration = declaration_of(name, given, options)
+        with self._declaring:
+            return self._queue(name, given, options, execution, declaration)
+
+    def _queue(
+        self,
+        name: str,
+        given: QueueOptions,
+        options: JobOptions,
+        execution: Execution,
+        declaration: Declaration | None,
+    ) -> QueueHandle:
         known = self._queues.get(name)
         if known is None:
             ref = QueueRef(self.tenant, check_name("queue", name))
@@ -391,6 +407,7 @@ class Penstock:
         from penstock.app.pool import AppWorkers
         from penstock.scheduler.upkeep import Upkeep
         from penstock.worker.options import DEFAULT_CONCURRENCY, worker_name
+        from penstock.worker.poller import CROWDED, QueuePoller
         from penstock.worker.registration import Registration
         from penstock.worker.renewer import LeaseRenewer
         from penstock.worker.worker import Worker
@@ -407,10 +424,11 @@ class Penstock:
         host = self._host(options.get("executor"))
         upkeep, renewer = Upkeep(self.store), LeaseRenewer(self.store)
         registered = {name: number or concurrency or DEFAULT_CONCURRENCY for name, number in slots.items()}
+        options["name"] = worker_name(options.get("name"))
         registration = Registration(
-            self.store, self.tenant, worker_name(options.get("name")), registered, self.registry.names()
+            self.store, self.tenant, options["name"], registered, self.registry.names()
         )
-        workers = [
+        workers: list[Any] = [
             Worker(
                 self.store,
                 self._queues[name].ref,
@@ -424,8 +442,15 @@ class Penstock:
             )
             for name, number in slots.items()
         ]
+        if len(workers) > CROWDED and not options.get("burst"):
+            workers = [
+                QueuePoller(
+                    self.store, workers, upkeep=upkeep, registration=registration, renewer=renewer, host=host
+                )
+            ]
         first = partial(self._prepare, list(slots))
-        return AppWorkers(self, workers, first, self._restorer(list(slots)), host)
+        restorer = self._restorer(list(slots))
+        return AppWorkers(self, workers, first, restorer, host, declare=self._sending.upkeep)
 
     def _host(self, executor: object) -> "Host | None":
         """What makes processes for handlers, where any of them wants one."""
@@ -455,18 +480,27 @@ class Penstock:
         keeper = TimeKeeper(self.store, self.tenant, queues, **options)
         return AppWorkers(self, [keeper], self._prepare, self._restorer(self.queues))
 
-    async def _prepare(self, queues: Sequence[str] | None = None) -> None:
+    async def _prepare(self, queues: Sequence[str] | None = None) -> "Prepared":
+        from penstock.app.preparing import Prepared, prepared
+
         # A worker that understands its queues otherwise than they are stored must not start.
-        await self._sending.prepare(queues)
-        await self.schedules.sync()
+        names = [name for name in queues or self.queues if self._declared[name] is not None]
+        waiting = await prepared({name: self._sending.prepare([name]) for name in names})
+        try:
+            await self.schedules.sync()
+            await self.schedules.name_undeclared()
+        except StoreUnavailableError as error:
+            _LOGGER.warning("the schedules of the app cannot be put yet, retrying: %s", error)
+            return Prepared(waiting, has_schedules=False)
+        return Prepared(waiting)
 
     def _restorer(self, queues: Sequence[str]) -> "Restorer":
         from penstock.app.restoring import Restorer
 
         declared = [name for name in queues if self._declared[name] is not None]
 
-        async def restore() -> None:
-            await self._sending.prepare(declared)
+        async def restore(lost: Sequence[QueueRef]) -> None:
+            await self._sending.prepare([queue.name for queue in lost if queue.name in declared])
             await self.schedules.sync()
 
         def watched() -> list[QueueRef]:

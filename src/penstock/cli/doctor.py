@@ -21,6 +21,7 @@ from penstock.cli.checks import (
     examine_schedules,
     examine_wall,
 )
+from penstock.cli.clock_steps import examine_clock_steps
 from penstock.cli.desk import Desk
 from penstock.cli.output import span
 from penstock.cli.webhook_secrets import examine_webhook_secrets
@@ -56,8 +57,9 @@ async def doctor(
         checks += await examine_wall(store, desk.tenant)
         checks += examine_files(store)
         checks += await examine_webhook_secrets(desk, store)
-        workers = await store.workers(desk.tenant)
-        for each in await desk.queues(store, queue):
+        queues, workers = await desk.queues(store, queue), await store.workers(desk.tenant)
+        checks.append(await examine_clock_steps(store, queues))
+        for each in queues:
             checks += await _examine(store, each, workers, history=history)
         checks.append(await examine_schedules(store, desk.tenant, queue))
     findings = sum(len(check.findings) for check in checks)

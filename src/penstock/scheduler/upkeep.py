@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from penstock.core.clocks import STEP_MS
 from penstock.core.job import QueueRef
 from penstock.scheduler.agenda import Agenda, Visit
 from penstock.scheduler.attempts import Attempts
@@ -72,8 +73,11 @@ class Upkeep:
         self._admission = admission
         self._options = options or UpkeepOptions()
         self._tenants = tenants
+        self._last_tenants: Sequence[str] = ()
         self._slots = slots
         self._added: dict[QueueRef, list[UpkeepOptions]] = {}
+        self._kinds: Counter[UpkeepOptions] = Counter()
+        """The options of those queues: few differ, however many queues there are."""
         self._duties: dict[QueueRef, QueueDuties] = {}
         self._attempts = Attempts(_LOGGER)
         self._agenda: Agenda | None = None
@@ -81,33 +85,49 @@ class Upkeep:
         self._asked: dict[QueueRef, None] = {}
         self._wanted = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
+        self._told_at = 0
 
     # What it is done for
 
     async def serve(self, queue: QueueRef, options: UpkeepOptions) -> None:
         """Do the upkeep of this queue too until cancelled; those who call this share one loop."""
-        self._added.setdefault(queue, []).append(options)
+        await self.serve_many([(queue, options)])
+
+    async def serve_many(self, queues: Sequence[tuple[QueueRef, UpkeepOptions]]) -> None:
+        """Do the upkeep of these queues too until cancelled."""
+        for queue, options in queues:
+            self._added.setdefault(queue, []).append(options)
+            self._kinds[options] += 1
         if self._running is None:
             self._running = asyncio.create_task(self.run())
         elif self._listeners is not None:
             self._listeners.listen(self._added)
-        self.look_at(queue)
+        for queue, _ in queues:
+            self.look_at(queue)
         running = self._running
         try:
             await asyncio.wait([running])
             running.result()
         finally:
-            self._added[queue].remove(options)
-            if not self._added[queue]:
-                del self._added[queue]
-                if self._listeners is not None:
-                    self._listeners.leave(queue)
-                    self._listeners.listen(self._added)
+            for queue, options in queues:
+                self._leave(queue, options)
+            if self._listeners is not None:
+                self._listeners.listen(self._added)
             if not self._added and self._running is running:
                 # Another one may begin meanwhile, with a loop of its own.
                 self._running = None
                 running.cancel()
                 await asyncio.wait([running])
+
+    def _leave(self, queue: QueueRef, options: UpkeepOptions) -> None:
+        self._kinds[options] -= 1
+        if not self._kinds[options]:
+            del self._kinds[options]
+        self._added[queue].remove(options)
+        if not self._added[queue]:
+            del self._added[queue]
+            if self._listeners is not None:
+                self._listeners.leave(queue)
 
     def nudge(self, queue: QueueRef) -> None:
         """There are relay entries to carry, known to this process: do not wait for a notification."""
@@ -185,9 +205,15 @@ class Upkeep:
     async def _look_round(self) -> None:
         turns = _by_tenant(self._added)
         if self._tenants is not None:
-            known = await self._attempts.attempt("looking for tenants", self._tenants, {})
-            turns.extend((tenant, None, "") for tenant in known or ())
+            turns.extend((tenant, None, "") for tenant in await self._known_tenants(self._tenants))
         await self._look_turns(turns)
+
+    async def _known_tenants(self, list_tenants: Callable[[], Awaitable[Sequence[str]]]) -> Sequence[str]:
+        """The tenants; while they cannot be listed those of the last time, whose queues may be there."""
+        listed = await self._attempts.attempt("looking for tenants", list_tenants, {})
+        if listed is not None:
+            self._last_tenants = listed
+        return self._last_tenants
 
     async def _look_turns(self, turns: "deque[_Turn]") -> None:
         """One page after the other; a tenant with many waits for its next until the others had theirs."""
@@ -206,6 +232,7 @@ class Upkeep:
             if page is None:
                 continue
             self._plan(tenant, page)
+            await self._follow_clock(page.now)
             if page.next is not None:
                 turns.append((tenant, None, page.next))
 
@@ -221,6 +248,17 @@ class Upkeep:
             self._attempts.failed("reaching some queues", ", ".join(page.unreachable[:5]), about)
         else:
             self._attempts.over("reaching some queues", about)
+
+    async def _follow_clock(self, now: int) -> None:
+        """Visit every queue at once where the store's clock was set back."""
+        back_ms, self._told_at = self._told_at - now, now
+        if back_ms > STEP_MS:
+            _LOGGER.warning(
+                "the store's clock was set back by %d s: its new time is followed", back_ms // 1000
+            )
+            for queue in await self._every_queue():
+                if self._agenda is not None:
+                    self._agenda.put(queue, EVERY_DUTY)
 
     async def _visit_all(self, agenda: Agenda) -> None:
         while True:
@@ -273,7 +311,7 @@ class Upkeep:
         lists = [list(self._added)]
         tenants = self._tenants
         if tenants is not None:
-            for tenant in await self._attempts.attempt("looking for tenants", tenants, {}) or ():
+            for tenant in await self._known_tenants(tenants):
                 list_queues = partial(self._store.queues, tenant)
                 infos = await self._attempts.attempt("listing queues", list_queues, {"tenant": tenant})
                 lists.append([info.queue for info in infos or ()])
@@ -286,8 +324,7 @@ class Upkeep:
         return self._added.get(queue, [self._options])[-1]
 
     def _least(self, name: str) -> float:
-        every = [options for each in self._added.values() for options in each]
-        return min(float(getattr(options, name)) for options in every or [self._options])
+        return min(float(getattr(options, name)) for options in self._kinds or [self._options])
 
     @property
     def _tick(self) -> float:

@@ -57,7 +57,14 @@ async def in_portions(
 
 
 async def claim(
-    store: Moves, queue: QueueRef, *, worker: str, limit: int, lease_ms: int, most_bytes: int
+    store: Moves,
+    queue: QueueRef,
+    *,
+    worker: str,
+    limit: int,
+    lease_ms: int,
+    floor_us: int = 0,
+    most_bytes: int,
 ) -> Claims:
     """Lease up to `limit` jobs, fewer where their payloads are large: `is_more` says so."""
     jobs: list[Claimed] = []
@@ -66,7 +73,9 @@ async def claim(
     while True:
         portion = min(PORTION, limit - len(jobs))
         try:
-            claims = await store.claim(queue, worker=worker, limit=portion, lease_ms=lease_ms)
+            claims = await store.claim(
+                queue, worker=worker, limit=portion, lease_ms=lease_ms, floor_us=floor_us
+            )
         except (PenstockError, OSError):
             if first is None:
                 raise

@@ -34,6 +34,7 @@ async def listed(
     many = limit if is_stores else min(limit, PAGE_WITH_PAYLOADS)
     most_bytes = ask.service.limits.answer_bytes
     found: list[Job] = []
+    most_bytes = ask.service.limits.answer_bytes
     for _ in range(PAGES):
         query = wanted.query(limit=many, after=after, results=results)
         query = replace(query, payloads=payloads or query.payloads)

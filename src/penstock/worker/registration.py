@@ -4,14 +4,14 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
-from typing import Final
+from typing import Final, Protocol
 
 from penstock.core.errors import InvalidError, StoreError
 from penstock.core.reasons import Reasons
-from penstock.stores.protocol import Workers
+from penstock.stores.protocol import Health, Workers
 from penstock.stores.values import WorkerEntry
 from penstock.worker.clock import boottime
 
@@ -22,26 +22,40 @@ KNOWN_SECONDS: Final = 2.0
 """How long what was read of the registry is used."""
 READ: Final = 2.0
 """Seconds that a look into the registry may take: the job that is asked about is under a lease."""
+NAMED_BYTES: Final = 24_000
+"""Bytes that the names of queues, and those of tasks, may have in an entry."""
 LEAVE: Final = 2.0
 """Seconds that the removal of the entry may take when the worker ends."""
+
+
+NAMED: Final = 20
+"""Queues and tasks that the log names when a worker starts; of the others it tells the number."""
+
+
+class _Backend(Workers, Health, Protocol):
+    """What is needed of a store."""
 
 
 class Registration:
     """The entry of one process, shared by its workers; there while any of them runs."""
 
     def __init__(
-        self, store: Workers, tenant: str, name: str, queues: Mapping[str, int], tasks: Sequence[str]
+        self, store: _Backend, tenant: str, name: str, queues: Mapping[str, int], tasks: Sequence[str]
     ) -> None:
         self._store = store
         self._tenant = tenant
+        named_queues, named_tasks = _first(queues), _first(tasks)
         self._entry = WorkerEntry(
             name=name,
             host=socket.gethostname(),
             pid=os.getpid(),
             version=version("penstock"),
-            queues=dict(queues),
-            tasks=tuple(tasks),
+            queues={queue: queues[queue] for queue in named_queues},
+            tasks=tuple(named_tasks),
+            more_queues=len(queues) - len(named_queues),
+            more_tasks=len(tasks) - len(named_tasks),
         )
+        self._slots = sum(queues.values())
         self._users = 0
         self._renewing: asyncio.Task[None] | None = None
         self._live: list[tuple[WorkerEntry, frozenset[str]]] = []
@@ -53,9 +67,12 @@ class Registration:
     async def held(self) -> AsyncIterator[None]:
         """Registered for the time of the block; from the first of several blocks to the last."""
         self._users += 1
+        is_first = self._renewing is None
         if self._renewing is None:
             self._renewing = asyncio.create_task(self._renew())
         try:
+            if is_first:
+                await self._announce()
             yield
         finally:
             self._users -= 1
@@ -63,7 +80,10 @@ class Registration:
                 await self._leave()
 
     async def knows(self, queue: str, task: str) -> bool:
-        """True when a live worker of this queue knows the task; False where the store does not answer."""
+        """True when a live worker of this queue knows the task; False where the store does not answer.
+
+        Where the entry of another worker does not name all it has, it may be one of those.
+        """
         async with self._reading:
             if boottime() >= self._read_at + KNOWN_SECONDS:
                 try:
@@ -73,7 +93,26 @@ class Registration:
                     return False
                 self._live = [(worker, frozenset(worker.tasks)) for worker in workers]
                 self._read_at = boottime()
-        return any(queue in worker.queues and task in tasks for worker, tasks in self._live)
+        return any(
+            (queue in worker.queues or worker.more_queues > 0) and (task in tasks or worker.more_tasks > 0)
+            for worker, tasks in self._live
+            if worker.name != self._entry.name or (queue in worker.queues and task in tasks)
+        )
+
+    async def _announce(self) -> None:
+        """Log what works where; without the store's address if the store does not tell it in time."""
+        shown: str | None = None
+        with suppress(StoreError, TimeoutError):
+            async with asyncio.timeout(READ):
+                shown = (await self._store.info()).url
+        entry = self._entry
+        said = {
+            "store": shown,
+            "queues": _listed([f"{name}={slots}" for name, slots in entry.queues.items()], entry.more_queues),
+            "slots": self._slots,
+            "tasks": _listed(entry.tasks, entry.more_tasks),
+        }
+        _LOGGER.info("worker started", extra=self._about | said)
 
     async def _renew(self) -> None:
         while True:
@@ -100,3 +139,25 @@ class Registration:
     @property
     def _about(self) -> dict[str, object]:
         return {"tenant": self._tenant, "worker": self._entry.name}
+
+
+def _first(names: Iterable[str]) -> list[str]:
+    """As many of the names as an entry has room for."""
+    found, size = list[str](), 0
+    for name in names:
+        size += len(name) + 8
+        if size > NAMED_BYTES:
+            break
+        found.append(name)
+    return found
+
+
+def _listed(names: Sequence[str], others: int) -> str:
+    """The names, up to a number of them, and how many others there are.
+
+    >>> _listed(["a", "b"], 0)
+    'a, b'
+    """
+    left_out = max(0, len(names) - NAMED) + others
+    more = f" and {left_out} more" if left_out else ""
+    return f"{', '.join(names[:NAMED])}{more}"

@@ -74,6 +74,8 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
     nonce: str
     options: str
     extra: Extra | bool
+    lease_ms: Number = False
+    """Of the lease that is held; scripts leave it behind in completed jobs."""
 
 
 MoveName = TypeVar("MoveName")
@@ -252,10 +254,16 @@ def expire_arguments(expiry: Expire) -> tuple[Any, ...]:
 
 def claims(answer: Sequence[Any]) -> Claims:
     """What was answered to a claim."""
-    jobs, expired, wait_ms, has_keys, is_more, stands, is_contended = answer
+    jobs, expired, wait_ms, has_keys, is_more, stands, is_contended, now_us = answer
     claimed = [_claimed(jobs[at], read_record(jobs[at + 1]), jobs[at + 2]) for at in range(0, len(jobs), 3)]
     return Claims(
-        claimed, expired_leases(expired, has_keys), wait_ms, bool(is_more), stands, bool(is_contended)
+        claimed,
+        expired_leases(expired, has_keys),
+        wait_ms,
+        bool(is_more),
+        stands,
+        bool(is_contended),
+        int(now_us),
     )
 
 
@@ -342,6 +350,7 @@ def job_of(
         token=_text(record.token),
         fence=record.fence,
         deadline=_number(record.deadline),
+        lease_ms=_number(record.lease_ms) if record.state is State.ACTIVE else None,
         worker=_text(record.worker),
         cancel_requested=record.cancel_requested,
         last_delay_ms=_number(record.last_delay_ms),
