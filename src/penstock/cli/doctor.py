@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
-from penstock.cli.bulk import each_page
+from penstock.cli.bulk import PAGE, each_page
 from penstock.cli.check_persistence import examine_persistence
 from penstock.cli.check_workers import examine_workers
 from penstock.cli.checks import (
@@ -150,7 +150,8 @@ async def _leases(store: Store, ref: QueueRef) -> Check:
 
 
 async def _live(store: Store, ref: QueueRef) -> dict[tuple[str, str, str], State]:
-    query = Query(states=LIVE, limit=CHUNK)
+    # A store may have to go through all jobs for each page: few pages, with nothing in them that is not used.
+    query = Query(states=LIVE, limit=PAGE, payloads=False, results=False)
     return {
         (ref.tenant, ref.name, job.id): job.state
         async for jobs in each_page(store, ref, query)
