@@ -394,6 +394,7 @@ class Penstock:
         from penstock.app.pool import AppWorkers
         from penstock.scheduler.upkeep import Upkeep
         from penstock.worker.options import DEFAULT_CONCURRENCY, worker_name
+        from penstock.worker.poller import CROWDED, QueuePoller
         from penstock.worker.registration import Registration
         from penstock.worker.renewer import LeaseRenewer
         from penstock.worker.worker import Worker
@@ -410,10 +411,11 @@ class Penstock:
         host = self._host(options.get("executor"))
         upkeep, renewer = Upkeep(self.store), LeaseRenewer(self.store)
         registered = {name: number or concurrency or DEFAULT_CONCURRENCY for name, number in slots.items()}
+        options["name"] = worker_name(options.get("name"))
         registration = Registration(
-            self.store, self.tenant, worker_name(options.get("name")), registered, self.registry.names()
+            self.store, self.tenant, options["name"], registered, self.registry.names()
         )
-        workers = [
+        workers: list[Any] = [
             Worker(
                 self.store,
                 self._queues[name].ref,
@@ -427,6 +429,12 @@ class Penstock:
             )
             for name, number in slots.items()
         ]
+        if len(workers) > CROWDED and not options.get("burst"):
+            workers = [
+                QueuePoller(
+                    self.store, workers, upkeep=upkeep, registration=registration, renewer=renewer, host=host
+                )
+            ]
         first = partial(self._prepare, list(slots))
         restorer = self._restorer(list(slots))
         return AppWorkers(self, workers, first, restorer, host, declare=self._sending.upkeep)

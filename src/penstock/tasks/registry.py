@@ -50,8 +50,15 @@ class Registry:
         """All names, in order."""
         return sorted(self._tasks)
 
+    @property
+    def is_frozen(self) -> bool:
+        """True once no more tasks are taken."""
+        return self._is_frozen
+
     def freeze(self) -> None:
         """Take no more tasks; ConfigError when a task's types cannot be resolved."""
+        if self._is_frozen:
+            return
         for task in self._tasks.values():
             task.check()
         self._is_frozen = True

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -12,8 +12,8 @@ from penstock.core.moves import Release
 from penstock.scheduler.pruner import EVENTS_AGE, EVENTS_KEPT
 from penstock.scheduler.reclaimer import keeping
 from penstock.scheduler.scheduler import Scheduler
-from penstock.scheduler.upkeep import SWEEP, Upkeep
-from penstock.stores.protocol import Store
+from penstock.scheduler.upkeep import SWEEP, Upkeep, UpkeepOptions
+from penstock.stores.protocol import Bell, Store
 from penstock.tasks.execution import default_tier
 from penstock.tasks.middleware import ExecutionMiddleware
 from penstock.tasks.registry import Registry
@@ -95,8 +95,8 @@ class Worker:
         self.concurrency = check_count("concurrency", concurrency, 1, MAX_CONCURRENCY)
         self.lease = check_seconds("lease", lease, MIN_LEASE, MAX_LEASE)
         self._store = store
-        self._registry = registry
-        self._poll = check_seconds("poll", poll, 0.01, MAX_TIME)
+        self.registry = registry
+        self.poll = check_seconds("poll", poll, 0.01, MAX_TIME)
         self.shutdown_timeout = check_seconds("shutdown_timeout", shutdown_timeout, 0, MAX_TIME)
         self._middleware = tuple(middleware)
         self._burst = burst
@@ -131,9 +131,27 @@ class Worker:
 
     async def run(self) -> None:
         """Work until stopped. Being cancelled stops without draining; jobs that run are given back."""
-        self._registry.freeze()
+        await self._working(None, None)
+
+    async def serve(self, bell: Bell, claimed: Callable[[], None]) -> float | None:
+        """Work until stopped, or until the queue has been idle for a moment. For one of many in a process.
+
+        Its upkeep is done elsewhere, and `bell` rings for it alone. `claimed` is called after each claim. The
+        answer is the seconds after which something becomes due, where that is known.
+        """
+        return await self._working(bell, claimed)
+
+    @property
+    def upkeep_options(self) -> UpkeepOptions:
+        """How the upkeep of its queue is done."""
+        return UpkeepOptions(
+            tick=self._tick, sweep=self._sweep, events_kept=self._events_kept, events_age=self._events_age
+        )
+
+    async def _working(self, bell: Bell | None, claimed: Callable[[], None] | None) -> float | None:
+        self.registry.freeze()
         self._loop = asyncio.get_running_loop()
-        self._run = _Run(self)
+        run = self._run = _Run(self, bell, claimed)
         body = self._loop.create_task(self._run.work())
         self._pass_on()
         try:
@@ -144,15 +162,17 @@ class Worker:
             raise
         finally:
             self._run = None
+        return run.due_in
 
-    async def give_back(self) -> int:
+    async def give_back(self, opened: Store | None = None) -> int:
         """Give back what runs, in another event loop: for when a handler blocks the worker's own."""
         run = self._run
         if run is None:
             return 0
         held = [Release(each.job.id, each.token) for each in run.held.copy().values() if not each.closed]
-        store = self._store.twin()
-        await store.open()
+        store = opened or self._store.twin()
+        if opened is None:
+            await store.open()
         await store.settle(self.queue, held)
         # What was leased to it and did not get through to the loop.
         leases = await store.leases(self.queue, self.name)
@@ -168,7 +188,9 @@ class Worker:
 class _Run:
     """The parts of a worker while it runs, on the event loop it runs in."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(
+        self, worker: Worker, bell: Bell | None = None, claimed: Callable[[], None] | None = None
+    ) -> None:
         store, queue = worker._store, worker.queue
         self._about = about = about_worker(queue, worker.name)
         self._shutdown_timeout = worker.shutdown_timeout
@@ -187,7 +209,7 @@ class _Run:
         self._reporter = Reporter(store, queue, self._asked)
         self._tiers = Tiers(
             queue,
-            worker._registry,
+            worker.registry,
             default=worker._executor,
             host=worker._host,
             concurrency=worker.concurrency,
@@ -206,7 +228,7 @@ class _Run:
         )
         self._executions = Executions(
             queue,
-            worker._registry,
+            worker.registry,
             worker=worker.name,
             held=held,
             slots=slots,
@@ -236,7 +258,7 @@ class _Run:
             queue,
             worker=worker.name,
             lease=worker.lease,
-            poll=worker._poll,
+            poll=worker.poll,
             burst=worker._burst,
             slots=slots,
             executions=self._executions,
@@ -244,7 +266,10 @@ class _Run:
             keeper=self._keeper,
             scheduler=self._scheduler,
             about=about,
+            bell=bell,
+            claimed=claimed,
         )
+        self._is_one_of_many = bell is not None
         self._registration = worker._registration
         self._failure: StuckHandlerError | None = None
         self._now = asyncio.Event()
@@ -253,6 +278,11 @@ class _Run:
     def knows(self, token: str) -> bool:
         """True for a lease that its executions know of."""
         return self._executions.knows(token)
+
+    @property
+    def due_in(self) -> float | None:
+        """Seconds after which something becomes due, where that is known."""
+        return self._claims.due_in
 
     def stop(self, now: bool) -> None:
         """Claim no more; with `now`, do not wait for what runs."""
@@ -267,8 +297,8 @@ class _Run:
         await self._tiers.open()
         self._keeper.start()
         claiming = asyncio.create_task(self._claims.run())
-        ticking = asyncio.create_task(self._scheduler.run())
-        ends: list[asyncio.Future[None]] = [self._end, claiming, ticking]
+        works = [claiming] if self._is_one_of_many else [claiming, asyncio.create_task(self._scheduler.run())]
+        ends: list[asyncio.Future[None]] = [self._end, *works]
         try:
             async with self._registration.held():
                 with keeping(self._executions.keeps), sharing():
@@ -277,14 +307,15 @@ class _Run:
                         self._now.set()
                     await self._shut_down(claiming)
         finally:
-            ticking.cancel()
-            claiming.cancel()
+            for work in works:
+                work.cancel()
             self._executions.close()
             await self._tiers.close()
             await self._reporter.close()
             await self._keeper.stop()
-            await asyncio.wait([claiming, ticking], timeout=STOP_GRACE)
-            _LOGGER.info("worker stopped", extra=self._about)
+            await asyncio.wait(works, timeout=STOP_GRACE)
+            level = logging.DEBUG if self._is_one_of_many else logging.INFO
+            _LOGGER.log(level, "worker stopped", extra=self._about)
         for error in map(_error, ends):
             if error is not None:
                 raise error
