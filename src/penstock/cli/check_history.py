@@ -8,9 +8,9 @@ from penstock.cli.checks import Check
 from penstock.core.errors import StoreFormatError
 from penstock.core.events import Event
 from penstock.core.history import Breach, Checker, NewTable, Rule, SpillingMap
-from penstock.core.job import Job, QueueRef
+from penstock.core.job import QueueRef
 from penstock.core.states import LIVE, State
-from penstock.stores.protocol import HasHoldups, Store
+from penstock.stores.protocol import HasHoldups, ListsStates, Store
 from penstock.stores.values import Query
 
 WAITED_MS: Final = 100
@@ -29,11 +29,11 @@ class StoredStates:
         self.listed = dict.fromkeys(LIVE, 0)
         """How many jobs the store listed in each state."""
 
-    def take(self, jobs: Iterable[Job]) -> None:
+    def take(self, jobs: Iterable[tuple[str, State]]) -> None:
         """Take jobs over as the store listed them."""
-        for job in jobs:
-            self._states[job.id] = job.state
-            self.listed[job.state] += 1
+        for job, state in jobs:
+            self._states[job] = state
+            self.listed[state] += 1
         self._states.trim()
 
     def follow(self, event: Event) -> None:
@@ -56,15 +56,26 @@ async def read_live(
     store: Store, ref: QueueRef, counts: dict[State, int], new_table: NewTable | None
 ) -> StoredStates:
     """The live jobs that the store lists."""
-    # A store may have to go through all jobs for each page: few pages, with nothing in them that is not used.
-    query = Query(states=LIVE, limit=PAGE, payloads=False, results=False)
     stored = StoredStates(ref, new_table)
     total = sum(counts[state] for state in LIVE)
     with progress(f"reading the live jobs of {ref.name}", total, quiet_under=QUIET_UNDER) as advance:
-        async for jobs in each_page(store, ref, query):
+        async for jobs in _live(store, ref):
             stored.take(jobs)
             advance(len(jobs))
     return stored
+
+
+async def _live(store: Store, ref: QueueRef) -> AsyncIterator[list[tuple[str, State]]]:
+    if isinstance(store, ListsStates):
+        after = ""
+        while states := await store.live_states(ref, after, PAGE):
+            yield states
+            after = states[-1][0]
+        return
+    # A store may have to go through all jobs for each page: few pages, with nothing in them that is not used.
+    query = Query(states=LIVE, limit=PAGE, payloads=False, results=False)
+    async for jobs in each_page(store, ref, query):
+        yield [(job.id, job.state) for job in jobs]
 
 
 async def examine_counts(
