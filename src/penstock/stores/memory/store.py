@@ -21,6 +21,7 @@ from penstock.stores.memory.flows import MemoryFlows
 from penstock.stores.memory.kept import MemoryKept
 from penstock.stores.memory.ledger import Ledger
 from penstock.stores.memory.log import MemoryLog
+from penstock.stores.memory.quarantine import MemoryQuarantine
 from penstock.stores.memory.reads import MemoryReads, expired_leases
 from penstock.stores.memory.schedules import MemorySchedules
 from penstock.stores.protocol import Bell
@@ -28,7 +29,16 @@ from penstock.stores.values import Pause, QueueContents, QueueInfo, Spawn, Topic
 from penstock.stores.worker_entries import WorkerEntries
 
 
-class MemoryStore(MemoryReads, MemoryDue, MemoryLog, MemoryFlows, MemorySchedules, MemoryKept, WorkerEntries):
+class MemoryStore(
+    MemoryReads,
+    MemoryDue,
+    MemoryLog,
+    MemoryFlows,
+    MemorySchedules,
+    MemoryKept,
+    MemoryQuarantine,
+    WorkerEntries,
+):
     """A store for tests. `table` is the table of moves; only tests of the tests pass another."""
 
     keeps_call_order: ClassVar[bool] = True

@@ -2,12 +2,13 @@
 
 import asyncio
 
-from penstock.core.job import QueueRef
+from penstock.core.job import Claimed, QueueRef
 from penstock.core.limits import MAX_COUNT
 from penstock.core.moves import Move
 from penstock.core.outcomes import Claims
 from penstock.stores.absent import answers_absent
 from penstock.stores.bounds import PROMOTE_LIMIT, RECOVER_LIMIT
+from penstock.stores.damaged import DAMAGED, DamagedRow, unreadable_record
 from penstock.stores.postgres.engine import Row
 from penstock.stores.postgres.hints import TIERS, Hints
 from penstock.stores.postgres.lanes import Lane, Served, serve
@@ -80,9 +81,11 @@ class PostgresClaims(PostgresReads):
             return None
         now_us, due, is_late, open_at = rows[0][:_HEAD]
         now = now_us // 1000
-        jobs = [claimed_of(row[_HEAD:]) for row in rows] if rows[0][_HEAD] is not None else []
+        jobs, is_more = (
+            await self._claimed(queue, number, rows) if rows[0][_HEAD] is not None else ([], False)
+        )
         deadline: int | None = now + lease_ms
-        is_full = bool(jobs) and len(jobs) == limit
+        is_full = bool(jobs) and len(rows) == limit
         if not (jobs and hints.wants_peek(max(row[_PLACE] for row in rows))):
             deadline = deadline if is_full else await self._first_deadline(number, hints)
         elif is_full:
@@ -92,7 +95,7 @@ class PostgresClaims(PostgresReads):
             deadline, _ = await asyncio.gather(self._first_deadline(number, hints), self._peek(number, hints))
         expired = await self.expired(queue, RECOVER_LIMIT) if is_late else []
         coming = [at for at in (due, deadline, open_at) if at is not None]
-        return Claims(jobs, expired, max(0, min(coming) - now) if coming else None)
+        return Claims(jobs, expired, max(0, min(coming) - now) if coming else None, is_more)
 
     async def _claim_limited(
         self, queue: QueueRef, number: int, hints: Hints, worker: str, limit: int, lease_ms: int
@@ -122,8 +125,24 @@ class PostgresClaims(PostgresReads):
         expired = await self.expired(queue, RECOVER_LIMIT) if is_late else []
         coming = [due, deadline, held_until, open_at, _opens_at(turn) if is_waiting else None]
         wait = min((at for at in coming if at is not None), default=None)
-        jobs = [claimed_of(row[_HEAD:]) for row in rows]
-        return Claims(jobs, expired, None if wait is None else max(0, wait - turn.now))
+        jobs, is_more = await self._claimed(queue, number, rows)
+        return Claims(jobs, expired, None if wait is None else max(0, wait - turn.now), is_more)
+
+    async def _claimed(self, queue: QueueRef, number: int, rows: list[Row]) -> tuple[list[Claimed], bool]:
+        """The jobs that were leased, and whether some cannot be read and were set aside instead."""
+        try:
+            return [claimed_of(row[_HEAD:]) for row in rows], False
+        except DAMAGED:
+            pass
+        jobs: list[Claimed] = []
+        damages: list[DamagedRow] = []
+        for row in rows:
+            try:
+                jobs.append(claimed_of(row[_HEAD:]))
+            except DAMAGED as error:
+                damages.append((row[_HEAD], unreadable_record(error)))
+        await self._set_aside(queue, number, damages)
+        return jobs, True
 
     async def _allowance(self, turn: Turn) -> int:
         """How many may be claimed now by the queue's own limits."""

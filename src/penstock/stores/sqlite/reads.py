@@ -7,15 +7,19 @@ from typing import Any, Final, TypeVar
 from penstock.core.job import ExpiredLease, Job, QueueRef
 from penstock.core.limits import Mode
 from penstock.core.states import State
-from penstock.stores.bounds import MAX_LEASE_MS, RECOVER_LIMIT
+from penstock.stores.bounds import MAX_LEASE_MS
+from penstock.stores.damaged import READING, DamagedRow, unreadable_record
 from penstock.stores.rows import EXPIRED_COLUMNS, JOB_COLUMNS, declaration_of, encode, expired_of, restored
 from penstock.stores.sqlite.check import findings
-from penstock.stores.sqlite.clock import host_us, offset_ms, read_now
-from penstock.stores.sqlite.records import job_of
+from penstock.stores.sqlite.clock import host_us, offset_ms
+from penstock.stores.sqlite.records import job_or_error, job_or_none
+from penstock.stores.sqlite.tolerant import fetch
 from penstock.stores.sqlite.turns import Turns
 from penstock.stores.values import Finding, HeldLease, KeyInfo, Page, Pause, Query, QueueInfo, StoreInfo
 
 T = TypeVar("T")
+_COLUMNS: Final = JOB_COLUMNS.split(", ")
+_STATES: Final = frozenset(State)
 
 _QUEUE: Final = "(SELECT n FROM queue WHERE tenant = :tenant AND name = :name)"
 
@@ -73,12 +77,13 @@ class SqliteReads(Turns):
         """The records, None where there is none."""
 
         def work(connection: sqlite3.Connection) -> list[Job | None]:
-            rows = connection.execute(
+            rows = fetch(
+                connection,
                 f"SELECT {JOB_COLUMNS} FROM job WHERE queue = {_QUEUE} "  # noqa: S608 (constants)
-                "AND id IN (SELECT value FROM json_each(:ids))",
+                "AND id IN (SELECT value FROM json_each(:ids)) AND state <> 'quarantined'",
                 {**_named(queue), "ids": encode(ids)},
             )
-            jobs = {job.id: job for job in (job_of(queue, row) for row in rows)}
+            jobs = {job.id: job for job in (job_or_error(queue, row) for row in rows)}
             return [jobs.get(each) for each in ids]
 
         return await self._read(work)
@@ -92,7 +97,7 @@ class SqliteReads(Turns):
             columns = columns.replace("payload", "'' AS payload")
         if not query.results:
             columns = columns.replace("result", "NULL AS result")
-        clauses, params = [f"queue = {_QUEUE}"], _named(queue)
+        clauses, params = [f"queue = {_QUEUE}", "state <> 'quarantined'"], _named(queue)
         if query.states:
             names = sorted(query.states)
             clauses.append("state IN (" + ", ".join(f":state{i}" for i in range(len(names))) + ")")
@@ -106,16 +111,19 @@ class SqliteReads(Turns):
             params |= {"at": int(at), "last": last}
 
         def work(connection: sqlite3.Connection) -> Page:
-            rows = connection.execute(
+            rows = fetch(
+                connection,
                 f"SELECT {columns} FROM job WHERE {' AND '.join(clauses)} "  # noqa: S608 (constants)
                 f"ORDER BY {age} DESC, id DESC LIMIT :limit",
                 {**params, "limit": query.limit + 1},
-            ).fetchall()
-            jobs = [job_of(queue, row) for row in rows[: query.limit]]
-            if len(rows) <= query.limit or not jobs:
+            )
+            # One that cannot be read is passed over: the store's check names it.
+            read = [job_or_none(queue, row) for row in rows[: query.limit]]
+            jobs = [job for job in read if job is not None]
+            if len(rows) <= query.limit or not read:
                 return Page(jobs)
-            last = jobs[-1]
-            return Page(jobs, f"{(last.ended_at or 0) if by_end else last.enqueued_at}/{last.id}")
+            last = rows[query.limit - 1]
+            return Page(jobs, f"{last[_COLUMNS.index(age)] or 0}/{last[_COLUMNS.index('id')]}")
 
         return await self._read(work)
 
@@ -124,10 +132,13 @@ class SqliteReads(Turns):
 
         def work(connection: sqlite3.Connection) -> dict[State, int]:
             rows = connection.execute(
-                f"SELECT state, count(*) FROM job WHERE queue = {_QUEUE} GROUP BY state",  # noqa: S608 (constants)
+                f"SELECT state, count(*) FROM job WHERE queue = {_QUEUE} "  # noqa: S608 (constants)
+                "AND state <> 'quarantined' GROUP BY state",
                 _named(queue),
             )
-            return dict.fromkeys(State, 0) | {State(state): count for state, count in rows}
+            return dict.fromkeys(State, 0) | {
+                State(state): count for state, count in rows if state in _STATES
+            }
 
         return await self._read(work)
 
@@ -150,12 +161,6 @@ class SqliteReads(Turns):
             return None if at is None else int(at)
 
         return await self._read(work)
-
-    async def expired(self, queue: QueueRef, limit: int = RECOVER_LIMIT) -> list[ExpiredLease]:
-        """Leases that ran out, oldest first."""
-        return await self._read(
-            lambda connection: read_expired(connection, queue, read_now(connection, queue), limit)
-        )
 
     async def leases(self, queue: QueueRef, worker: str | None = None) -> list[HeldLease]:
         """Leases of the queue, or those of one worker."""
@@ -246,16 +251,26 @@ def _info(
     )
 
 
-def read_expired(connection: sqlite3.Connection, queue: QueueRef, now: int, limit: int) -> list[ExpiredLease]:
-    """Leases that ran out, oldest first; also those that end later than any lease may."""
-    rows = connection.execute(
+def read_expired(
+    connection: sqlite3.Connection, queue: QueueRef, now: int, limit: int
+) -> tuple[list[ExpiredLease], list[DamagedRow]]:
+    """Leases that ran out, oldest first, also those that end later than any lease may; and damaged ones."""
+    rows = fetch(
+        connection,
         f"SELECT {EXPIRED_COLUMNS} FROM job WHERE queue = {_QUEUE} AND state = 'active' "  # noqa: S608 (constants)
         "AND (deadline <= :now OR deadline > :now + :lease_limit) ORDER BY deadline, id LIMIT :limit",
         {**_named(queue), "now": now, "limit": limit, "lease_limit": MAX_LEASE_MS},
     )
     info = read_queue(connection, queue)
     keyed = info is not None and info.mode.has_keys
-    return [expired_of(row, keyed=keyed) for row in rows]
+    leases: list[ExpiredLease] = []
+    damages: list[DamagedRow] = []
+    for row in rows:
+        try:
+            leases.append(expired_of(row, keyed=keyed))
+        except READING as error:
+            damages.append((str(row[0]), unreadable_record(error)))
+    return leases, damages
 
 
 def any_expired(connection: sqlite3.Connection, queue: QueueRef, now: int) -> bool:
