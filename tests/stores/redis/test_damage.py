@@ -303,3 +303,25 @@ async def test_an_event_that_cannot_be_read_is_passed_over(
     assert "cannot be read" in (await store.damaged_events(queue, 2, 1))[0].why
     warned = [each for each in caplog.records if each.message == "event passed over"]
     assert len(warned) == 5
+
+
+async def test_the_idempotency_key_of_a_damaged_job_is_let_go_with_its_entry(
+    store: RedisStore, operator: Redis, queue: QueueRef
+) -> None:
+    """Where the record does not say which key it had, a repair finds the key."""
+    given = [new_job(each, idempotency_key=f"key-{each}") for each in "abc"]
+    await enqueue(store, queue, given)
+    await damage(operator, queue, "a", "options")
+    await damage(operator, queue, "b", b"gone")
+    await claim(store, queue, 10)
+    [held] = await store.enqueue(queue, [new_job(idempotency_key="key-a")])
+    assert not isinstance(held, Refused)
+    assert (held.id, held.created) == ("a", False)
+
+    assert await store.delete_quarantined(queue, ["a", "b"]) == 2
+    keys = keys_of(queue)
+    assert await operator.zscore(keys.freed, "key-a") is not None
+    assert await operator.hexists(keys.holders, "key-b")
+    assert await store.repair(queue) == 1
+    assert not await operator.hexists(keys.holders, "key-b")
+    assert await operator.hexists(keys.holders, "key-c")

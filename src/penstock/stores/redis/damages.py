@@ -38,6 +38,7 @@ async def damages_of(server: Server, queue: QueueRef) -> list[Damage]:
         found += [Damage(name, each, wanted.job_of(each), what) for each in sorted(members - wanted.entries)]
         missing = {wanted.job_of(each) for each in wanted.entries - members}
         found += [_missing(job, records[job], name) for job in sorted(missing)]
+    found += await _keys(server, keys, packed)
     return found + await _pending(server, keys, records)
 
 
@@ -66,6 +67,17 @@ def _indexes(keys: QueueKeys, records: Records) -> list[tuple[str, str, _Wanted]
         ("active", keys.active, of(State.ACTIVE)),
         ("prunable", keys.prunable, of(*_PRUNABLE)),
         *((str(state), keys.ended(state), of(state)) for state in State if state.is_ended),
+    ]
+
+
+async def _keys(server: Server, keys: QueueKeys, packed: Mapping[bytes, bytes]) -> list[Damage]:
+    """Idempotency keys that are held for jobs which are neither there nor set aside."""
+    aside = set(await server.command("HKEYS", keys.quarantine))
+    return [
+        Damage("key", key, parts[0], "an idempotency key of a job that is gone")
+        for key, held in (await _all(server, keys.holders)).items()
+        # One whose job is gone as it should be has its end beside it.
+        if len(parts := held.split(b" ")) == 2 and parts[0] not in packed and parts[0] not in aside
     ]
 
 

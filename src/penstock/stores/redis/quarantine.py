@@ -63,7 +63,7 @@ class RedisQuarantine:
             given: list[Any] = [part for each in chunk for part in each]
             changed += int(await self._queues.run_if_there(queue, "quarantine/put", int(counts), *given))
         for each in damages:
-            if each.kind == "index":
+            if each.kind in {"index", "key"}:
                 continue
             warn_set_aside(queue, _text(each.job), each.what)
         return changed

@@ -2,7 +2,7 @@
 -- Arguments: 1 to count anew what keys have waiting and running, else 0; then of each: `record` or the index where an
 --   entry without its job stands (jobs, blocked, delayed, active, prunable, an ended state, or pending: and its line); the
 --   entry; the id; what was found; the SHA-1 of the record, or nothing for an entry. Or `index` for a job that is missing
---   in one, with its place instead of the entry.
+--   in one, with its place instead of the entry; or `key` for an idempotency key of a job that is gone.
 -- Result: how many were set aside or dropped.
 -- flags: allow-oom
 -- include: outcomes
@@ -53,8 +53,18 @@ local function put_back(place, id)
   waiting_here, changes = waiting, changes + 1
 end
 
+-- Let go of an idempotency key whose job nobody knows any more.
+local function free(key, id)
+  local held = redis.call('HGET', HOLDERS, key)
+  if not string.match(held or '', '^%S+ %S+$') or string.match(held, '^%S+') ~= id then return end
+  if found(id) or redis.call('HGET', QUARANTINE, id) then return end
+  gather(unset, HOLDERS, key)
+  changes = changes + 1
+end
+
 local function put(kind, entry, id, what, digest)
   if kind == 'index' then return put_back(entry, id) end
+  if kind == 'key' then return free(entry, id) end
   if kind ~= 'record' then return drop(kind, entry, id, what) end
   local record = load_packed(id)
   if not record or redis.sha1hex(record) ~= digest then return end
