@@ -4,10 +4,12 @@ PYTHON ?= python3
 VENV := .venv
 BENCH_VENV := .venv-bench
 AUDIT_VENV := .venv-audit
+DEMO_VENV := .venv-demo
 BIN := $(VENV)/bin
 STAMP := $(VENV)/.ready
 BENCH_STAMP := $(BENCH_VENV)/.ready
 AUDIT_STAMP := $(AUDIT_VENV)/.ready
+DEMO_STAMP := $(DEMO_VENV)/.ready
 # Environments of the peers of `make bench-redis`: their Redis clients do not agree on a version.
 REDIS_PEERS := redis saq arq
 
@@ -21,6 +23,7 @@ TEST_PROCESSES ?= 5
 # Most of the torture waits for what was killed.
 TORTURE_PROCESSES ?= 3
 BENCH_ARGS ?=
+DIST_ARGS ?=
 
 LOCK_ARGS ?=
 
@@ -72,9 +75,17 @@ format: $(STAMP) ## Rewrite the sources in the agreed format
 	$(BIN)/ruff format $(SOURCES)
 	$(BIN)/ruff check --fix $(SOURCES)
 
+# An environment of its own, a few percent of the other: whoever looks at the demo waits for nothing else.
+$(DEMO_STAMP): requirements/demo.txt pyproject.toml
+	$(REQUIRE_PYTHON)
+	$(PYTHON) -m venv $(DEMO_VENV)
+	$(DEMO_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements/demo.txt
+	$(DEMO_VENV)/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation --editable .
+	@touch $@
+
 .PHONY: demo
-demo: $(STAMP) ## Watch Penstock lose a worker and no job (DEMO_ARGS=...)
-	$(BIN)/penstock demo $(DEMO_ARGS)
+demo: $(DEMO_STAMP) ## Watch Penstock lose a worker and no job (DEMO_ARGS=...)
+	$(DEMO_VENV)/bin/penstock demo $(DEMO_ARGS)
 
 .PHONY: demo-spark
 demo-spark: $(STAMP) ## The same with its events as tables on Spark (DEMO_ARGS=...)
@@ -127,9 +138,19 @@ bench-spark: $(STAMP) ## Measure the pipeline on Spark beside programs without i
 bench-service: $(STAMP) ## Measure the HTTP service beside the direct client (BENCH_ARGS=...)
 	$(BIN)/python -m benchmarks service $(BENCH_ARGS)
 
+.PHONY: bench-bloom
+bench-bloom: $(STAMP) ## Measure the Bloom filters on and off (BENCH_ARGS=...)
+	$(BIN)/python -m benchmarks bloom $(BENCH_ARGS)
+
+.PHONY: dist
+dist: $(STAMP) ## Build wheel and sdist, and run a job with each extra in an empty environment (DIST_ARGS=...)
+	rm -rf dist
+	$(BIN)/hatchling build --directory dist --target sdist --target wheel
+	$(BIN)/python -m tests.dist dist $(DIST_ARGS)
+
 .PHONY: lock
 lock: $(STAMP) ## Recompile the hash-locked requirements (LOCK_ARGS=--upgrade for newer versions)
-	cd requirements && for name in uv dev audit bench bench-postgres $(REDIS_PEERS:%=bench-%); do \
+	cd requirements && for name in uv dev demo audit bench bench-postgres $(REDIS_PEERS:%=bench-%); do \
 		../$(COMPILE) $(LOCK_ARGS) $$name.in --output-file $$name.txt || exit 1; \
 	done
 	@if grep -n '://' requirements/*.txt; then echo "An address slipped into a lock." >&2; exit 1; fi
@@ -145,5 +166,5 @@ audit: $(AUDIT_STAMP) ## Hold the locked versions against known advisories (erro
 
 .PHONY: clean
 clean: ## Remove the environments, caches and build products
-	rm -rf $(VENV) $(AUDIT_VENV) $(BENCH_VENV) $(BENCH_VENV)-* build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) $(AUDIT_VENV) $(DEMO_VENV) $(BENCH_VENV) $(BENCH_VENV)-* build dist .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache
 	find $(SOURCES) -name __pycache__ -type d -prune -exec rm -rf {} +

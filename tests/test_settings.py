@@ -32,16 +32,20 @@ def test_every_setting_can_be_set_by_flag_by_variable_and_by_file(tmp_path: Path
         "worker.executor": "process",
         "serve.log_level": "debug",
         "serve.json_values": "7",
+        **{f"bloom.{each}_rate": "0.5" for each in ("idempotency", "ghost", "cleanup")},
     }
     times = {"lease", "shutdown_timeout", "no_handler_after", "stuck_after", "poll", "sweep"}
     numbers = times | {"limit", "concurrency", "jobs", "workers", "seed", "port"}
     numbers |= {"connections", "connections_per_peer", "requests_per_tenant", "streams", "streams_per_tenant"}
+    numbers |= {
+        f"{each}_{what}" for each in ("idempotency", "ghost", "cleanup") for what in ("capacity", "rotation")
+    }
     texts = {"url", "tenant", "app", "dir", "token", "host", "auth_file", "key", "allow", "ports"}
     texts |= {"secret_key", "key_file"}
     for name in settings.names():
         last = name.rpartition(".")[2]
         text = samples.get(name, "7" if last in numbers else "true")
-        in_file = text if text in ("7", "true") and last not in texts else f'"{text}"'
+        in_file = text if text in ("7", "0.5", "true") and last not in texts else f'"{text}"'
         group, _, key = name.rpartition(".")
         write(tmp_path, f"[{group}]\n{key} = {in_file}" if group else f"{key} = {in_file}")
 

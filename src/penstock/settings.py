@@ -126,6 +126,29 @@ class AuthSettings(_Group, frozen=True, kw_only=True):
         return f"AuthSettings(key={_hidden(self.key)}, key_file={self.key_file!r})"
 
 
+class Share(float):
+    """A part of a whole, more than 0 and less than 1."""
+
+    wanted = "a share between 0 and 1, such as 0.01"
+
+
+class BloomSettings(_Group, frozen=True, kw_only=True):
+    """Which Bloom filters are on; items of one buffer, its share of false positives, and its rotation."""
+
+    idempotency: bool = False
+    idempotency_capacity: Count = 1_000_000
+    idempotency_rate: Share = Share(0.01)
+    idempotency_rotation: Seconds = Seconds(30 * 60)
+    ghost: bool = False
+    ghost_capacity: Count = 2_000_000
+    ghost_rate: Share = Share(1e-12)
+    ghost_rotation: Seconds = Seconds(6 * 3600)
+    cleanup: bool = False
+    cleanup_capacity: Count = 2_000_000
+    cleanup_rate: Share = Share(0.01)
+    cleanup_rotation: Seconds = Seconds(6 * 3600)
+
+
 class DemoSettings(_Group, frozen=True, kw_only=True):
     """Settings of `penstock demo`."""
 
@@ -150,6 +173,7 @@ class Settings(_Group, frozen=True, kw_only=True):
     serve: ServeSettings = ServeSettings()
     egress: EgressSettings = EgressSettings()
     auth: AuthSettings = AuthSettings()
+    bloom: BloomSettings = BloomSettings()
     demo: DemoSettings = DemoSettings()
 
     def __repr__(self) -> str:
@@ -356,6 +380,8 @@ def _custom(field: str) -> Any:
     def hook(kind: type[T], found: Any) -> T:
         if kind is Seconds:
             return kind(seconds(field, found))  # type: ignore[call-arg]
+        if kind is Share:
+            return kind(_share(field, found))  # type: ignore[call-arg]
         if kind is Slots:
             return kind(_slots(field, found))  # type: ignore[call-arg]
         if kind is ExecutorName:
@@ -371,6 +397,16 @@ def _custom(field: str) -> Any:
         return kind(str(found).lower())  # type: ignore[call-arg]
 
     return hook
+
+
+def _share(field: str, found: object) -> float:
+    try:
+        share = float(found) if isinstance(found, str | float) else math.nan
+    except ValueError:
+        share = math.nan
+    if not 0 < share < 1:
+        raise OptionError(field, found, Share.wanted)
+    return share
 
 
 def _slots(field: str, found: object) -> dict[str, int]:

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.cli.where import Where
+from penstock.client.where import Where
 from penstock.core.errors import OptionError
 from penstock.core.job import Job, QueueRef
 from penstock.core.moves import Fault
@@ -40,6 +40,9 @@ def dead(shell: Shell) -> Shell:
         ),
         (["--where", "ended_at < '2020'"], []),
         (["--limit", "1", "--queue", "web"], ["c"]),
+        (["--since", "1h"], ["a", "b", "c"]),
+        (["--since", "2099-01-31T12:00Z"], []),
+        (["--key", "k"], []),
     ],
 )
 def test_filters(dead: Shell, filters: list[str], ids: list[str]) -> None:
@@ -67,10 +70,8 @@ def test_a_dry_run_counts_and_shows_and_changes_nothing(dead: Shell) -> None:
 
 def test_redrive_takes_what_the_filters_say_and_no_more_than_the_limit(dead: Shell) -> None:
     assert dead.json("dlq", "redrive", "--reason", "TIMEOUT", "--limit", "1")["redriven"] == 1
-    assert dead.json("dlq", "redrive", "--queue", "web")["redriven"] + 1 in (1, 2)
-    assert [job["id"] for job in dead.json("dlq", "list", "--task", "send", "--queue", "mail")["jobs"]] == [
-        "a"
-    ]
+    assert dead.json("dlq", "redrive", "--queue", "web", "--all")["redriven"] == 1
+    assert [job["id"] for job in dead.json("dlq", "list")["jobs"]] == ["a"]
 
 
 def test_many_are_redriven_over_pages(shell: Shell) -> None:
@@ -78,11 +79,39 @@ def test_many_are_redriven_over_pages(shell: Shell) -> None:
     shell.enqueue(*ids)
     shell.settle("bury", len(ids))
 
-    assert shell("dlq", "redrive") == 0
+    assert shell("dlq", "redrive", "--all") == 0
 
     assert shell.out == "1100 jobs redriven\n"
     assert "redriven: 1100 of 1100" in shell.err
     assert shell.store(lambda store: store.counts(MAIL))[State.PENDING] == 1_100
+
+
+def test_redriven_jobs_keep_the_order_in_which_they_died(shell: Shell) -> None:
+    ids = [f"j{number:04}" for number in range(1_003)]
+    shell.enqueue(*ids)
+    shell.settle("bury", len(ids))
+
+    assert shell("dlq", "redrive", "--yes") == 0
+
+    claims = shell.store(lambda store: store.claim(MAIL, worker="w1", limit=len(ids), lease_ms=30_000))
+    assert [job.id for job in claims.jobs] == ids
+
+
+def test_all_dead_jobs_are_redriven_only_after_a_question(
+    dead: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert dead("dlq", "redrive") == 2
+    assert "Run 3 dead jobs again? There is nobody to ask: use --yes" in dead.err
+    assert dead("dlq", "redrive", "--queue", "mail") == 2
+
+    monkeypatch.setattr("sys.stdin", Terminal("n\n"))
+    assert dead("dlq", "redrive") == 1
+    assert len(dead.json("dlq", "list")["jobs"]) == 3
+
+    monkeypatch.setattr("sys.stdin", Terminal("y\n"))
+    assert dead("dlq", "redrive", "--queue", "mail") == 0
+    assert dead.err == "Run 2 dead jobs again? [y/N]: "
+    assert dead.json("dlq", "redrive", "--all")["redriven"] == 1
 
 
 def test_purge_deletes_for_good_and_asks_first(dead: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

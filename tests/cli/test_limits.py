@@ -4,7 +4,7 @@ import re
 
 import pytest
 
-from penstock.cli.rates import rate_of, rate_text
+from penstock.cli.rates import rate_of
 from penstock.core.errors import OptionError
 from penstock.core.job import QueueRef
 from penstock.core.limits import Declaration, Mode, Rate
@@ -191,6 +191,6 @@ def test_rates_are_read_and_said() -> None:
     assert rate_of("--rate", None) is None
     assert rate_of("--rate", " 5 / S ") == Rate(5, 1_000)
     assert rate_of("--rate", "3/1m30s", 2) == Rate(3, 90_000, 2)
-    assert [rate_text(Rate(1, 200)), rate_text(Rate(1, 86_400_000, 4))] == ["5/s", "1/d, 4 at once"]
+    assert [str(Rate(1, 200)), str(Rate(1, 86_400_000, 4))] == ["5/s", "1/d, 4 at once"]
     with pytest.raises(OptionError, match="such as 5/s"):
         rate_of("--rate", "5")

@@ -7,6 +7,7 @@ from typing import Any
 
 from penstock.core.errors import StoreUnavailableError
 from penstock.core.job import NewJob, QueueRef
+from penstock.core.limits import Mode
 from penstock.core.outcomes import Enqueued, Refusal, Refused
 from penstock.stores.memory import MemoryStore
 from penstock.stores.protocol import Bell
@@ -21,10 +22,14 @@ class Recording(MemoryStore):
         self.calls: list[int] = []
 
     async def enqueue(
-        self, queue: QueueRef, jobs: Sequence[NewJob], spawns: Sequence[Spawn] = ()
+        self,
+        queue: QueueRef,
+        jobs: Sequence[NewJob],
+        spawns: Sequence[Spawn] = (),
+        mode: Mode | None = None,
     ) -> list[Enqueued | Refused]:
         self.calls.append(len(jobs))
-        return await super().enqueue(queue, jobs, spawns)
+        return await super().enqueue(queue, jobs, spawns, mode)
 
 
 class LostReplies(Recording):
@@ -35,9 +40,13 @@ class LostReplies(Recording):
         self.lost = lost
 
     async def enqueue(
-        self, queue: QueueRef, jobs: Sequence[NewJob], spawns: Sequence[Spawn] = ()
+        self,
+        queue: QueueRef,
+        jobs: Sequence[NewJob],
+        spawns: Sequence[Spawn] = (),
+        mode: Mode | None = None,
     ) -> list[Enqueued | Refused]:
-        answers = await super().enqueue(queue, jobs, spawns)
+        answers = await super().enqueue(queue, jobs, spawns, mode)
         if len(self.calls) <= self.lost:
             raise StoreUnavailableError("the connection went away")
         return answers
@@ -51,21 +60,29 @@ class Unreachable(Recording):
         self.answered = answered
 
     async def enqueue(
-        self, queue: QueueRef, jobs: Sequence[NewJob], spawns: Sequence[Spawn] = ()
+        self,
+        queue: QueueRef,
+        jobs: Sequence[NewJob],
+        spawns: Sequence[Spawn] = (),
+        mode: Mode | None = None,
     ) -> list[Enqueued | Refused]:
         if len(self.calls) >= self.answered:
             self.calls.append(len(jobs))
             raise StoreUnavailableError("nobody there")
-        return await super().enqueue(queue, jobs, spawns)
+        return await super().enqueue(queue, jobs, spawns, mode)
 
 
 class Full(MemoryStore):
     """Takes in one job at most."""
 
     async def enqueue(
-        self, queue: QueueRef, jobs: Sequence[NewJob], spawns: Sequence[Spawn] = ()
+        self,
+        queue: QueueRef,
+        jobs: Sequence[NewJob],
+        spawns: Sequence[Spawn] = (),
+        mode: Mode | None = None,
     ) -> list[Enqueued | Refused]:
-        first = await super().enqueue(queue, jobs[:1], spawns)
+        first = await super().enqueue(queue, jobs[:1], spawns, mode)
         return [*first, *(Refused(Refusal.FULL) for _ in jobs[1:])]
 
 

@@ -81,13 +81,38 @@ async def test_a_worker_starts_whatever_is_declared_of_queues_it_does_not_work_o
         await app.worker(["news", "mail"], burst=True).run()
 
 
-async def test_a_declaration_that_does_not_agree_is_refused_by_name_for_clients_and_workers() -> None:
+async def test_other_limits_without_a_new_version_stop_workers_and_warn_producers(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     store = MemoryStore()
-    await store.declare(MAIL, Declaration(mode=Mode.KEYED, key_limit=3))
-    app = make(store, mode="keyed", key_limit=2)
+    stored = Declaration(mode=Mode.KEYED, key_limit=3, rate=Rate.per_second(10))
+    await store.declare(MAIL, stored)
+    app = make(store, mode="keyed", key_limit=2, rate=Rate.per_second(0.1, burst=3))
     async with app:
         for _ in range(2):
-            with pytest.raises(DeclarationError, match=r"queue 'mail': version 1 .* Raise the version"):
+            job = await app.task_named("send").options(key="ada").enqueue("ada")
+            await job.cancel()
+        (warning,) = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
+        assert warning == (
+            "queue mail is enqueued to by its stored limits: version 1 of the queue's declaration has other "
+            "content: key_limit: stored 3, found 2; rate: stored 10/s, found 6/min, 3 at once. Raise the "
+            "version to change it"
+        )
+        # Also in a process that enqueued before.
+        with pytest.raises(DeclarationError, match=r"queue 'mail': .*stored 10/s, found 6/min, 3 at once"):
+            await app.worker(burst=True).run()
+    info = await store.queue(MAIL)
+    assert info is not None
+    assert info.declaration == stored
+
+
+async def test_another_mode_is_refused_by_name_for_clients_and_workers() -> None:
+    store = MemoryStore()
+    await store.declare(MAIL, Declaration(mode=Mode.KEYED, key_limit=3))
+    app = make(store, mode="dynamic", key_limit=3)
+    async with app:
+        for _ in range(2):
+            with pytest.raises(DeclarationError, match=r"queue 'mail': version 1 .*stored keyed, found dyn"):
                 await app.task_named("send").options(key="ada").enqueue("ada")
     with pytest.raises(DeclarationError, match="queue 'mail'"):
         await app.worker(burst=True).run()
@@ -152,13 +177,50 @@ async def test_a_bounded_queue_refuses_what_finds_no_room() -> None:
 async def test_a_mode_that_changed_behind_a_client_is_noticed() -> None:
     store = MemoryStore()
     app = make(store)
+    send = app.task_named("send")
     async with app:
-        await (await app.task_named("send").enqueue("ada")).cancel()
+        await (await send.enqueue("ada")).cancel()
         await store.declare(MAIL, Declaration(mode=Mode.KEYED))
         with pytest.raises(OptionError, match="jobs of queue 'mail' need one"):
-            await app.task_named("send").enqueue("bob")
+            await send.enqueue("bob")
         with pytest.raises(OptionError, match="queue 'mail' is keyed"):
-            await app.task_named("send").enqueue("bob")
+            await send.enqueue("bob")
+        await store.declare(MAIL, Declaration(version=2))
+        await send.enqueue("cy")
+        await (await send.options(priority="high").enqueue("dot")).cancel()
+
+
+async def test_a_priority_is_refused_once_keys_take_turns() -> None:
+    store = MemoryStore()
+    app = make(store)
+    send = app.task_named("send")
+    async with app:
+        await (await send.enqueue("ada")).cancel()
+        await store.declare(MAIL, Declaration(mode=Mode.KEYED))
+        with pytest.raises(OptionError, match="priority: found 7, wanted none: in queue 'mail'"):
+            await send.options(key="ada", priority="high").enqueue("bob")
+        await send.options(key="ada").enqueue("bob")
+
+    assert (await store.counts(MAIL))[State.PENDING] == 1
+
+
+@pytest.mark.parametrize(("before", "after"), [("global", "keyed"), ("keyed", "global")])
+async def test_a_client_that_says_the_mode_enqueues_nothing_once_it_is_another(
+    before: str, after: str
+) -> None:
+    store = MemoryStore()
+    app = make(store, mode=before, version=1)
+    send = app.task_named("send").options(key="ada")
+    async with app:
+        await (await send.enqueue("ada")).cancel()
+        await store.declare(MAIL, Declaration(mode=Mode(after), version=2))
+        for _ in range(2):
+            with pytest.raises(DeclarationError, match=f"queue 'mail': .* is {after} by version 2"):
+                await send.enqueue("bob")
+        (many,) = await send.enqueue_many([("bob",)], on_error="return")
+        assert isinstance(many, DeclarationError)
+
+    assert (await store.counts(MAIL))[State.PENDING] == 0
 
 
 async def test_keys_of_a_dynamic_queue_have_limits_and_weights() -> None:

@@ -51,7 +51,7 @@ def test_a_missing_driver_names_what_to_install(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "hiredis", None)
 
-    with pytest.raises(ConfigError, match=r"pip install 'penstock\[redis\]'"):
+    with pytest.raises(ConfigError, match=r"pip install '\.\[redis\]'` in a checkout"):
         open_store("redis://localhost")
 
 

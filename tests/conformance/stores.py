@@ -48,7 +48,7 @@ class Place:
     def __init__(self, folder: Path, stack: ExitStack) -> None:
         self.folder = folder
         self._stack = stack
-        self._servers: dict[Path, valkey.Server] = {}
+        self._servers: dict[Path, tuple[valkey.Server, str]] = {}
         self._databases: dict[Path, postgres.Server] = {}
         self._services: Services | None = None
         self._files = 0
@@ -59,14 +59,18 @@ class Place:
         return self.folder / f"{self._files}.db"
 
     def server(self, binary: Path) -> str:
-        """The url of a server of this kind, started at the first call and emptied at every further one."""
-        server = self._servers.get(binary)
-        if server is None:
-            running = valkey.running(binary, self.folder / binary.name)
-            server = self._servers[binary] = self._stack.enter_context(running)
-        else:
+        """The url of a server of this kind, started at the first call and emptied at every further one.
+
+        Its user has the documented rights and no others: what the store sends beyond them is refused.
+        """
+        if binary in self._servers:
+            server, url = self._servers[binary]
             server.flush()
-        return server.url
+        else:
+            server = self._stack.enter_context(valkey.running(binary, self.folder / binary.name))
+            url = server.add_documented_user()
+            self._servers[binary] = server, url
+        return url
 
     def database(self, binaries: Path) -> str:
         """The url of such a PostgreSQL, started at the first call and emptied at every further one."""

@@ -12,6 +12,7 @@ from penstock.core.moves import Complete, Expire, Move, Release, Retry
 from penstock.core.outcomes import Enqueued, Refusal, Refused
 from penstock.core.states import State
 from penstock.core.transitions import TABLE
+from penstock.core.unique import Unique, UniqueRule
 from penstock.stores.protocol import Store
 from penstock.stores.values import KeyInfo
 from tests.conformance import readiness
@@ -621,3 +622,32 @@ async def test_ahead_counts_the_jobs_of_its_key(store: Store, queue: QueueRef) -
     assert [await store.ahead(queue, name) for name in ("a2", "a3")] == [0, 1]
     await store.settle(queue, [Release(a1.id, a1.token)])
     assert [await store.ahead(queue, name) for name in ("a1", "a2", "a3")] == [0, 1, 2]
+
+
+@pytest.mark.parametrize("stored", list(Mode), ids=str)
+@pytest.mark.parametrize("said", list(Mode), ids=str)
+async def test_the_mode_that_a_caller_says_is_verified_with_every_enqueue(
+    store: Store, queue: QueueRef, stored: Mode, said: Mode
+) -> None:
+    """Whatever the caller knew of the queue before. Jobs that are there already are found all the same."""
+    known = new_job("known", key="ada", idempotency_key="once")
+    await store.enqueue(queue, [known])
+    await store.cancel(queue, ["known"])
+    await store.declare(queue, Declaration(mode=stored))
+    repeated = new_job("again", key="ada", idempotency_key="once")
+    debounced = new_job("kind", key="ada", unique=Unique("kind", UniqueRule.DEBOUNCE, 1_000))
+
+    first = await store.enqueue(queue, [known, new_job("one", key="ada")], mode=said)
+    more = await store.enqueue(queue, [repeated, debounced, new_job("two", key="bob")], mode=said)
+
+    is_created = stored is said
+    assert [isinstance(each, Enqueued) for each in (first + more)] == [
+        True,
+        is_created,
+        True,
+        is_created,
+        is_created,
+    ]
+    assert is_created or first[1] == Refused(Refusal.MODE)
+    counts = await store.counts(queue)
+    assert counts[State.PENDING] + counts[State.DELAYED] == (3 if is_created else 0)

@@ -221,6 +221,54 @@ async def test_jobs_of_one_instant_are_all_found(store: Store, queue: QueueRef) 
     assert sorted(found) == sorted(ids)
 
 
+async def test_jobs_are_found_by_key_and_time_in_either_order(store: Store, queue: QueueRef) -> None:
+    """The time is that of the order: of endings where only ended jobs are asked for."""
+    for n in range(6):
+        await enqueue(store, queue, [new_job(f"j{n}", key="a\\b" if n % 2 else "even")])
+        await store.turn(10)
+    third = (await record_of(store, queue, "j3")).enqueued_at
+    for name in ("j4", "j5", "j1", "j3"):
+        await store.turn(10)
+        await store.cancel(queue, [name])
+    ended = (await record_of(store, queue, "j1")).ended_at
+    cancelled = frozenset({State.CANCELLED})
+    queries = [
+        Query(key="even"),
+        Query(key="a\\b", oldest_first=True),
+        Query(since=third),
+        Query(since=third, oldest_first=True),
+        Query(states=cancelled, since=ended),
+        Query(states=cancelled, oldest_first=True),
+        Query(states=cancelled, key="a\\b", since=ended, oldest_first=True),
+    ]
+    found = [[job.id for job in (await store.find(queue, query)).jobs] for query in queries]
+
+    assert found == [
+        ["j4", "j2", "j0"],
+        ["j1", "j3", "j5"],
+        ["j5", "j4", "j3"],
+        ["j3", "j4", "j5"],
+        ["j3", "j1"],
+        ["j4", "j5", "j1", "j3"],
+        ["j1", "j3"],
+    ]
+
+
+async def test_pages_from_the_oldest_on_leave_none_out(store: Store, queue: QueueRef) -> None:
+    """Also where many are of one instant."""
+    ids = await enqueue(store, queue, [new_job() for _ in range(25)])
+    found: list[str] = []
+    after: str | None = None
+    while True:
+        page = await store.find(queue, Query(limit=4, after=after, oldest_first=True))
+        found += [job.id for job in page.jobs]
+        after = page.next
+        if after is None:
+            break
+
+    assert found == sorted(ids)
+
+
 async def test_jobs_are_got_in_the_order_asked_for(store: Store, queue: QueueRef) -> None:
     """With gaps for those that are not there."""
     await enqueue(store, queue, [new_job("a"), new_job("b")])

@@ -241,3 +241,23 @@ async def test_due_schedules_come_oldest_first(store: Store, queue: QueueRef) ->
     assert few == ["c", "d"]
     assert later == [*names, "later"]
     assert await store.due_schedules(QueueRef(queue.tenant, "nowhere")) == []
+
+
+async def test_schedules_are_found_by_their_names(store: Store, queue: QueueRef) -> None:
+    other = QueueRef(queue.tenant, "other")
+    for kept in (
+        schedule(queue, "b"),
+        schedule(queue, "a"),
+        schedule(other, "a"),
+        schedule(QueueRef("else", "q"), "a"),
+    ):
+        await store.put_schedule(kept)
+
+    both = await store.schedules(queue.tenant, ["a", "none", "a"])
+
+    assert [(each.queue, each.name) for each in both] == sorted(
+        [(queue, "a"), (other, "a")], key=lambda each: each[0].name
+    )
+    assert both[0].body == schedule_body("a")
+    assert await store.schedules(queue.tenant, ["none"]) == []
+    assert await store.schedules(queue.tenant, []) == []

@@ -7,6 +7,7 @@ from typing import Any
 
 from penstock.core.flows import ChildEnding
 from penstock.core.job import NewJob, QueueRef
+from penstock.core.limits import Mode
 from penstock.core.outcomes import Applied, Enqueued, Refused
 from penstock.stores.bounds import RELAY_LIMIT
 from penstock.stores.memory import MemoryStore
@@ -21,17 +22,21 @@ def _pause() -> Generator[None, None, None]:
 class Stepping(MemoryStore):
     """Gives way before and after every call that a relayer makes."""
 
-    async def relays(self, queue: QueueRef, limit: int = RELAY_LIMIT) -> list[Relay]:
+    async def relays(self, queue: QueueRef, limit: int = RELAY_LIMIT, *, after: int = 0) -> list[Relay]:
         await _pause()
-        found = await super().relays(queue, limit)
+        found = await super().relays(queue, limit, after=after)
         await _pause()
         return found
 
     async def enqueue(
-        self, queue: QueueRef, jobs: Sequence[NewJob], spawns: Sequence[Spawn] = ()
+        self,
+        queue: QueueRef,
+        jobs: Sequence[NewJob],
+        spawns: Sequence[Spawn] = (),
+        mode: Mode | None = None,
     ) -> list[Enqueued | Refused]:
         await _pause()
-        answers = await super().enqueue(queue, jobs, spawns)
+        answers = await super().enqueue(queue, jobs, spawns, mode)
         await _pause()
         return answers
 

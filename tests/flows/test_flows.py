@@ -252,8 +252,10 @@ async def test_a_flow_survives_the_death_of_its_producer(
 class _LosesTheFirstReply(MemoryStore):
     lost = 0
 
-    async def enqueue(self, queue: QueueRef, jobs: Any, spawns: Any = ()) -> list[Enqueued | Refused]:
-        answers = await super().enqueue(queue, jobs, spawns)
+    async def enqueue(
+        self, queue: QueueRef, jobs: Any, spawns: Any = (), mode: Any = None
+    ) -> list[Enqueued | Refused]:
+        answers = await super().enqueue(queue, jobs, spawns, mode)
         if spawns and not self.lost:
             self.lost += 1
             raise StoreUnavailableError("the connection went away")

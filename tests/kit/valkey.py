@@ -18,6 +18,8 @@ from tests.kit.ports import free_port
 
 URL_VARIABLE: Final = "PENSTOCK_TEST_REDIS_URL"
 _START_SECONDS: Final = 10.0
+_PAGE: Final = Path(__file__).parents[2] / "docs/how-to/redis.md"
+_RULE: Final = re.compile(r"^ACL SETUSER penstock (.+?)\n```", re.MULTILINE | re.DOTALL)
 
 
 class Server(msgspec.Struct, frozen=True):
@@ -31,11 +33,26 @@ class Server(msgspec.Struct, frozen=True):
         """Where clients find it."""
         return f"redis://127.0.0.1:{self.port}/0"
 
+    def add_documented_user(self) -> str:
+        """Give the server the user of the documentation; the url for a client that logs in as this user."""
+        answer = _ask(self.port, f"ACL SETUSER penstock {' '.join(documented_rule())}\r\n".encode())
+        if not answer.startswith(b"+OK"):
+            raise RuntimeError(f"the server on port {self.port} refused the documented user: {answer!r}")
+        return self.url.replace("redis://", "redis://penstock:secret@")
+
     def flush(self) -> None:
         """Forget everything."""
         answer = _ask(self.port, b"FLUSHALL\r\n")
         if not answer.startswith(b"+OK"):
             raise RuntimeError(f"the server on port {self.port} would not forget: {answer!r}")
+
+
+def documented_rule() -> list[str]:
+    """The rights of the user `penstock` in the documentation, word by word."""
+    found = _RULE.search(_PAGE.read_text(encoding="utf-8"))
+    if found is None:
+        raise RuntimeError(f"{_PAGE.name} has no line ACL SETUSER penstock")
+    return found[1].split()
 
 
 def valkey_binary() -> Path | None:

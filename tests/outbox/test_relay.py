@@ -211,10 +211,12 @@ class Choking(MemoryStore):
 
     error: Exception
 
-    async def enqueue(self, queue: QueueRef, jobs: Any, spawns: Any = ()) -> list[Enqueued | Refused]:
+    async def enqueue(
+        self, queue: QueueRef, jobs: Any, spawns: Any = (), mode: Any = None
+    ) -> list[Enqueued | Refused]:
         if any(new.id == "bad" for new in jobs):
             raise self.error
-        return await super().enqueue(queue, jobs, spawns)
+        return await super().enqueue(queue, jobs, spawns, mode)
 
 
 @pytest.mark.parametrize("error", [StoreError("cannot swallow this"), ValueError("a fault of its own")])
@@ -284,12 +286,14 @@ class AwayAtFirst(MemoryStore):
         self.failures = 2
         self.is_back = asyncio.Event()
 
-    async def enqueue(self, queue: QueueRef, jobs: Any, spawns: Any = ()) -> list[Enqueued | Refused]:
+    async def enqueue(
+        self, queue: QueueRef, jobs: Any, spawns: Any = (), mode: Any = None
+    ) -> list[Enqueued | Refused]:
         self.failures -= 1
         if self.failures >= 0:
             raise StoreUnavailableError("gone")
         self.is_back.set()
-        return await super().enqueue(queue, jobs, spawns)
+        return await super().enqueue(queue, jobs, spawns, mode)
 
 
 async def test_a_relay_says_once_why_it_waits_and_once_that_it_goes_on(

@@ -251,8 +251,8 @@ async def test_what_ends_while_nobody_listens_is_carried_soon(
 
 async def test_relays_are_carried_on_the_tick_where_no_bell_rings(queue: QueueRef) -> None:
     class Silent(MemoryStore):
-        async def relays(self, queue: QueueRef, limit: int = 200) -> list[Relay]:
-            found = await super().relays(queue, limit)
+        async def relays(self, queue: QueueRef, limit: int = 200, *, after: int = 0) -> list[Relay]:
+            found = await super().relays(queue, limit, after=after)
             self.looks = getattr(self, "looks", 0) + 1
             return found if self.looks > 2 else []
 

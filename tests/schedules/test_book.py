@@ -1,6 +1,6 @@
 """Schedules as people handle them, on every store that has them: put, pause, resume, run now, remove."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime
 
@@ -255,3 +255,26 @@ async def test_put_replaces_one_that_cannot_be_read(kept: Store, queue: QueueRef
 
     assert await book.put("q", made())
     assert (await book.show("beat")).task == "note"
+
+
+async def test_putting_a_schedule_reads_no_others(
+    kept: Store, queue: QueueRef, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else the time that many schedules take would grow with the square of their number."""
+    read: list[Sequence[str] | None] = []
+    schedules = kept.schedules
+
+    async def noted(tenant: str, names: Sequence[str] | None = None) -> list[StoredSchedule]:
+        read.append(names)
+        return await schedules(tenant, names)
+
+    monkeypatch.setattr(kept, "schedules", noted)
+    book = ScheduleBook(kept, queue.tenant)
+
+    assert await book.put("q", made(name="one"))
+    assert await book.put_all([("q", made(name=name)) for name in ("one", "two", "three")]) == [
+        "two",
+        "three",
+    ]
+
+    assert read == [["one"], ["one", "two", "three"]]

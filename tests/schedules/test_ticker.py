@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -222,9 +223,9 @@ async def test_waiting_for_an_instant_costs_nothing_and_none_costs_one_read(queu
     class Counting(MemoryStore):
         reads = 0
 
-        async def schedules(self, tenant: str) -> list[StoredSchedule]:
+        async def schedules(self, tenant: str, names: Sequence[str] | None = None) -> list[StoredSchedule]:
             self.reads += 1
-            return await super().schedules(tenant)
+            return await super().schedules(tenant, names)
 
         async def due_schedules(self, *args: Any) -> list[StoredSchedule]:
             self.reads += 1

@@ -74,6 +74,37 @@ async def test_a_body_of_too_many_values_is_refused_before_it_is_decoded(
     assert problem["detail"] == f"the body: found more than {MANY} JSON values, wanted at most {MANY}"
 
 
+@pytest.mark.parametrize("number", [b"1e-320", b"5E-324", b"0.00001e-310", b"12345678901234567890e-00320"])
+async def test_numbers_that_are_slow_to_decode_count_more(number: bytes) -> None:
+    """A decoder takes a hundred times as long for these."""
+    body = b'{"task":"t","payload":{"a":%s}}' % wide(2_500, number)
+    few = b'{"task":"t","payload":{"a":%s,"b":"%s"}}' % (wide(2_000, number), b"e-320 " * 9_000)
+    usual = b'{"task":"t","payload":{"a":%s}}' % wide(20_000, b"1.5e-07")
+    async with asked() as client:
+        answers = [await client.post(JOBS, content=each, headers=JSON) for each in (body, few, usual)]
+
+    assert [answer.status_code for answer in answers] == [413, 201, 201]
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", JOBS, b'{"task":"t","%s":1}' % (b"x" * (7 << 20))),
+        ("PUT", "/v1/queues/mail", b'{"mode":"%s"}' % (b"x" * (7 << 20))),
+        ("POST", JOBS, b'{"task":"%s"}' % (b"x" * (7 << 20))),
+        ("POST", JOBS, b'{"task":"t","backoff":"%s"}' % (b"x" * (7 << 20))),
+        ("PUT", "/v1/schedules/s", b'{"queue":"mail","task":"t","cron":"%s"}' % (b"1 " * (3 << 20))),
+    ],
+    ids=["field", "enum", "name", "preset", "cron"],
+)
+async def test_a_long_value_is_refused_with_a_short_problem(method: str, path: str, body: bytes) -> None:
+    async with asked() as client:
+        answer = await client.request(method, path, content=body, headers=JSON)
+
+    assert answer.status_code == 400
+    assert len(answer.content) < 4_000
+
+
 async def test_text_may_have_as_many_commas_and_brackets_as_it_likes() -> None:
     text = 'a,[{\\"\n\u00e9' * 50_000
     async with asked() as client:

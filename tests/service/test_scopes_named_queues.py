@@ -304,6 +304,8 @@ async def test_a_call_for_another_queue_is_refused(move: str) -> None:
         "cursor": "0",
     }
     store = MemoryStore()
+    if move in ("children", "relays"):
+        items["after"] = 0
     given = {name: items[name] for name in CALLS[move].fields if name in items}
     async with limited(store) as client:
         answer = await called(client, move, "b", **given)

@@ -44,7 +44,7 @@ async def called(
 
 
 def test_every_call_of_the_protocol_has_a_row() -> None:
-    own = {"open", "close", "twin", "bell"}
+    own = {"open", "close", "twin", "bell", "queue_bell"}
     public = {name for name in dir(Store) if not name.startswith("_") and callable(getattr(Store, name))}
 
     assert public - own <= CALLS.keys()
@@ -262,6 +262,7 @@ async def test_a_call_that_could_find_nothing_makes_no_queue(move: str, tmp_path
         "worker": "w",
         "limit": 1,
         "lease_ms": 1_000,
+        "after": 1,
     }
     given = {name: items[name] for name in CALLS[move].fields}
     async with asked(SqliteStore(tmp_path / "jobs.db")) as client:

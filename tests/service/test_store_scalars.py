@@ -50,7 +50,7 @@ JOB = NewJob(
 FAULT = Fault("ERROR", "boom", "f1")
 RATE = Rate(1, 1_000, 1)
 GIVEN: dict[str, dict[str, Any]] = {
-    "enqueue": {"jobs": [JOB], "spawns": [Spawn("mail", JOB)]},
+    "enqueue": {"jobs": [JOB], "spawns": [Spawn("mail", JOB)], "mode": Mode.GLOBAL},
     "promote": {"limit": 1},
     "claim": {"worker": "w", "limit": 1, "lease_ms": 1_000},
     "heartbeat": {"beats": [Beat("a", "x")], "lease_ms": 1_000},
@@ -73,25 +73,27 @@ GIVEN: dict[str, dict[str, Any]] = {
     "child_ended": {"endings": [ChildEnding("a", JobRef("mail", "b"), State.DEAD, b"1")]},
     "adopt": {"adoptions": [Adoption("a", (JobRef("mail", "b"),))]},
     "spawn": {"lease": Beat("a", "x"), "spawns": [Spawn("mail", JOB)]},
-    "children": {"job": "a"},
-    "relays": {"limit": 1},
+    "children": {"job": "a", "after": 1, "limit": 1, "results": True},
+    "relays": {"limit": 1, "after": 1},
     "relayed": {"numbers": [1]},
     "put_schedule": {
         "schedule": StoredSchedule(QueueRef("acme", "mail"), "s", schedule_body("s"), 1, 1, False)
     },
     "remove_schedule": {"name": "s"},
     "pause_schedule": {"name": "s", "paused": True},
-    "schedules": {},
+    "schedules": {"names": ["s"]},
     "due_schedules": {"limit": 1},
     "fire": {"firing": Firing("s", 1, (JOB,), 2, 1)},
     "get": {"ids": ["a"]},
     "find": {"query": Query(states=frozenset({State.DEAD}), task="t", limit=1, after="1/a")},
     "counts": {},
     "ahead": {"job": "a"},
+    "key_holders": {"keys": ["a"]},
     "oldest": {},
     "expired": {"limit": 1},
     "leases": {"worker": "w"},
     "due_queues": {"names": ["mail"], "within_ms": 1, "events_kept": 1, "after": "a", "limit": 1},
+    "claimable_queues": {"names": ["mail"], "within_ms": 1},
     "open_queue": {},
     "delete_queue": {},
     "queue": {},
@@ -143,6 +145,7 @@ ANY_TEXT = {
     "error": "the words of a handler, with its lines",
     "reason of a pause": "people's words",
     "key": "keys of jobs are free text",
+    "keys": "keys of jobs are free text",
     "idempotency_key": "keys of jobs are free text",
 }
 NEGATIVE = {
@@ -204,7 +207,7 @@ def field_of(move: str, path: tuple[Any, ...]) -> str:
         return "reason of a pause"
     if path[-2:] in (("options", "key"), ("unique", "key")):
         return "key"
-    return str(path[-1])
+    return str(path[-2] if isinstance(path[-1], int) and len(path) > 1 else path[-1])
 
 
 def test_a_message_of_every_call_is_tried_with_every_field() -> None:

@@ -33,7 +33,7 @@ def test_a_package_that_is_missing_is_named_with_what_to_install(monkeypatch: py
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)
 
-    with pytest.raises(ConfigError, match=r"pip install 'penstock\[spark\]'"):
+    with pytest.raises(ConfigError, match=r"pip install '\.\[spark\]'` in a checkout"):
         _ = penstock.spark.register
     with pytest.raises(AttributeError, match="no attribute 'sessions_of'"):
         _ = penstock.spark.sessions_of

@@ -268,7 +268,7 @@ async def test_a_worker_stops_at_once_when_a_store_loses_the_cancel_of_its_keepe
     async def wait() -> None:
         await asyncio.sleep(60)
 
-    keeper = f"penstock-lease-{queue.name}"
+    keeper = "penstock-leases"
     desk = Desk(queue, Losing())
     await desk.enqueue("wait")
     async with desk.working(wait, lease=1.0):

@@ -10,6 +10,7 @@ from penstock.core.moves import Move
 from penstock.core.states import State
 from penstock.stores.memory import MemoryStore
 from penstock.stores.values import WorkerEntry
+from penstock.worker.claim import GIVE_WAY
 from penstock.worker.registration import Registration
 from tests.worker.kit import Cut, Desk, eventually
 
@@ -74,6 +75,23 @@ async def test_a_task_that_another_worker_knows_comes_back_soon(desk: Desk) -> N
     assert 1_000 <= (snooze.visible_at or 0) - snooze.at <= 3_000
 
 
+async def test_a_worker_gives_way_to_those_that_know_the_tasks_of_jobs_it_sent_back(desk: Desk) -> None:
+    """All workers learn when such a job is due: the one that cannot execute it comes last."""
+
+    async def other() -> None: ...
+
+    job = await desk.enqueue("new", max_attempts=1)
+    entry = WorkerEntry("newer", "host", 1, "0.1", {desk.queue.name: 1}, ("new",))
+    await desk.store.register_worker(desk.queue.tenant, entry, 30_000)
+    async with desk.working(other):
+        await eventually(lambda: _is_sent_back(desk, job, times=2))
+
+    events = await desk.events(job)
+    first = next(each for each in events if each.move is Move.SNOOZE)
+    _, second = [each for each in events if each.move is Move.CLAIM]
+    assert second.at - (first.visible_at or 0) >= GIVE_WAY * 1000 - 5
+
+
 async def test_a_worker_of_another_queue_is_no_help(desk: Desk) -> None:
     entry = WorkerEntry("newer", "host", 1, "0.1", {"elsewhere": 1}, ("new",))
     await desk.store.register_worker(desk.queue.tenant, entry, 30_000)
@@ -135,6 +153,10 @@ async def test_a_registry_that_does_not_answer_keeps_no_job_from_going_back() ->
     await desk.burst()
 
     assert (await desk.job(job)).state is State.DELAYED
+
+
+async def _is_sent_back(desk: Desk, job: str, *, times: int) -> bool:
+    return (await desk.moves(job)).count(Move.SNOOZE) >= times
 
 
 async def _is_registered(desk: Desk) -> bool:

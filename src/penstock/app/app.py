@@ -13,6 +13,7 @@ from penstock.app.decorator import Register, TaskDecorator
 from penstock.app.queue import QUEUE_ONLY, QueueHandle, QueueOptions, declaration_of
 from penstock.app.schedules import Schedules
 from penstock.app.sending import Sending
+from penstock.bloom.filters import Filters
 from penstock.client.blocking import Blocking
 from penstock.client.client import Client, unknown_queue
 from penstock.client.persist import Persistence
@@ -51,7 +52,7 @@ class Penstock:
     Without either the store is the one that PENSTOCK_URL names, or else the file penstock.db.
     Open it with `async with app:` to enqueue; blocks may be nested. `payload_limit` bounds arguments and
     results, in bytes. A store that cannot be reached is tried again until `patience` seconds are over, or
-    `tries` times.
+    `tries` times. `filters` are the Bloom filters that its calls go by.
 
     >>> app = Penstock("memory://")
     >>> @app.task
@@ -70,6 +71,7 @@ class Penstock:
         payload_limit: int = PAYLOAD_LIMIT,
         tries: int | None = None,
         patience: float = 30.0,
+        filters: Filters | None = None,
     ) -> None:
         if url is not None and store is not None:
             raise ConfigError("an app has a url or a store, not both")
@@ -83,6 +85,7 @@ class Penstock:
         self._store = store
         self._payload_limit = payload_limit
         self._persistence = Persistence(tries, patience)
+        self._filters = filters
         self._queues: dict[str, QueueHandle] = {}
         self._declared: dict[str, Declaration | None] = {}
         self._sending = Sending()
@@ -106,8 +109,9 @@ class Penstock:
         """The queue of that name, declared by the first call; ConfigError when its options differ later.
 
         What is said of mode and limits stands with the queue in the store, for all apps. It is written or
-        compared when this app first uses the queue, and when a worker of it starts: DeclarationError where it
-        does not agree.
+        compared when this app first uses the queue, and when a worker of it starts. Where the mode does not
+        agree, that is a DeclarationError; where a limit does not, a worker does not start, and a producer
+        logs a warning and goes by what is stored.
         """
         defaults = {field: value for field, value in given.items() if field not in QUEUE_ONLY}
         options = JobOptions.of(job_options(defaults), QueueOptions.__annotations__)
@@ -244,7 +248,7 @@ class Penstock:
         if self._store is None:
             if self._is_storeless:
                 raise ConfigError("this process executes handlers and has no store: enqueue from elsewhere")
-            self._store = open_store(self.url or DEFAULT_URL)
+            self._store = open_store(self.url or DEFAULT_URL, filters=self._filters)
         return self._store
 
     @property
@@ -356,6 +360,7 @@ class Penstock:
             declared=self._declared,
             middleware=self._enqueue_middleware,
             persistence=self._persistence,
+            filters=self._filters,
         )
 
     @contextmanager
@@ -387,6 +392,7 @@ class Penstock:
         from penstock.scheduler.upkeep import Upkeep
         from penstock.worker.options import DEFAULT_CONCURRENCY, worker_name
         from penstock.worker.registration import Registration
+        from penstock.worker.renewer import LeaseRenewer
         from penstock.worker.worker import Worker
 
         slots = _slots(self.queues if queues is None else queues)
@@ -399,7 +405,7 @@ class Penstock:
             options["concurrency"] = concurrency
         self.registry.freeze()
         host = self._host(options.get("executor"))
-        upkeep = Upkeep(self.store)
+        upkeep, renewer = Upkeep(self.store), LeaseRenewer(self.store)
         registered = {name: number or concurrency or DEFAULT_CONCURRENCY for name, number in slots.items()}
         registration = Registration(
             self.store, self.tenant, worker_name(options.get("name")), registered, self.registry.names()
@@ -413,6 +419,7 @@ class Penstock:
                 host=host,
                 upkeep=upkeep,
                 registration=registration,
+                renewer=renewer,
                 **(_said(lease=self._queues[name].lease) | options | _said(concurrency=number or None)),
             )
             for name, number in slots.items()
@@ -450,11 +457,7 @@ class Penstock:
 
     async def _prepare(self, queues: Sequence[str] | None = None) -> None:
         # A worker that understands its queues otherwise than they are stored must not start.
-        if queues is None:
-            await self._sending.prepare()
-        for name in queues or ():
-            if self._declared[name] is not None:
-                await self._sending.upkeep(name)
+        await self._sending.prepare(queues)
         await self.schedules.sync()
 
     def _restorer(self, queues: Sequence[str]) -> "Restorer":
@@ -463,7 +466,7 @@ class Penstock:
         declared = [name for name in queues if self._declared[name] is not None]
 
         async def restore() -> None:
-            await self._sending.renew(declared)
+            await self._sending.prepare(declared)
             await self.schedules.sync()
 
         def watched() -> list[QueueRef]:

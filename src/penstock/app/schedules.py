@@ -147,9 +147,7 @@ class Schedules:
 
         Done when a worker starts. A schedule that is no longer in the code stays until it is removed.
         """
-        book = self._book()
-        made = [each.made() for each in self._declared.values()]
-        return [schedule.name for queue, schedule in made if await book.put(queue, schedule)]
+        return await self._book().put_all([each.made() for each in self._declared.values()])
 
     # At run time
 

@@ -73,13 +73,9 @@ class Sending:
         """Delete a queue that has nothing in it; with `purge` its ended jobs first, and how many."""
         return await self._here().delete_queue(queue, purge=purge)
 
-    async def prepare(self) -> None:
-        """Hold what the app says of its queues against what is stored."""
-        await self._here().prepare()
-
-    async def renew(self, queues: Collection[str]) -> None:
-        """Hold what the app says of these queues against what is stored once more."""
-        await self._here().renew(queues)
+    async def prepare(self, queues: Collection[str] | None = None) -> None:
+        """Hold what the app says of these queues, or all, against what is stored, as workers do."""
+        await self._here().prepare(queues)
 
     def _here(self) -> Client:
         if self.is_storeless:

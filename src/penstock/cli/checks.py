@@ -18,7 +18,7 @@ from penstock.explain.facts import MOST_KEYS
 from penstock.scheduler.pruner import EVENTS_AGE, EVENTS_KEPT
 from penstock.stores.private_files import HasFiles, readable_by_others
 from penstock.stores.protocol import HasHoldups, HasWalls, Store
-from penstock.stores.values import Adoption, Holdup, KeyInfo, Query, QueueInfo, Reader, Relay
+from penstock.stores.values import Adoption, Holdup, KeyInfo, Query, QueueInfo, Reader, Relay, StoreInfo
 
 RELAY_GRACE_MS: Final = 60_000
 """What a queue has for another is carried over within a tick of any worker; later than this there is none."""
@@ -162,6 +162,32 @@ async def examine_holdup(store: Store) -> list[Check]:
     return [check]
 
 
+def examine_replication(info: StoreInfo) -> list[Check]:
+    """What clients lose that stay with a primary cut off from its replicas; nothing without replicas."""
+    found = info.replication
+    if found is None or not (found.replicas or found.wait_replicas or found.min_replicas_to_write):
+        return []
+    check = Check(
+        "replication",
+        f"{found.replicas} replicas, wait_replicas {found.wait_replicas}, "
+        f"min-replicas-to-write {found.min_replicas_to_write}",
+    )
+    if found.min_replicas_to_write:
+        return [check]
+    if found.wait_replicas:
+        # No accepted job is lost, and what ran may run again anyway: no fault.
+        check.seen += (
+            "; a primary cut off from its replicas goes on with claims and results that a failover drops"
+        )
+        return [check]
+    check.findings.append(
+        "min-replicas-to-write is 0: a primary that is cut off from its replicas goes on accepting jobs, "
+        "claims and results, and all of them are lost when a replica takes its place; "
+        "set min-replicas-to-write to 1 on the server, and wait_replicas=1 in the url"
+    )
+    return [check]
+
+
 async def examine_wall(store: Store, tenant: str) -> list[Check]:
     """Whether the user sees the tenant at all; nothing where everybody does."""
     if not isinstance(store, HasWalls) or not await store.is_shut_out(tenant):
@@ -236,7 +262,7 @@ async def examine_blocked(store: Store, ref: QueueRef) -> Check:
 
 async def _lost_children(store: Store, job: Job) -> list[JobRef]:
     """Its children that are left, if every one of them is gone or has ended without the parent knowing."""
-    left = [child for child in await store.children(job.ref, job.id) if not child.is_done]
+    left = [child for child in await store.children(job.ref, job.id, results=False) if not child.is_done]
     for child in left:
         if child.state is not None:
             return []

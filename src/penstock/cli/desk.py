@@ -11,6 +11,7 @@ import typer
 
 from penstock import settings as all_settings
 from penstock.app.app import Penstock
+from penstock.bloom.filters import Filters
 from penstock.cli.output import Output
 from penstock.cli.reference import (
     load_app,
@@ -47,12 +48,19 @@ class Desk:
             raise OptionError("--tenant", said, f"{app.tenant!r}, the tenant of the app {self.settings.app}")
         return app
 
+    @cached_property
+    def filters(self) -> Filters:
+        """The Bloom filters that the settings turn on."""
+        return Filters.of(self.settings.bloom)
+
     def make_store(self) -> Store:
         """The store named by the settings, or else by the app they name; not opened yet."""
         if self.settings.url is not None:
             is_service = self.settings.url.startswith(("https://", "http://"))
-            token = {"token": self.settings.token} if is_service and self.settings.token else {}
-            return open_store(self.settings.url, **token)
+            token: dict[str, Any] = (
+                {"token": self.settings.token} if is_service and self.settings.token else {}
+            )
+            return open_store(self.settings.url, filters=self.filters, **token)
         if self.app is not None:
             return self.app.store
         raise ConfigError("no store is named: give --url, set PENSTOCK_URL, or put url in penstock.toml")

@@ -16,6 +16,7 @@ from penstock.cli.checks import (
     examine_quarantine,
     examine_readers,
     examine_relays,
+    examine_replication,
     examine_schedules,
     examine_wall,
 )
@@ -51,6 +52,7 @@ async def doctor(
     async with desk.store() as store:
         info = await store.info()
         checks = [_kind(info), _offset(info), await _clock(store), *await examine_holdup(store)]
+        checks += examine_replication(info)
         checks += await examine_wall(store, desk.tenant)
         checks += examine_files(store)
         checks += await examine_webhook_secrets(desk, store)

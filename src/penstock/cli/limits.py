@@ -8,7 +8,7 @@ from penstock.cli.desk import Desk, command
 from penstock.cli.drain import wait_until_empty
 from penstock.cli.output import span, utc, without_none
 from penstock.cli.queues import Name, group
-from penstock.cli.rates import rate_of, rate_text
+from penstock.cli.rates import rate_of
 from penstock.core.errors import OptionError
 from penstock.core.limits import Declaration, KeyRule, Mode
 from penstock.core.names import check_key
@@ -171,8 +171,8 @@ async def _tell(desk: Desk, store: Store, info: QueueInfo) -> None:
             ("key limit", declared.key_limit if declared.mode.has_keys else None),
             ("max active", _of(active, declared.max_active, "running")),
             ("max length", _of(waiting, declared.max_length, "waiting")),
-            ("rate", "no limit" if rate is None else f"{rate_text(rate)}{used_up}"),
-            ("key rate", None if key_rate is None else rate_text(key_rate)),
+            ("rate", "no limit" if rate is None else f"{rate}{used_up}"),
+            ("key rate", None if key_rate is None else str(key_rate)),
         ]
     )
 

@@ -1,14 +1,12 @@
-"""Rates as people write and read them."""
+"""Rates as people write them."""
 
 import re
 from typing import Final
 
 from penstock.core.errors import OptionError
 from penstock.core.limits import Rate, check_rate
-from penstock.explain.words import UNITS, rate_text
+from penstock.explain.words import UNITS
 from penstock.settings import seconds
-
-__all__ = ["rate_of", "rate_text"]
 
 _TEXT: Final = re.compile(r"\s*(\d+)\s*/\s*(.+?)\s*")
 WANTED: Final = "so many in a time, such as 5/s, 100/m or 1/10s"

@@ -115,6 +115,7 @@ async def serve(
         ),
         sealer=SecretSealer.of(desk.settings.secret_key),
         sweep=check_seconds("--sweep", said.sweep, 1, MAX_TIME),
+        filters=desk.filters,
     )
     with listen(said.host, int(said.port)) as bound, _kept(made) as path:
         async with service:
@@ -129,7 +130,7 @@ async def serve(
 
 def _store(desk: Desk) -> Store:
     if desk.settings.url is None and desk.app is None:
-        return open_store(DEFAULT_URL)
+        return open_store(DEFAULT_URL, filters=desk.filters)
     store = desk.make_store()
     refuse_memory(store)
     return store

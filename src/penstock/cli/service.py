@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from penstock.core.errors import ConfigError, OptionError
+from penstock.core.extras import install_command
 
 if TYPE_CHECKING:
     from penstock.service.auth.development import DevelopmentKey
@@ -29,7 +30,7 @@ def needs_service() -> Iterator[None]:
         if error.name is None or error.name.startswith("penstock"):
             raise
         raise ConfigError(
-            f"the service needs the package {error.name}: pip install 'penstock[service]'"
+            f"the service needs the package {error.name}: {install_command('service')}"
         ) from error
 
 

@@ -10,9 +10,11 @@ from itertools import groupby
 from operator import attrgetter
 from typing import Any, Final, TypeVar
 
+from penstock.bloom.filters import Filters
 from penstock.client.declaring import declare
 from penstock.client.entrance import Answer, Entrance, chunks
 from penstock.client.jobs import check_mode, new_job
+from penstock.client.known_keys import KnownKeys
 from penstock.client.persist import Persistence
 from penstock.client.plan import Plan, plan
 from penstock.client.relay import relay
@@ -58,7 +60,8 @@ class Client:
 
     `declared` names queues that may be made when they are new, with what is said of their mode and limits;
     None allows any name. Calls that meet a store which cannot be reached are repeated with the same job ids:
-    none is enqueued twice.
+    none is enqueued twice. `filters` spare calls and
+    payloads.
     """
 
     def __init__(
@@ -69,12 +72,16 @@ class Client:
         declared: Mapping[str, Declaration | None] | Collection[str] | None = None,
         middleware: Sequence[EnqueueMiddleware] = (),
         persistence: Persistence | None = None,
+        filters: Filters | None = None,
     ) -> None:
         self._store = store
         self._tenant = check_name("tenant", tenant)
         self._declared = declared
         self._middleware = middleware
         self._persistence = persistence or Persistence()
+        self._filters = filters or Filters()
+        keys = self._filters.idempotency
+        self._known_keys = None if keys is None else KnownKeys(store, keys, self._persistence)
         self._ids = IdMaker(lambda: time.time_ns() // 1_000_000, secrets.randbits)
         self._entrances: dict[str, Entrance] = {}
         self._watches: dict[str, Watch] = {}
@@ -82,7 +89,7 @@ class Client:
 
     async def send(self, call: Call[R], /) -> JobHandle[R]:
         """The job for the call; joins other calls that are on their way at the same time."""
-        entrance = self._entrances.get(call.queue) or await self._entrance(call.queue)
+        entrance = await self._fitting(call)
         new = self._new_job(entrance, call)
         return self._handle(call, await entrance.send(new))
 
@@ -109,12 +116,14 @@ class Client:
         for name in dict.fromkeys(call.queue for call in calls):
             if not store.is_opened(QueueRef(self._tenant, name)):
                 self._entrances.pop(name, None)
-            entrance = await self._entrance(name)
             places = [place for place, call in enumerate(calls) if call.queue == name]
+            entrance = await self._entrance(name)
+            for place in places:
+                await self._fitting(calls[place])
             jobs = [self._new_job(entrance, calls[place]) for place in places]
             wrapped = entrance.wrapped if self._middleware else None
             for chunk in chunks(jobs):
-                entries.append((places[: len(chunk)], Entry(store, entrance.info.queue, chunk, wrapped)))
+                entries.append((places[: len(chunk)], Entry(store, entrance.info, chunk, wrapped)))
                 places = places[len(chunk) :]
         return Entries(entries, lambda place, answer: self._outcome(calls[place], answer))
 
@@ -122,14 +131,15 @@ class Client:
         """The flow, taken in as a whole, or not at all: QueueFullError when its last job finds no room."""
         flow.check()
         for node in flow.nodes:
-            entrance = self._entrances.get(node.call.queue) or await self._entrance(node.call.queue)
-            check_mode(node.call, entrance.info.mode)
+            await self._fitting(node.call)
         planned = plan(flow, lambda queue: self._ids.make(self._entrances[queue].info.number))
         jobs = await self._through_middleware(planned)
         home, spawns = QueueRef(self._tenant, planned.home), planned.spawns(jobs)
         # The anchor again with the same nonce: its spawns are not written twice either.
         (answer,) = await self._persistence.call(
-            lambda: self._store.enqueue(home, [jobs[planned.anchor]], spawns)
+            lambda: self._store.enqueue(
+                home, [jobs[planned.anchor]], spawns, self._entrances[home.name].info.mode
+            )
         )
         handles: dict[Node[Any], JobHandle[Any]] = {
             node: JobHandle(self, node.call.queue, jobs[node].id, node.call.decode, created=True)
@@ -158,10 +168,10 @@ class Client:
                 found |= zip(some, await self._records(queue, [ref.id for ref in some]), strict=True)
         return [found[ref] for ref in refs]
 
-    async def children(self, ref: JobRef, /) -> list[Child]:
+    async def children(self, ref: JobRef, /, *, results: bool = True) -> list[Child]:
         """What a job waited or waits for."""
         queue = QueueRef(self._tenant, ref.queue)
-        return await self._persistence.call(lambda: self._store.children(queue, ref.id))
+        return await self._persistence.call(lambda: self._store.children(queue, ref.id, results=results))
 
     async def cancel_all(self, refs: Sequence[JobRef], /) -> int:
         """Cancel what still lives of these, in their order; how many did."""
@@ -174,30 +184,29 @@ class Client:
                 cancelled += sum(isinstance(answer, Applied) for answer in answers)
         return cancelled
 
-    async def prepare(self) -> None:
-        """Hold what the app says of its queues against what is stored; DeclarationError on a mismatch."""
-        for name in list(self._declared or ()):
-            if self._declaration(name) is not None:
-                await self._entrance(name)
+    async def prepare(self, queues: Collection[str] | None = None) -> None:
+        """Hold what the app says of these queues, or all, against what is stored, as workers do.
 
-    async def renew(self, queues: Collection[str]) -> None:
-        """Hold what the app says of these queues once more against what is stored: the store lost them."""
-        for name in queues:
-            info = await self._info(QueueRef(self._tenant, name))
-            if name in self._entrances:
-                self._entrances[name].info = info
+        DeclarationError on a mismatch.
+        """
+        for name in list((self._declared or ()) if queues is None else queues):
+            if self._declaration(name) is not None:
+                info = await self._info(QueueRef(self._tenant, name), is_producer=False)
+                if name in self._entrances:
+                    self._entrances[name].info = info
 
     async def upkeep(self, queue: str) -> Upkeep:
         """What an owner does to a queue as a whole."""
         entrance = await self._entrance(queue)
-        return Upkeep(self._store, entrance.info.queue, self._persistence)
+        return Upkeep(self._store, entrance.info.queue, self._persistence, self._filters.cleanup)
 
     async def delete_queue(self, queue: str, *, purge: bool = False) -> int:
         """Delete a queue that has nothing in it; with `purge` its ended jobs first, and how many those were.
 
         UnknownQueueError when there is no such queue, QueueNotEmptyError when something is still there.
         """
-        upkeep = Upkeep(self._store, QueueRef(self._tenant, check_name("queue", queue)), self._persistence)
+        ref = QueueRef(self._tenant, check_name("queue", queue))
+        upkeep = Upkeep(self._store, ref, self._persistence, self._filters.cleanup)
         purged = await upkeep.delete(purge=purge)
         self.forget(queue)
         return purged
@@ -211,7 +220,7 @@ class Client:
         entrances = {name: await self._entrance(name) for name in dict.fromkeys(map(_QUEUE, calls))}
         keyed = {name for name, entrance in entrances.items() if entrance.info.mode.has_keys}
         for call in calls if keyed else ():
-            check_mode(call, entrances[call.queue].info.mode)
+            await self._fitting(call)
         out: list[JobHandle[R] | PenstockError | None] = [None] * len(calls)
         by_queue: dict[str, list[int]] = {name: [] for name in entrances}
         for place, call in enumerate(calls):
@@ -268,16 +277,30 @@ class Client:
     async def _entrance(self, name: str) -> Entrance:
         entrance = self._entrances.get(name)
         if entrance is None:
-            info = await self._info(QueueRef(self._tenant, name))
+            look = partial(self._info, QueueRef(self._tenant, name))
+            info = await look()
             entrance = self._entrances.setdefault(
-                name, Entrance(self._store, info, self._persistence, self._middleware)
+                name,
+                Entrance(self._store, info, self._persistence, self._middleware, look, self._known_keys),
             )
         return entrance
 
-    async def _info(self, queue: QueueRef) -> QueueInfo:
+    async def _fitting(self, call: Call[Any]) -> Entrance:
+        """The way into the call's queue; OptionError when the call does not go with the queue's mode."""
+        entrance = self._entrances.get(call.queue) or await self._entrance(call.queue)
+        try:
+            check_mode(call, entrance.info.mode)
+        except OptionError:
+            # The queue may be in another mode since this client looked at it.
+            await entrance.look_again()
+            check_mode(call, entrance.info.mode)
+        return entrance
+
+    async def _info(self, queue: QueueRef, *, is_producer: bool = True) -> QueueInfo:
         check_name("queue", queue.name)
         if self._declared is None or queue.name in self._declared:
-            return await declare(self._store, queue, self._declaration(queue.name), self._persistence)
+            declaration = self._declaration(queue.name)
+            return await declare(self._store, queue, declaration, self._persistence, is_producer=is_producer)
         info = await self._persistence.call(lambda: self._store.queue(queue))
         if info is None:
             stored = [each.queue.name for each in await self._store.queues(self._tenant)]
@@ -288,7 +311,6 @@ class Client:
         return self._declared.get(name) if isinstance(self._declared, Mapping) else None
 
     def _new_job(self, entrance: Entrance, call: Call[Any]) -> NewJob:
-        check_mode(call, entrance.info.mode)
         return new_job(call, self._ids.make(entrance.info.number), self._ids.nonce())
 
     async def _through_middleware(self, planned: Plan) -> dict[Node[Any], NewJob]:
@@ -314,6 +336,14 @@ class Client:
                 # It was declared anew since this client looked: the next call looks again.
                 self._entrances.pop(call.queue, None)
                 raise OptionError("key", None, f"a key: the jobs of queue {call.queue!r} need one")
+            if answer.why is Refusal.MODE:
+                self._entrances.pop(call.queue, None)
+                if call.options.priority is not None:
+                    wanted = f"none: in queue {call.queue!r}, whose mode has changed, keys take turns"
+                    raise OptionError("priority", call.options.priority, wanted)
+                raise DeclarationError(
+                    f"queue {call.queue!r} is in another mode since this client looked: enqueue again"
+                )
             raise DuplicateJobError(
                 f"the id {call.options.id or chosen!r} is taken in queue {call.queue!r} by another job, "
                 f"{answer.state}"

@@ -1,6 +1,8 @@
 """Holding what an app says of a queue against what is stored."""
 
+import logging
 from collections.abc import Mapping
+from typing import Final
 
 from penstock.client.persist import Persistence
 from penstock.core.errors import DeclarationError
@@ -11,18 +13,34 @@ from penstock.stores.values import QueueInfo
 
 Declared = Mapping[str, Declaration | None]
 """The queues an app has by name; None where it says nothing of mode and limits."""
+_LOGGER: Final = logging.getLogger("penstock.client")
 
 
 async def declare(
-    store: Store, queue: QueueRef, declaration: Declaration | None, persistence: Persistence
+    store: Store,
+    queue: QueueRef,
+    declaration: Declaration | None,
+    persistence: Persistence,
+    *,
+    is_producer: bool,
 ) -> QueueInfo:
     """The queue, made if it is new; DeclarationError when what is stored says otherwise.
 
-    Without a declaration nothing is compared: the queue's stored mode holds.
+    A producer is refused only where the mode is another one: it warns of other limits, and goes by those that
+    are stored. Without a declaration nothing is compared: the queue's stored mode holds.
     """
     if declaration is None:
         return await persistence.call(lambda: store.open_queue(queue))
     try:
         return await persistence.call(lambda: store.declare(queue, declaration))
     except DeclarationError as error:
-        raise DeclarationError(f"queue {str(queue)!r}: {error}") from None
+        stored = await persistence.call(lambda: store.queue(queue)) if is_producer else None
+        if stored is None or stored.mode is not declaration.mode:
+            raise DeclarationError(f"queue {str(queue)!r}: {error}") from None
+        _LOGGER.warning(
+            "queue %s is enqueued to by its stored limits: %s",
+            queue,
+            error,
+            extra={"tenant": queue.tenant, "queue": queue.name},
+        )
+        return stored

@@ -2,16 +2,17 @@
 
 import asyncio
 from collections import deque
-from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import chain
 from typing import Final
 
 from penstock.client.coalesce import Coalescer
+from penstock.client.known_keys import KnownKeys
 from penstock.client.persist import Persistence
-from penstock.core.errors import FlowError, PenstockError, StoreError
-from penstock.core.job import NewJob, QueueRef
-from penstock.core.outcomes import Enqueued, Refused
+from penstock.core.errors import DeclarationError, FlowError, PenstockError, StoreError
+from penstock.core.job import DEFAULT_PRIORITY, NewJob, QueueRef
+from penstock.core.outcomes import Enqueued, Refusal, Refused
 from penstock.core.states import State
 from penstock.stores.bounds import CHUNK_BYTES, CHUNK_JOBS
 from penstock.stores.protocol import Store
@@ -31,7 +32,7 @@ Answer = Enqueued | Refused | PenstockError
 
 
 class Entrance:
-    """Of one queue, as the store knew it when this client first came."""
+    """Of one queue, as the store knew it when this client looked last; `look` asks the store once more."""
 
     def __init__(
         self,
@@ -39,13 +40,18 @@ class Entrance:
         info: QueueInfo,
         persistence: Persistence,
         middleware: Sequence[EnqueueMiddleware],
+        look: Callable[[], Awaitable[QueueInfo]],
+        known_keys: KnownKeys | None = None,
     ) -> None:
         self.info = info
+        self._look = look
         self._store = store
         self._queue = info.queue
         self._persistence = persistence
         self._middleware = middleware
-        self._ahead = SENT_AHEAD if store.keeps_call_order else 1
+        self._known_keys = known_keys
+        # Where some keys are looked up first, a call could overtake the one before it.
+        self._ahead = SENT_AHEAD if store.keeps_call_order and known_keys is None else 1
         self._coalescer: Coalescer[NewJob, Enqueued | Refused] = Coalescer(
             self._enqueue,
             limit=CHUNK_JOBS,
@@ -84,7 +90,7 @@ class Entrance:
             yield await asyncio.gather(*(self._sent(new) for new in jobs))
             return
         sent: deque[tuple[int, asyncio.Task[list[Enqueued | Refused]]]] = deque()
-        error: StoreError | None = None
+        error: PenstockError | None = None
         rest = chunks(jobs, first=FIRST_JOBS if self._store.is_server and count > CHUNK_JOBS else CHUNK_JOBS)
         while True:
             while error is None and len(sent) < self._ahead and (chunk := next(rest, None)) is not None:
@@ -95,12 +101,16 @@ class Entrance:
             count, task = sent.popleft()
             try:
                 yield await task
-            except StoreError as failed:
+            except (StoreError, DeclarationError) as failed:
                 error = failed
                 yield [error] * count
         if error is not None:
             # The store stays away: what follows was not sent, and gets the same answer.
             yield [error for _ in chain.from_iterable(rest)]
+
+    async def look_again(self) -> None:
+        """Take the queue as the store knows it now; DeclarationError when that is not what the app says."""
+        self.info = await self._look()
 
     async def flush(self) -> None:
         await self._coalescer.flush()
@@ -116,8 +126,22 @@ class Entrance:
             return stopped
 
     async def _enqueue(self, jobs: Sequence[NewJob]) -> list[Enqueued | Refused]:
+        answers = await self._call(jobs)
+        if not any(isinstance(each, Refused) and each.why is Refusal.MODE for each in answers):
+            return answers
+        await self.look_again()
+        has_keys = self.info.mode.has_keys
+        fitting = [new for new in jobs if not has_keys or new.priority == DEFAULT_PRIORITY]
+        rest = iter(await self._call(fitting) if fitting else ())
+        taken = {id(new) for new in fitting}
+        return [next(rest) if id(new) in taken else Refused(Refusal.MODE) for new in jobs]
+
+    async def _call(self, jobs: Sequence[NewJob]) -> list[Enqueued | Refused]:
+        mode = self.info.mode
+        if self._known_keys is not None and any(new.idempotency_key is not None for new in jobs):
+            return await self._known_keys.enqueue(self._queue, jobs, mode)
         # The same ids and nonces each time: what an earlier call brought in is found, not doubled.
-        return await self._persistence.call(lambda: self._store.enqueue(self._queue, jobs))
+        return await self._persistence.call(lambda: self._store.enqueue(self._queue, jobs, mode=mode))
 
 
 async def _through(

@@ -24,6 +24,10 @@ from penstock.stores.values import Adoption, Relay
 _LOGGER: Final = logging.getLogger("penstock.relay")
 MOST_HELD: Final = 10_000
 """Entries that one run looks past when they cannot be carried over yet."""
+PORTION: Final = 128
+"""Entries that are read at a time, while they are small."""
+LARGE_PORTION: Final = 16
+"""The same of entries that are large together: each can have a payload of a mebibyte."""
 
 
 async def relay(store: Store, queue: QueueRef, *, limit: int = RELAY_LIMIT) -> int:
@@ -32,17 +36,19 @@ async def relay(store: Store, queue: QueueRef, *, limit: int = RELAY_LIMIT) -> i
     Fewer than `limit` means that nothing else can be carried over now.
     """
     run = _Run(store, queue)
-    carried = 0
+    carried = after = 0
+    portion = PORTION
     while carried < limit and len(run.held) < MOST_HELD:
-        wanted = limit - carried + len(run.held)
-        entries = await store.relays(queue, wanted)
-        fresh = [entry for entry in entries if entry.number not in run.held]
-        done = await run.carry(fresh) if fresh else []
+        wanted = min(portion, limit - carried)
+        entries = await store.relays(queue, wanted, after=after)
+        done = await run.carry(entries)
         if done:
             await store.relayed(queue, done)
             carried += len(done)
-        if len(entries) < wanted or not fresh:
+        if len(entries) < wanted:
             break
+        after = entries[-1].number
+        portion = PORTION if sum(map(size_of, entries)) < CHUNK_BYTES else LARGE_PORTION
     return carried
 
 
@@ -127,7 +133,7 @@ def _groups(entries: Sequence[Relay]) -> Iterator[tuple[str, list[Relay]]]:
         group: list[Relay] = []
         size = 0
         for entry in run:
-            weight = _size(entry)
+            weight = size_of(entry)
             if group and size + weight > CHUNK_BYTES:
                 yield queue, group
                 group, size = [], 0
@@ -136,7 +142,8 @@ def _groups(entries: Sequence[Relay]) -> Iterator[tuple[str, list[Relay]]]:
         yield queue, group
 
 
-def _size(entry: Relay) -> int:
+def size_of(entry: Relay) -> int:
+    """The bytes of an entry's payload or result."""
     match entry.what:
         case NewJob(payload=payload):
             return len(payload)

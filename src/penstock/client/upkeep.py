@@ -7,6 +7,7 @@ from typing import Final
 
 from msgspec.structs import replace
 
+from penstock.bloom.rotating import RotatingBloom
 from penstock.client.persist import Persistence
 from penstock.core.errors import OptionError, QueueNotEmptyError, ResultTimeoutError, UnknownQueueError
 from penstock.core.job import QueueRef
@@ -25,10 +26,17 @@ ENDED: Final = frozenset(State) - LIVE
 class Upkeep:
     """Works on one queue of an open store."""
 
-    def __init__(self, store: Store, queue: QueueRef, persistence: Persistence) -> None:
+    def __init__(
+        self,
+        store: Store,
+        queue: QueueRef,
+        persistence: Persistence,
+        removed: RotatingBloom | None = None,
+    ) -> None:
         self._store = store
         self._queue = queue
         self._persistence = persistence
+        self._removed = removed
 
     async def counts(self) -> dict[State, int]:
         """Jobs per state, zeros included."""
@@ -57,14 +65,25 @@ class Upkeep:
         if not chosen or State.ACTIVE in chosen:
             raise OptionError("states", states, "some states, and not active: what runs cannot be deleted")
         query, deleted = Query(states=chosen, limit=PAGE, payloads=False, results=False), 0
+        filtered = self._removed
         while True:
             page = await self._store.find(self._queue, query)
-            if page.jobs:
-                answers = await self._store.delete(self._queue, [job.id for job in page.jobs])
+            ids = [job.id for job in page.jobs]
+            if filtered is not None:
+                # Other purges here are at these; what they, or the filter, leave behind is listed once more.
+                items = [f"{self._queue}/{job}" for job in ids]
+                known = filtered.maybe(items)
+                filtered.add(items)
+                ids = [job for job, is_known in zip(ids, known, strict=True) if not is_known]
+            if ids:
+                answers = await self._store.delete(self._queue, ids)
                 deleted += sum(isinstance(answer, Applied) for answer in answers)
-            if page.next is None:
+            if page.next is not None:
+                query = replace(query, after=page.next)
+            elif filtered is not None:
+                filtered, query = None, replace(query, after=None)
+            else:
                 return deleted
-            query = replace(query, after=page.next)
 
     async def delete(self, *, purge: bool) -> int:
         """Delete the queue; with `purge` its ended jobs first, of which the answer says how many.

@@ -5,9 +5,10 @@ from functools import partial
 from typing import Any, Generic, TypeVar
 
 from penstock.core.errors import ConfigError, PenstockError
-from penstock.core.job import NewJob, QueueRef
+from penstock.core.job import NewJob
 from penstock.core.outcomes import Enqueued, Refused
 from penstock.stores.protocol import Store, Transactional
+from penstock.stores.values import QueueInfo
 from penstock.tasks.handle import JobHandle
 from penstock.tasks.middleware import SendNext
 
@@ -35,24 +36,29 @@ class Entry:
     def __init__(
         self,
         store: Transactional,
-        queue: QueueRef,
+        info: QueueInfo,
         jobs: Sequence[NewJob],
         wrapped: Callable[[SendNext], SendNext] | None,
     ) -> None:
         self._store = store
-        self._queue = queue
+        self._queue = info.queue
+        self._mode = info.mode
         self._jobs = jobs
         self._wrapped = wrapped
 
     async def enqueue(self, connection: object, *, blocking: bool) -> list[Enqueued | Refused]:
         """Take the jobs in; with `blocking`, without ever waiting."""
         if self._wrapped is None:
-            return await self._store.enqueue_in(connection, self._queue, self._jobs, blocking=blocking)
+            return await self._store.enqueue_in(
+                connection, self._queue, self._jobs, blocking=blocking, mode=self._mode
+            )
         send = self._wrapped(partial(self._send, connection, blocking))
         return [await send(new) for new in self._jobs]
 
     async def _send(self, connection: object, blocking: bool, new: NewJob) -> Enqueued | Refused:
-        (answer,) = await self._store.enqueue_in(connection, self._queue, [new], blocking=blocking)
+        (answer,) = await self._store.enqueue_in(
+            connection, self._queue, [new], blocking=blocking, mode=self._mode
+        )
         return answer
 
 

@@ -11,6 +11,7 @@ MAX_COUNT: Final = 1_000_000_000
 STRIDE: Final = 1_000_000
 """Virtual time that a claim costs a key of weight one."""
 MAX_WEIGHT: Final = 1_000
+_UNITS: Final = (("s", 1_000), ("min", 60_000), ("h", 3_600_000), ("d", 86_400_000))
 
 
 class Mode(StrEnum):
@@ -45,6 +46,19 @@ class Rate(msgspec.Struct, frozen=True, omit_defaults=True):
         if count < 1:
             return check_rate("rate", cls(1, round(1000 / count), burst))
         return check_rate("rate", cls(round(count * 1000), 1_000_000, burst))
+
+    def __str__(self) -> str:
+        """The rate as people write it.
+
+        >>> str(Rate.per_second(5)), str(Rate(1, 10_000, 2)), str(Rate(7, 3_000))
+        ('5/s', '6/min, 2 at once', '7 in 3 s')
+        """
+        burst = f", {self.burst} at once" if self.burst > 1 else ""
+        for unit, length_ms in _UNITS:
+            count, rest = divmod(self.count * length_ms, self.per_ms)
+            if not rest:
+                return f"{count}/{unit}{burst}"
+        return f"{self.count} in {self.per_ms / 1000:g} s{burst}"
 
     @property
     def interval_us(self) -> int:

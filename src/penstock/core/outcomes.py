@@ -24,6 +24,8 @@ class Refusal(StrEnum):
     """The queue is full."""
     KEYLESS = "keyless"
     """The queue's jobs need a key, and this one has none."""
+    MODE = "mode"
+    """The queue is in another mode than its caller said."""
 
 
 class Applied(msgspec.Struct, frozen=True, gc=False):

@@ -56,12 +56,12 @@ async def gather(store: Store, job: Job, sees: Callable[[str], bool] = lambda _:
         job=job,
         now=await store.now(),
         pause=None if info is None else info.pause,
-        leases=len(await store.leases(job.ref)) if waits else 0,
+        leases=(await store.counts(job.ref))[State.ACTIVE] if waits else 0,
         last=events[-1] if events else None,
         declaration=declared,
     )
     if job.state is State.BLOCKED:
-        children = await store.children(job.ref, job.id)
+        children = await store.children(job.ref, job.id, results=False)
         facts = msgspec.structs.replace(facts, children=children)
         some = facts.left[:NAMED]
         states = await _states(store, job, some) if all(sees(child.ref.queue) for child in some) else []

@@ -1,7 +1,7 @@
 """Reasons for waiting that lie in limits, keys and other jobs, in words."""
 
 from penstock.explain.facts import NAMED, Facts
-from penstock.explain.words import held_text, local, rate_text, span
+from penstock.explain.words import held_text, local, span
 
 
 def held_back(facts: Facts) -> list[str]:
@@ -14,7 +14,7 @@ def held_back(facts: Facts) -> list[str]:
         if key.active >= key.limit:
             out.append(f"key {key.key!r} is at its limit: {key.active} of {key.limit} are running")
         if (held := held_text(key, facts.now)) is not None:
-            rate = "" if declared.key_rate is None else f" of {rate_text(declared.key_rate)}"
+            rate = "" if declared.key_rate is None else f" of {declared.key_rate}"
             out.append(f"key {key.key!r} is held back by its rate{rate} until {held}")
     if declared.max_active is not None and facts.leases >= declared.max_active:
         out.append(
@@ -22,7 +22,7 @@ def held_back(facts: Facts) -> list[str]:
         )
     if declared.rate is not None and facts.token_at is not None:
         wait = f"the next job may start in {span(facts.token_at - facts.now)}"
-        out.append(f"queue {queue!r} is held back by its rate of {rate_text(declared.rate)}: {wait}")
+        out.append(f"queue {queue!r} is held back by its rate of {declared.rate}: {wait}")
     return out
 
 

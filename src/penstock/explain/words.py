@@ -1,9 +1,8 @@
-"""Times and rates as people read them."""
+"""Times as people read them."""
 
 from datetime import UTC, datetime
 from typing import Final
 
-from penstock.core.limits import Rate
 from penstock.stores.values import KeyInfo
 
 UNITS: Final = {"s": 1_000, "m": 60_000, "min": 60_000, "h": 3_600_000, "d": 86_400_000}
@@ -43,20 +42,6 @@ def span(ms: int) -> str:
             rest = seconds % size // small_size
             return f"{seconds // size} {unit}" + (f" {rest} {small}" if rest else "")
     return f"{ms / 1000:.1f} s" if ms < 10_000 and ms % 1000 else f"{seconds} s"
-
-
-def rate_text(rate: Rate) -> str:
-    """The rate in the shortest words that say it exactly.
-
-    >>> rate_text(Rate.per_second(5)), rate_text(Rate(1, 10_000, 2)), rate_text(Rate(7, 3_000))
-    ('5/s', '6/min, 2 at once', '7 in 3 s')
-    """
-    burst = f", {rate.burst} at once" if rate.burst > 1 else ""
-    for unit in ("s", "min", "h", "d"):
-        count, rest = divmod(rate.count * UNITS[unit], rate.per_ms)
-        if not rest:
-            return f"{count}/{unit}{burst}"
-    return f"{rate.count} in {span(rate.per_ms)}{burst}"
 
 
 def held_text(key: KeyInfo, now: int) -> str | None:

@@ -167,7 +167,7 @@ class OutboxRelay:
         parcel = _DECODER.decode(entry.body)
         declared = entry.queue, msgspec.json.encode(parcel.declaration)
         if declared not in self._opened:
-            await declare(self._store, entry.queue, parcel.declaration, _ONCE)
+            await declare(self._store, entry.queue, parcel.declaration, _ONCE, is_producer=True)
             self._opened.add(declared)
         new = parcel.job
         if new.unique is not None and new.unique.rule is UniqueRule.DEBOUNCE:

@@ -2,6 +2,7 @@
 
 import secrets
 import time
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from difflib import get_close_matches
 from typing import Final
@@ -21,6 +22,8 @@ from penstock.stores.protocol import Store
 from penstock.stores.values import StoredSchedule
 
 MOST_RUNS: Final = 1_000
+LOOKED_UP: Final = 500
+"""Names of schedules that are looked up in one call."""
 _UNKNOWN: Final = Every(MAX_EVERY_MS)
 """Stands where the time of a schedule cannot be read."""
 
@@ -72,9 +75,24 @@ class ScheduleBook:
         Where only its job changed, it goes on from the instant it waits for; where its time changed, from
         now. What was paused stays paused.
         """
-        schedule = check_schedule(schedule)
+        return bool(await self.put_all([(queue, schedule)]))
+
+    async def put_all(self, wanted: Sequence[tuple[str, Schedule]]) -> list[str]:
+        """Keep many schedules, each with the name of its queue; the names of those that were not there so."""
+        checked = [(queue, check_schedule(schedule)) for queue, schedule in wanted]
+        put: list[str] = []
+        for start in range(0, len(checked), LOOKED_UP):
+            some = checked[start : start + LOOKED_UP]
+            known: dict[str, list[StoredSchedule]] = {}
+            for each in await self._store.schedules(self._tenant, [schedule.name for _, schedule in some]):
+                known.setdefault(each.name, []).append(each)
+            for queue, schedule in some:
+                if await self._put(queue, schedule, known.get(schedule.name, ())):
+                    put.append(schedule.name)
+        return put
+
+    async def _put(self, queue: str, schedule: Schedule, known: Sequence[StoredSchedule]) -> bool:
         ref, body = QueueRef(self._tenant, queue), encode_schedule(schedule)
-        known = [each for each in await self._store.schedules(self._tenant) if each.name == schedule.name]
         # Names are unique in a tenant: a schedule that moves to another queue must not fire in both.
         elsewhere = [each for each in known if each.queue != ref]
         old = next((each for each in known if each.queue == ref), None)
@@ -150,12 +168,15 @@ class ScheduleBook:
         """All schedules, by queue and name; also those whose record cannot be read, each with its `fault`."""
         return [_info(each) for each in await self._store.schedules(self._tenant)]
 
+    async def named(self, name: str) -> Sequence[ScheduleInfo]:
+        """The schedules of this name: none or one, unless two processes put it into two queues at once."""
+        return [_info(each) for each in await self._store.schedules(self._tenant, [name])]
+
     async def _find(self, name: str) -> StoredSchedule:
-        kept = await self._store.schedules(self._tenant)
-        for each in kept:
-            if each.name == name:
-                return each
-        near = get_close_matches(name, [each.name for each in kept], n=3)
+        for each in await self._store.schedules(self._tenant, [name]):
+            return each
+        kept = [each.name for each in await self._store.schedules(self._tenant)]
+        near = get_close_matches(name, kept, n=3)
         hint = f"; near it: {', '.join(near)}" if near else ""
         raise OptionError("schedule", name, f"the name of a schedule of tenant {self._tenant!r}{hint}")
 

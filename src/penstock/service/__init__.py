@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.core.errors import ConfigError
+from penstock.core.extras import install_command
 
 if TYPE_CHECKING:
     from penstock.service.app import Service
@@ -26,5 +27,5 @@ def __getattr__(name: str) -> Any:
         if error.name is None or error.name.startswith("penstock"):
             raise
         raise ConfigError(
-            f"the service needs the package {error.name}: pip install 'penstock[service]'"
+            f"the service needs the package {error.name}: {install_command('service')}"
         ) from error

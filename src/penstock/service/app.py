@@ -10,6 +10,7 @@ from typing import Any, Final, Protocol
 
 import msgspec
 
+from penstock.bloom.filters import Filters
 from penstock.client.client import Client
 from penstock.client.persist import Persistence
 from penstock.core.job import QueueRef
@@ -75,6 +76,7 @@ class Service:
         upkeep: TenantKeeper | None = None,
         routes: Iterable[Route] = ROUTES,
         may_turn: bool = False,
+        filters: Filters | None = None,
     ) -> None:
         self.store = store
         self.door = door
@@ -94,6 +96,7 @@ class Service:
         self._duties = [*duties, *([] if upkeep is None else [upkeep]), self.webhooks]
         self._tasks: list[asyncio.Task[None]] = []
         self._clients: dict[str, Client] = {}
+        self._filters = filters
         self._turns: dict[tuple[str, tuple[str, ...]], Turns] = {}
         self._tenants: tuple[float, list[str]] = (float("-inf"), [])
 
@@ -140,7 +143,12 @@ class Service:
         """The way into the queues of a tenant."""
         client = self._clients.pop(tenant, None)
         if client is None:
-            client = Client(self.store, tenant=tenant, persistence=Persistence(patience=PATIENCE))
+            client = Client(
+                self.store,
+                tenant=tenant,
+                persistence=Persistence(patience=PATIENCE),
+                filters=self._filters,
+            )
             if len(self._clients) >= MOST_CLIENTS:
                 # The one not used for longest; what it has on its way still arrives.
                 del self._clients[next(iter(self._clients))]

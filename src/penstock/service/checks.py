@@ -19,14 +19,12 @@ from penstock.service.json_bodies import check_unique_names, check_values
 from penstock.service.paging import CURSOR
 from penstock.service.scalars import check_scalars, is_within
 from penstock.stores.values import Spawn, StoredSchedule
-from penstock.stores.wire import MOST_ITEMS
+from penstock.stores.wire import MOST_ASKED, MOST_ITEMS
 from penstock.tasks.options import LONGEST, MOST_ATTEMPTS
 
 if TYPE_CHECKING:
     from penstock.service.ask import Ask
 
-MOST_ASKED: Final = 100_000
-"""Jobs or events that one answer is asked for: it is held in memory while it goes out."""
 RECORD_BYTES: Final = 4 << 20
 """The record of a schedule: a payload of 1 MiB as text within JSON, and the schedule itself."""
 _LONGEST_MS: Final = int(LONGEST.total_seconds() * 1000)
@@ -212,6 +210,11 @@ def _check_entry(given: Mapping[str, Any]) -> None:
         check_scalars("after", "entries", given["after"])
 
 
+def _check_place(given: Mapping[str, Any]) -> None:
+    if (after := given.get("after", 0)) < 0:
+        raise InvalidError("after", after, "0 or more")
+
+
 def _check_turn(given: Mapping[str, Any]) -> None:
     if abs(given["by_ms"]) > LAST_MS:
         raise InvalidError("by_ms", given["by_ms"], f"milliseconds up to {LAST_MS}, either way")
@@ -239,5 +242,7 @@ _MORE: Final[Mapping[str, Callable[[Mapping[str, Any]], None]]] = {
     "damaged_events": _check_cursors,
     "shelf": _check_after,
     "due_queues": _check_after,
+    "children": _check_place,
+    "relays": _check_place,
     "turn": _check_turn,
 }

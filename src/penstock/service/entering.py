@@ -15,7 +15,9 @@ from penstock.core.outcomes import Refused
 from penstock.service.ask import Ask
 from penstock.service.checks import check_jobs, check_spawns, check_stored
 from penstock.service.naming import references, targets
+from penstock.service.portions import in_portions
 from penstock.stores.bounds import RELAY_LIMIT
+from penstock.stores.portions import PORTION
 from penstock.stores.values import Spawn
 
 OPENS: Final = frozenset({"enqueue", "open_queue", "declare", "set_key_rule", "pause", "keep_reader"})
@@ -53,7 +55,7 @@ async def enqueue(ask: Ask, queue: QueueRef, given: Mapping[str, Any]) -> Any:
     await ask.yielder.run(check_jobs(jobs))
     await ask.yielder.run(check_spawns(spawns))
     async with _admitting(ask, queue, jobs, spawns):
-        return await ask.store.enqueue(queue, **given)
+        return await in_portions("enqueue", given, lambda some: ask.store.enqueue(queue, **some))
 
 
 async def spawn(ask: Ask, queue: QueueRef, given: Mapping[str, Any]) -> Any:
@@ -73,7 +75,7 @@ async def fire(ask: Ask, queue: QueueRef, given: Mapping[str, Any]) -> Any:
 async def redrive(ask: Ask, queue: QueueRef, given: Mapping[str, Any]) -> Any:
     """Jobs that wait once more."""
     async with ask.redriving(queue, len(given["ids"])):
-        return await ask.store.redrive(queue, **given)
+        return await in_portions("redrive", given, lambda some: ask.store.redrive(queue, **some))
 
 
 async def put_schedule(ask: Ask, queue: QueueRef, given: Mapping[str, Any]) -> None:
@@ -81,10 +83,9 @@ async def put_schedule(ask: Ask, queue: QueueRef, given: Mapping[str, Any]) -> N
     schedule = given["schedule"]
     check_name("schedule", schedule.name)
     record = await check_stored(ask, schedule)
-    for each in await ask.store.schedules(queue.tenant):
-        if each.name == schedule.name:
-            # A token for some queues puts none beside that of another, which has the name already.
-            ask.require(each.queue.name)
+    for each in await ask.store.schedules(queue.tenant, [schedule.name]):
+        # A token for some queues puts none beside that of another, which has the name already.
+        ask.require(each.queue.name)
     async with AsyncExitStack() as stack:
         if ask.service.quotas is not None:
             at = schedule.next_at
@@ -115,14 +116,26 @@ async def _admitting(
         sizes.setdefault(name, []).append(len(new.payload))
 
     async def pending() -> Mapping[str, int]:
-        entries = await ask.store.relays(queue, MOST_HELD) if spawns else []
-        return Counter(entry.queue for entry in entries if isinstance(entry.what, NewJob))
+        return await _waiting_to_be_carried(ask, queue) if spawns else {}
 
     async with ask.service.quotas.admitting(queue.tenant, sizes, pending):
         yield
         if spawns:
             with suppress(StoreError):
                 await relay(ask.store, queue, limit=max(RELAY_LIMIT, 2 * len(spawns)))
+
+
+async def _waiting_to_be_carried(ask: Ask, queue: QueueRef) -> Counter[str]:
+    """How many jobs this queue has for others that are not there yet, by queue."""
+    found: Counter[str] = Counter()
+    after = 0
+    while sum(found.values()) < MOST_HELD:
+        entries = await ask.store.relays(queue, PORTION, after=after)
+        found.update(entry.queue for entry in entries if isinstance(entry.what, NewJob))
+        if len(entries) < PORTION:
+            break
+        after = entries[-1].number
+    return found
 
 
 def _is_refused(answer: Any) -> bool:

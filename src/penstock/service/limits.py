@@ -8,6 +8,7 @@ import msgspec
 
 from penstock.core.errors import OptionError
 from penstock.service.errors import MalformedError, SlowRequestError, TooLargeError, UnsupportedMediaError
+from penstock.stores.wire import ANSWER_BYTES
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
@@ -26,6 +27,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     body_bytes: int = 8 << 20
     json_values: int = 50_000
     """Values in a JSON body: each list, each object and each comma outside of text counts as one."""
+    answer_bytes: int = ANSWER_BYTES
+    """Payloads and results in one answer: the record that reaches this is its last one."""
     head_bytes: int = 32 << 10
     headers: int = 64
     head_timeout: float = 10.0

@@ -1,6 +1,6 @@
 """The queues that a call of the store's protocol names beside its own: all need to be in the scopes."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import takewhile
 from typing import TYPE_CHECKING, Any, Final
 
@@ -8,9 +8,11 @@ from penstock.client.relay import relay
 from penstock.core.flows import ChildEnding, JobRef
 from penstock.core.job import NewJob, QueueRef
 from penstock.core.moves import Beat
+from penstock.service import portions
 from penstock.service.errors import ForbiddenError
 from penstock.service.reserved import is_reserved
 from penstock.stores.bounds import RELAY_LIMIT
+from penstock.stores.portions import PORTION
 from penstock.stores.values import Adoption, Relay
 
 if TYPE_CHECKING:
@@ -50,17 +52,22 @@ async def require_named(ask: "Ask", call: str, queue: QueueRef | None, given: Ma
     return True
 
 
-async def shown_relays(ask: "Ask", queue: QueueRef, limit: int = RELAY_LIMIT) -> list[Relay]:
+async def shown_relays(
+    ask: "Ask", queue: QueueRef, limit: int = RELAY_LIMIT, *, after: int = 0
+) -> list[Relay]:
     """The entries that the client can carry over itself.
 
     Where some are for queues that the token is not for, the service carries them, and the client sees none
     that stands behind one of those: carried first, a job could end before the job that waits for it is there.
     """
-    entries = await ask.store.relays(queue, limit)
+    most_bytes = ask.service.limits.answer_bytes
+    entries = await portions.relays(ask.store, queue, limit, after=after, most_bytes=most_bytes)
+    if after and not ask.may("*") and not await _may_carry_up_to(ask, queue, after):
+        return []
     if all(_may_carry(ask, entry) for entry in entries):
         return entries
     await relay(ask.store, queue)
-    entries = await ask.store.relays(queue, limit)
+    entries = await portions.relays(ask.store, queue, limit, after=after, most_bytes=most_bytes)
     return list(takewhile(lambda entry: _may_carry(ask, entry), entries))
 
 
@@ -68,19 +75,35 @@ async def require_relayed(ask: "Ask", queue: QueueRef, numbers: Sequence[int]) -
     """ForbiddenError for entries of other queues: a token that forgets them would keep parents waiting."""
     if ask.may("*"):
         return
-    left, limit = set(numbers), max(RELAY_LIMIT, len(numbers))
-    while left:
-        entries = await ask.store.relays(queue, limit)
+    left = set(numbers)
+    if not left:
+        return
+    async for entry in _up_to(ask, queue, max(left)):
+        if entry.number in left and not _may_carry(ask, entry):
+            raise ForbiddenError(
+                f"entry {entry.number} is for queue {entry.queue!r} or names a job of another one, which "
+                "is not in the token's scopes: the service carries it over"
+            )
+
+
+async def _may_carry_up_to(ask: "Ask", queue: QueueRef, last: int) -> bool:
+    async for entry in _up_to(ask, queue, last):
+        if not _may_carry(ask, entry):
+            return False
+    return True
+
+
+async def _up_to(ask: "Ask", queue: QueueRef, last: int) -> AsyncIterator[Relay]:
+    """The entries of a queue up to and with this number."""
+    after = 0
+    while after < last:
+        entries = await ask.store.relays(queue, PORTION, after=after)
         for entry in entries:
-            if entry.number in left and not _may_carry(ask, entry):
-                raise ForbiddenError(
-                    f"entry {entry.number} is for queue {entry.queue!r} or names a job of another one, which "
-                    "is not in the token's scopes: the service carries it over"
-                )
-            left.discard(entry.number)
-        if len(entries) < limit:
+            if entry.number <= last:
+                yield entry
+        if len(entries) < PORTION:
             return
-        limit *= 2
+        after = entries[-1].number
 
 
 def _may_carry(ask: "Ask", entry: Relay) -> bool:

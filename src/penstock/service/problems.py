@@ -152,7 +152,9 @@ def decoded(body: bytes, kind: Any) -> Any:
 
 
 def validation_fault(said: str, *, parameter: bool = False) -> Fault:
-    """What msgspec says of a value, taken apart."""
+    """What msgspec says of a value, taken apart. The names and values in it can be of any length."""
+    if len(said) > 4 * SHOWN:
+        said = f"{said[: 2 * SHOWN]}…{said[-2 * SHOWN :]}"
     what, _, where = said.partition(" - at `")
     path = where.rstrip("`").removeprefix("$").removeprefix(".")
     place: dict[str, Any] = {"parameter": path} if parameter else {"pointer": pointer_of(path)}
@@ -161,11 +163,13 @@ def validation_fault(said: str, *, parameter: bool = False) -> Fault:
         return Fault(wanted="a value: it is required", found="nothing", **place)
     if match := _UNKNOWN.search(what):
         place = {"parameter": match[1]} if parameter else {"pointer": pointer_of(f"{path}.{match[1]}")}
-        return Fault(wanted="no field of this name", found=match[1], **place)
+        return Fault(wanted="no field of this name", found=_short(match[1]), **place)
     if match := _EXPECTED.fullmatch(what):
-        return Fault(wanted=match[1].replace("`", ""), found=match[2].replace("`", ""), **place)
+        return Fault(wanted=match[1].replace("`", ""), found=_short(match[2].replace("`", "")), **place)
     if match := _NONE_OF.fullmatch(what):
-        return Fault(wanted="one of the values that the OpenAPI document lists", found=match[1], **place)
+        return Fault(
+            wanted="one of the values that the OpenAPI document lists", found=_short(match[1]), **place
+        )
     wanted = re.sub("^Invalid ", "a valid ", what.removeprefix("Expected "))
     return Fault(wanted=wanted.replace("`", ""), **place)
 

@@ -47,7 +47,9 @@ _TEXTS: Final[Mapping[str, _Form]] = {
     # A schedule's queue is one of the tenant that the token is for, whatever the record says.
     "tenant": _form(rf"{NAME_FORM}|\*", NAME_WANTED),
 }
-"""Texts that have a form; all others are free, within MOST_TEXT and without NUL."""
+"""Texts that have a form; all others are free, within MOST_TEXT and, but for keys, without NUL."""
+_FREE: Final = ("key", "keys")
+"""How the names of texts end that may have NUL in them."""
 _NUMBERS: Final[Mapping[str, tuple[int, int]]] = {
     "lease_ms": (1, MAX_LEASE_MS),
     # Cursors are looked at as such.
@@ -74,7 +76,7 @@ def is_within(name: str, value: Any) -> bool:
         form = _TEXTS.get(name)
         if form is not None:
             return form.pattern.fullmatch(value) is not None
-        return bool(len(value) <= MOST_TEXT and ("\0" not in value or name.endswith("key")))
+        return bool(len(value) <= MOST_TEXT and ("\0" not in value or name.endswith(_FREE)))
     if kind is int:
         least, most = _NUMBERS.get(name, _ANY_NUMBER)
         return bool(least <= value <= most)
@@ -102,7 +104,7 @@ def check_scalars(path: str, name: str, value: Any) -> None:
         form = _TEXTS.get(name)
         if form is not None and not form.pattern.fullmatch(value):
             raise InvalidNameError(path, value[:100], form.wanted)
-        if form is None and (len(value) > MOST_TEXT or ("\0" in value and not name.endswith("key"))):
+        if form is None and (len(value) > MOST_TEXT or ("\0" in value and not name.endswith(_FREE))):
             raise InvalidError(
                 path, Words(f"{len(value)} characters"), f"text without NUL, up to {MOST_TEXT}"
             )

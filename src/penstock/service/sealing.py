@@ -9,6 +9,7 @@ from typing import Any, Final
 import msgspec
 
 from penstock.core.errors import ConfigError, SealedSecretError
+from penstock.core.extras import install_command
 
 PREFIX: Final = "sealed:1:"
 """How a sealed text begins, with the version of the form. The id of the key, a colon and base 64 follow."""
@@ -110,6 +111,6 @@ def _cipher(key: bytes) -> Any:
         from cryptography.hazmat.primitives.ciphers.aead import AESGCM
     except ModuleNotFoundError as error:
         raise ConfigError(
-            f"sealing secrets needs the package {error.name}: pip install 'penstock[service]'"
+            f"sealing secrets needs the package {error.name}: {install_command('service')}"
         ) from error
     return AESGCM(key)

@@ -3,6 +3,7 @@
 import asyncio
 from pathlib import Path
 
+from penstock.bloom.filters import Filters
 from penstock.scheduler.upkeep import SWEEP
 from penstock.service.app import Service
 from penstock.service.auth.api_tokens import ApiTokens
@@ -29,6 +30,7 @@ def full_service(
     limits: Limits | None = None,
     sealer: SecretSealer | None = None,
     sweep: float = SWEEP,
+    filters: Filters | None = None,
 ) -> Service:
     """Tokens, quotas and the audit log from the store; ConfigError for a file that cannot be used."""
     issuers = None if auth_file is None else read_auth_file(auth_file)
@@ -45,6 +47,7 @@ def full_service(
         sealer=sealer,
         duties=[usage, _Porter(door)],
         upkeep=TenantKeeper(store, quotas, sweep=sweep),
+        filters=filters,
     )
 
 

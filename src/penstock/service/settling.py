@@ -19,6 +19,7 @@ from penstock.service.wire.claims import (
     SnoozeWish,
 )
 from penstock.service.wire.jobs import checked_json
+from penstock.stores.portions import slim_jobs
 from penstock.stores.protocol import Reads
 
 _NO_FAULT: Final = Fault(decide.ERROR)
@@ -31,7 +32,7 @@ async def settlements(
     ids = list(dict.fromkeys(wish.id for wish in wishes if isinstance(wish, RetryWish)))
     records: dict[str, Job] = {}
     if ids:
-        records = {job.id: job for job in await store.get(queue, ids) if job is not None}
+        records = {job.id: job for job in await slim_jobs(store, queue, ids) if job is not None}
     found: list[Settlement] = []
     for place, wish in enumerate(wishes):
         found.append(_settlement(place, wish, records.get(wish.id)))

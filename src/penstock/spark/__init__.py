@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
 from penstock.core.errors import ConfigError
+from penstock.core.extras import install_command
 
 if TYPE_CHECKING:
     from penstock.spark.java import java_home
@@ -27,4 +28,4 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if error.name is None or error.name.startswith("penstock"):
             raise
-        raise ConfigError(f"Spark needs the package {error.name}: pip install 'penstock[spark]'") from error
+        raise ConfigError(f"Spark needs the package {error.name}: {install_command('spark')}") from error

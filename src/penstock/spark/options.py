@@ -60,6 +60,7 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
     on_bad_row: Literal["quarantine", "fail"] | None = None
     task: str | None = None
     dry_run: bool = False
+    key_filter: bool = False
     max_per_second: float | None = None
     chunk: int = CHUNK_JOBS
     declare: bool = False
@@ -275,6 +276,7 @@ _OPTIONS: Final = (
     _Option("onBadRow", "on_bad_row", _one_of("quarantine", "fail"), WRITES),
     _Option("task", "task", lambda name, text: check_name(name, text.strip()), WRITES),
     _Option("dryRun", "dry_run", _truth, WRITES),
+    _Option("keyFilter", "key_filter", _truth, WRITES),
     _Option("maxPerSecond", "max_per_second", _rate, WRITES),
     _Option("chunk", "chunk", _chunk, WRITES),
     _Option("declare", "declare", _truth, WRITES),

@@ -40,6 +40,7 @@ ANSWERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {
     "delete": _each("ids", _MISSING),
     "child_ended": _each("endings", _MISSING),
     "adopt": _each("adoptions", _MISSING),
+    "key_holders": lambda given: [None] * len(given["keys"]),
     "promote": _always(0),
     "prune": _always(0),
     "delete_quarantined": _always(0),

@@ -9,6 +9,8 @@ RELAY_LIMIT: Final = 200
 SCHEDULE_LIMIT: Final = 50
 DUE_LIMIT: Final = 200
 """Queues that one call looks at for due upkeep."""
+CLAIMABLE_LIMIT: Final = 1_000
+"""Queues that a worker asks for in one call whether something is to be claimed."""
 SWEEP_LIMIT: Final = 5_000
 """Rows of a deleted queue that are removed at a time."""
 CHUNK_JOBS: Final = 1_000

@@ -5,7 +5,9 @@ from contextlib import contextmanager
 from typing import Any, Final
 from urllib.parse import parse_qsl, unquote
 
+from penstock.bloom.filters import Filters
 from penstock.core.errors import ConfigError
+from penstock.core.extras import install_command
 from penstock.core.store_url import scheme_of, shown_option
 from penstock.stores.protocol import Store
 from penstock.stores.values import Durability
@@ -25,10 +27,11 @@ SCHEMES: Final = {
 }
 
 
-def open_store(url: str, **settings: Any) -> Store:
+def open_store(url: str, *, filters: Filters | None = None, **settings: Any) -> Store:
     """A store that is not opened yet; ConfigError when the url names none.
 
-    `settings` are those of the store's own class and win over those in the url.
+    `settings` are those of the store's own class and win over those in the url. Of the `filters` the Redis
+    store takes the one for ghosts: only there, cancelled jobs leave entries behind.
     """
     match check_url(url):
         case "memory":
@@ -51,6 +54,8 @@ def open_store(url: str, **settings: Any) -> Store:
         case _:
             with _needing(url, "redis"):
                 from penstock.stores.redis import RedisStore
+            if filters is not None:
+                settings["ghosts"] = filters.ghost
             return _made(RedisStore, url, url, **settings)
 
 
@@ -81,8 +86,7 @@ def _needing(url: str, extra: str) -> Iterator[None]:
         if error.name is not None and error.name.startswith("penstock"):
             raise
         raise ConfigError(
-            f"a store at {url.partition(':')[0]}:// needs the package {error.name}: "
-            f"pip install 'penstock[{extra}]'"
+            f"a store at {url.partition(':')[0]}:// needs the package {error.name}: {install_command(extra)}"
         ) from error
 
 

@@ -7,7 +7,7 @@ from typing import ClassVar, Protocol, runtime_checkable
 from penstock.core.events import Event
 from penstock.core.flows import Child, ChildEnding
 from penstock.core.job import ExpiredLease, Job, NewJob, QueueRef
-from penstock.core.limits import Declaration, KeyRule
+from penstock.core.limits import Declaration, KeyRule, Mode
 from penstock.core.moves import Beat, Expire, Report, Settlement
 from penstock.core.outcomes import Applied, Claims, Enqueued, Refused
 from penstock.core.states import State
@@ -24,6 +24,7 @@ from penstock.stores.bounds import (
 )
 from penstock.stores.values import (
     Adoption,
+    ClaimablePage,
     DamagedEvent,
     DuePage,
     EventColumns,
@@ -32,6 +33,7 @@ from penstock.stores.values import (
     HeldLease,
     Holdup,
     Kept,
+    KeyHolder,
     KeyInfo,
     Page,
     Pause,
@@ -41,6 +43,7 @@ from penstock.stores.values import (
     QueueInfo,
     Reader,
     Relay,
+    Rings,
     Spawn,
     StoredSchedule,
     StoreInfo,
@@ -57,13 +60,31 @@ class Bell(Protocol):
         ...
 
 
+class QueueBell(Protocol):
+    """A bell for all queues of a tenant. What rings during no wait is kept for the next one."""
+
+    async def wait(self, timeout: float) -> Rings:
+        """The queues that it rang for since the last wait, as soon as there are any.
+
+        Neither a queue nor `for_all` after `timeout` seconds.
+        """
+        ...
+
+
 class Moves(Protocol):
     """The moves of jobs. Each is one atomic guarded operation per job, with its event."""
 
     async def enqueue(
-        self, queue: QueueRef, jobs: Sequence[NewJob], spawns: Sequence[Spawn] = ()
+        self,
+        queue: QueueRef,
+        jobs: Sequence[NewJob],
+        spawns: Sequence[Spawn] = (),
+        mode: Mode | None = None,
     ) -> list[Enqueued | Refused]:
         """Take jobs in; the queue is opened if it is new. Accepted means durable.
+
+        A caller that knows the queue names its `mode`: jobs that are not there yet are refused where the
+        queue is in another one.
 
         `spawns` become relay entries in the same operation, so that a flow over several queues is taken in
         whole; a repeated call writes none again. The job they come with stands for all of them at the door:
@@ -139,12 +160,19 @@ class Flows(Protocol):
         """Let a running job add children under its lease: its parents will wait for them too."""
         ...
 
-    async def children(self, queue: QueueRef, job: str) -> list[Child]:
-        """The children of a job, in the order it named them."""
+    async def children(
+        self, queue: QueueRef, job: str, *, after: int = 0, limit: int | None = None, results: bool = True
+    ) -> list[Child]:
+        """The children of a job, in the order it named them.
+
+        With `after`, without the first so many of them; with `limit`, at most so many. Children keep their
+        order, and new ones come last: so a page begins where the one before it ended. Results are left out
+        unless they are asked for.
+        """
         ...
 
-    async def relays(self, queue: QueueRef, limit: int = RELAY_LIMIT) -> list[Relay]:
-        """What waits to be carried over, oldest first."""
+    async def relays(self, queue: QueueRef, limit: int = RELAY_LIMIT, *, after: int = 0) -> list[Relay]:
+        """What waits to be carried over, oldest first: the entries with a higher number than `after`."""
         ...
 
     async def relayed(self, queue: QueueRef, numbers: Sequence[int]) -> None:
@@ -163,8 +191,11 @@ class Schedules(Protocol):
 
     async def pause_schedule(self, queue: QueueRef, name: str, paused: bool) -> bool: ...
 
-    async def schedules(self, tenant: str) -> list[StoredSchedule]:
-        """All schedules of a tenant, by queue and name."""
+    async def schedules(self, tenant: str, names: Sequence[str] | None = None) -> list[StoredSchedule]:
+        """The schedules of a tenant, by queue and name: those of these names, or all.
+
+        What a name costs does not grow with the number of schedules.
+        """
         ...
 
     async def due_schedules(self, queue: QueueRef, limit: int = SCHEDULE_LIMIT) -> list[StoredSchedule]:
@@ -185,6 +216,10 @@ class Reads(Protocol):
     async def get(self, queue: QueueRef, ids: Sequence[str]) -> list[Job | None]: ...
 
     async def find(self, queue: QueueRef, query: Query) -> Page: ...
+
+    async def key_holders(self, queue: QueueRef, keys: Sequence[str]) -> list[KeyHolder | None]:
+        """Which job holds each idempotency key now; None where an enqueue would create one."""
+        ...
 
     async def counts(self, queue: QueueRef) -> dict[State, int]:
         """Jobs per state, zeros included."""
@@ -208,7 +243,17 @@ class Reads(Protocol):
 
 
 class UpkeepReads(Protocol):
-    """Which of many queues need upkeep."""
+    """Which of many queues need upkeep, and which have something to claim."""
+
+    async def claimable_queues(
+        self, tenant: str, names: Sequence[str], *, within_ms: int = 0
+    ) -> ClaimablePage:
+        """In which of these queues a claim may find a job now or in the next `within_ms` milliseconds.
+
+        Paused queues have nothing to claim until their pause ends. Queues that are not there are passed over.
+        The answer is a hint: limits may hold back what waits, and nothing may rest on it being complete.
+        """
+        ...
 
     async def due_queues(
         self,
@@ -412,6 +457,13 @@ class Wakeups(Protocol):
 
     def bell(self, queue: QueueRef, topic: Topic) -> AbstractAsyncContextManager[Bell]: ...
 
+    def queue_bell(self, tenant: str) -> AbstractAsyncContextManager[QueueBell]:
+        """Rings where a job of any queue of the tenant became claimable, or will be sooner than before.
+
+        One subscription, however many queues there are.
+        """
+        ...
+
 
 class Clock(Protocol):
     """The one place time comes from."""
@@ -502,7 +554,13 @@ class Transactional(Protocol):
         ...
 
     async def enqueue_in(
-        self, connection: object, queue: QueueRef, jobs: Sequence[NewJob], *, blocking: bool
+        self,
+        connection: object,
+        queue: QueueRef,
+        jobs: Sequence[NewJob],
+        *,
+        blocking: bool,
+        mode: Mode | None = None,
     ) -> list[Enqueued | Refused]:
         """Take jobs in; they are there, and workers are woken, once the caller's transaction commits.
 

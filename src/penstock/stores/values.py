@@ -150,8 +150,8 @@ class Firing(msgspec.Struct, frozen=True):
 class Query(msgspec.Struct, frozen=True, kw_only=True):
     """Which jobs to list. Newest first: by ending if all states asked for are endings, else by enqueue.
 
-    `after` is the `next` of the page before. Payloads and results that are not asked for are left out, empty
-    and None: they may be large.
+    `since` is the earliest such time, in Unix milliseconds. `after` is the `next` of the page before.
+    Payloads and results that are not asked for are left out, empty and None: they may be large.
     """
 
     states: frozenset[State] = frozenset()
@@ -160,6 +160,14 @@ class Query(msgspec.Struct, frozen=True, kw_only=True):
     after: str | None = None
     payloads: bool = True
     results: bool = True
+    key: str | None = None
+    since: int | None = None
+    oldest_first: bool = False
+
+    @property
+    def is_by_end(self) -> bool:
+        """True when jobs are listed by their endings, because all states asked for are endings."""
+        return bool(self.states) and all(state.is_ended for state in self.states)
 
 
 class Page(msgspec.Struct, frozen=True):
@@ -167,6 +175,17 @@ class Page(msgspec.Struct, frozen=True):
 
     jobs: list[Job]
     next: str | None = None
+
+
+class KeyHolder(msgspec.Struct, frozen=True):
+    """The job that holds an idempotency key. `state` is None once its record is gone.
+
+    `digest` is the one of the work that it was enqueued for, as `NewJob.digest` makes it.
+    """
+
+    id: str
+    state: State | None
+    digest: str
 
 
 class HeldLease(msgspec.Struct, frozen=True):
@@ -289,6 +308,25 @@ class DuePage(msgspec.Struct, frozen=True):
     unreachable: list[str] = msgspec.field(default_factory=list)
 
 
+class ClaimablePage(msgspec.Struct, frozen=True):
+    """Queues in which a claim may find something, by the store's time `now`.
+
+    Each with the time, in Unix milliseconds, from which it may. `unreachable` are queues on a server that did
+    not answer while others did.
+    """
+
+    queues: dict[str, int]
+    now: int
+    unreachable: list[str] = msgspec.field(default_factory=list)
+
+
+class Rings(msgspec.Struct, frozen=True):
+    """The queues that a bell rang for; `for_all` says that it may have been any queue."""
+
+    queues: frozenset[str] = frozenset()
+    for_all: bool = False
+
+
 class Durability(StrEnum):
     """What an accepted job survives."""
 
@@ -299,7 +337,18 @@ class Durability(StrEnum):
     REPLICATED = "replicated"
 
 
-class StoreInfo(msgspec.Struct, frozen=True):
+class Replication(msgspec.Struct, frozen=True):
+    """How a server shares its writes with its replicas, and how many of them must have them."""
+
+    replicas: int
+    """Replicas that are connected now."""
+    wait_replicas: int
+    """An enqueue is accepted when so many replicas have it."""
+    min_replicas_to_write: int
+    """The server refuses every write while fewer replicas than this keep up."""
+
+
+class StoreInfo(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a store says of itself. `url` carries no secrets."""
 
     kind: str
@@ -308,6 +357,8 @@ class StoreInfo(msgspec.Struct, frozen=True):
     server_version: str
     schema_version: int
     clock_offset_ms: int
+    replication: Replication | None = None
+    """None where the store has no replicas that Penstock knows of."""
 
 
 class Finding(msgspec.Struct, frozen=True):

@@ -54,6 +54,10 @@ NOT_CARRIED: Final = frozenset({"stand_ms"})
 MOST_BELLS: Final = 256
 """Bells on one stream."""
 
+ANSWER_BYTES: Final = 8 << 20
+"""An answer of this size or more may be a part: `RemoteStore` asks for what follows."""
+MOST_ASKED: Final = 10_000
+"""Jobs or events that one answer is asked for: it is held in memory while it goes out."""
 MOST_ITEMS: Final = 20_000
 """Entries of one list: the relay entries of the largest flow, and some."""
 MOST_REFS: Final = 100_000
@@ -65,6 +69,10 @@ SMALL_BYTES: Final = 64 << 10
 
 Convert = Callable[[Any], Any]
 Steps = Generator[None, None, Any]
+
+
+ANY_QUEUE: Final = "*"
+"""Where the name of a queue stands: a bell for all queues of the tenant, and a ring that may be any's."""
 
 
 class Ring(msgspec.Struct, frozen=True, array_like=True):

@@ -28,6 +28,8 @@ SHORTEST_REST: Final = 0.01
 """Seconds to rest at least after an empty claim, whatever the store says is due."""
 KEPT_REST: Final = 0.25
 """The same while what is due are leases of this process, which it leaves alone."""
+GIVE_WAY: Final = 0.25
+"""Seconds to rest before a claim while jobs come back that only other workers can execute."""
 PATIENCE: Final = 0.02
 """Seconds that a worker that is kept waiting gives its jobs to end before it claims more."""
 
@@ -160,6 +162,8 @@ class ClaimLoop:
                 continue
             if not (self._burst and not self._slots.taken):
                 await self._await_bell(bell, self._seconds(claims))
+                if self._settler.gives_way:
+                    await self._rest(partial(asyncio.sleep, GIVE_WAY))
 
     def _must_stop(self) -> bool:
         return self._is_stopping

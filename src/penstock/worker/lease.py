@@ -1,9 +1,8 @@
-"""Keeps the leases of running jobs: from a thread of its own, so that no handler can hold it up."""
+"""Keeps the leases of the running jobs of a queue, in the thread of the process's lease renewer."""
 
 import asyncio
 import logging
 import random
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from typing import Any, Final
@@ -18,10 +17,9 @@ from penstock.telemetry.logs import about_job
 from penstock.worker.clock import boottime
 from penstock.worker.delivery import Delivery
 from penstock.worker.outage import Outage
+from penstock.worker.renewer import JOIN, LeaseRenewer
 
 _LOGGER: Final = logging.getLogger("penstock.worker")
-JOIN: Final = 2.0
-"""Seconds that the thread has to end; it is a daemon, so one that does not holds nothing."""
 
 
 def margin_of(lease: float) -> float:
@@ -39,7 +37,7 @@ class LeaseKeeper:
 
     def __init__(
         self,
-        store: Store,
+        renewer: LeaseRenewer,
         queue: QueueRef,
         held: dict[str, Delivery],
         *,
@@ -50,7 +48,7 @@ class LeaseKeeper:
         failed: Callable[[BaseException], None],
         about: dict[str, object],
     ) -> None:
-        self._store = store
+        self._renewer = renewer
         self._queue = queue
         self._held = held
         self._worker = worker
@@ -63,73 +61,59 @@ class LeaseKeeper:
         self._outage = Outage(_LOGGER, "renewing leases", about)
         self._loop = asyncio.get_running_loop()
         self._ended = asyncio.Event()
-        self._own_loop: asyncio.AbstractEventLoop | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._is_stopped = False
-        self._thread = threading.Thread(target=self._main, name=f"penstock-lease-{queue.name}", daemon=True)
         self.claim_sent: float | None = None
         self.adopted: dict[str, float] = {}
 
     def start(self) -> None:
-        """Start the thread."""
-        self._thread.start()
+        """Begin to renew."""
+        self._renewer.enter()
+        self._renewer.start(self)
 
     async def stop(self) -> None:
         """Stop renewing. Bounded: a thread that does not end is left behind."""
         self._is_stopped = True
-        if self._own_loop is not None:
-            with suppress(RuntimeError):
-                self._own_loop.call_soon_threadsafe(self._cancel)
+        self._renewer.call(self._cancel)
         with suppress(TimeoutError):
             async with asyncio.timeout(JOIN):
                 await self._ended.wait()
+        await self._renewer.leave()
 
     # In the thread
 
-    def _main(self) -> None:
+    async def keep(self, renewer: LeaseRenewer) -> None:
+        """Renew leases until stopped."""
+        self._keeping = asyncio.create_task(self._keep(renewer))
+        if self._is_stopped:
+            self._keeping.cancel()
         try:
-            asyncio.run(self._run())
-        except BaseExceptionGroup as errors:
-            self._tell(self._failed, errors.exceptions[0])
-        except BaseException as error:  # noqa: BLE001 (without a keeper the worker must not go on)
-            self._tell(self._failed, error)
+            await self._keeping
+        except asyncio.CancelledError:
+            self._keeping.cancel()
         finally:
             self._tell(self._ended.set)
 
-    async def _run(self) -> None:
-        self._own_loop = asyncio.get_running_loop()
-        self._keeping = asyncio.create_task(self._keep())
-        if self._is_stopped:
-            self._keeping.cancel()
-        with suppress(asyncio.CancelledError):
-            await self._keeping
+    def fail(self, error: BaseException) -> None:
+        """Tell the worker that its leases can no longer be renewed."""
+        self._tell(self._failed, error)
 
     def _cancel(self) -> None:
         if self._keeping is not None:
             self._keeping.cancel()
 
-    async def _keep(self) -> None:
-        store = self._store.twin()
-        while True:
-            try:
-                await store.open()
-                break
-            except StoreError as error:
-                if self._is_stopped:
-                    return
-                await asyncio.sleep(self._outage.failed(error, self._lease / 6))
-                self._fence()
-        try:
-            async with asyncio.TaskGroup() as group:
-                group.create_task(self._renew_forever(store))
-                group.create_task(self._fence_forever())
-        finally:
-            with suppress(StoreError):
-                await store.close()
+    async def _keep(self, renewer: LeaseRenewer) -> None:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(self._renew_forever(renewer))
+            group.create_task(self._fence_forever())
 
     # A client may lose a cancel that comes together with an answer. Whoever cancels sets `_is_stopped` first.
 
-    async def _renew_forever(self, store: Store) -> None:
+    async def _renew_forever(self, renewer: LeaseRenewer) -> None:
+        # Nothing is held yet.
+        first = boottime() + self._lease / 3 * random.uniform(0.9, 1.0)
+        store = await renewer.opened()
+        await self._rest(max(0.0, first - boottime()))
         while not self._is_stopped:
             try:
                 async with asyncio.timeout(self._lease):

@@ -60,7 +60,7 @@ class WorkerPool:
                 return
             try:
                 await asyncio.wait(runs, return_when=asyncio.FIRST_EXCEPTION)
-                failures = [error for run in runs if run.done() and (error := run.exception())]
+                failures = [error for run in runs if (error := _error(run))]
                 if failures:
                     # What other workers of the process run is finished where only a thread is stuck.
                     self.stop(now=not all(isinstance(each, StuckHandlerError) for each in failures))
@@ -69,9 +69,12 @@ class WorkerPool:
                 for run in runs:
                     run.cancel()
                 await asyncio.wait(runs)
+                for run in runs:
+                    _error(run)
                 raise
-            for run in runs:
-                run.result()
+            # Every exception is retrieved here: one of several is raised.
+            for error in [error for run in runs if (error := _error(run))]:
+                raise error
 
     def _signalled(self, loop: asyncio.AbstractEventLoop, number: int) -> None:
         """In the main thread, between two steps of whatever it does: also of a handler that blocks it."""
@@ -118,6 +121,10 @@ class WorkerPool:
             for each in handled:
                 signal.signal(each, before[each])
             self._watch.end()
+
+
+def _error(run: asyncio.Task[None]) -> BaseException | None:
+    return run.exception() if run.done() and not run.cancelled() else None
 
 
 @contextmanager

@@ -27,6 +27,8 @@ from penstock.worker.registration import Registration
 from penstock.worker.slots import Slots
 
 _LOGGER: Final = logging.getLogger("penstock.worker")
+GIVING_WAY: Final = decide.UNHANDLED_SOON_MS[1] / 1000 + 1.0
+"""Seconds for which jobs that went back soon may turn up again."""
 MOST_TASKS_NAMED: Final = 100
 """Unknown tasks that a worker names in its log."""
 _Item = tuple[Delivery, Settlement]
@@ -61,6 +63,7 @@ class Settler:
         self._registration = registration
         self._no_handler_after = no_handler_after
         self._unknown_tasks: set[str] = set()
+        self._gives_way_until = float("-inf")
         self._flush = flush
         self._child_ended = child_ended
         self._about = about
@@ -93,6 +96,11 @@ class Settler:
     async def working(self) -> None:
         """Wait until the store answers settlements."""
         await self._working.wait()
+
+    @property
+    def gives_way(self) -> bool:
+        """True while jobs come back that this worker sent back for others: those are to claim them first."""
+        return boottime() < self._gives_way_until
 
     async def flush(self) -> None:
         """Wait until everything is settled or given up."""
@@ -140,6 +148,8 @@ class Settler:
         job = delivery.job
         is_known = await self._registration.knows(self._queue.name, job.task)
         self._warn_of_task(job, is_known)
+        if is_known:
+            self._gives_way_until = boottime() + GIVING_WAY
         # The store's time at the claim: its clock gave the deadline.
         now = job.deadline - round(self._lease * 1000)
         self._submit(delivery, Unhandled(now, is_known, round(self._no_handler_after * 1000)))

@@ -36,6 +36,7 @@ from penstock.worker.options import (
 )
 from penstock.worker.progress import Reporter
 from penstock.worker.registration import Registration
+from penstock.worker.renewer import LeaseRenewer
 from penstock.worker.settle import Settler
 from penstock.worker.sharing import sharing
 from penstock.worker.slots import Slots
@@ -59,9 +60,9 @@ class Worker:
     often all of them are attempted whatever the store says is due. A `burst` ends when nothing is claimable;
     delayed jobs are not waited for. `executor` is where handlers run whose task and queue do not say; `host`
     makes the processes for those that do not run in the worker. Workers of one process share an
-    `upkeep` and a `registration`, their entry in the registry. A job is dead when no worker knew its task for
-    `no_handler_after`. A worker ends itself when a thread runs on for `stuck_after` beyond its timeout, the
-    timeout again unless given.
+    `upkeep`, a `renewer` of leases and a `registration`, their entry in the registry. A job is dead when no
+    worker knew its task for `no_handler_after`. A worker ends itself when a thread runs on for `stuck_after`
+    beyond its timeout, the timeout again unless given.
     """
 
     def __init__(
@@ -87,6 +88,7 @@ class Worker:
         no_handler_after: float = NO_HANDLER_AFTER,
         stuck_after: float | None = None,
         registration: Registration | None = None,
+        renewer: LeaseRenewer | None = None,
     ) -> None:
         self.queue = queue
         self.name = worker_name(name)
@@ -112,6 +114,7 @@ class Worker:
         self._registration = registration or Registration(
             store, queue.tenant, self.name, {queue.name: self.concurrency}, registry.names()
         )
+        self._renewer = renewer or LeaseRenewer(store)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._run: _Run | None = None
         self._stop_asked = False
@@ -218,7 +221,7 @@ class _Run:
             about=about,
         )
         self._keeper = LeaseKeeper(
-            store,
+            worker._renewer,
             queue,
             held,
             worker=worker.name,

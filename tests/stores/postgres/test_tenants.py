@@ -102,6 +102,7 @@ async def test_a_role_neither_sees_nor_changes_what_is_anothers(walled: str) -> 
         listed = await mail.queues("shop")
         due = [await each.due_queues("shop", within_ms=60_000) for each in (mail, shop)]
         named = await mail.due_queues("shop", ["q"], within_ms=60_000)
+        claimable = [await each.claimable_queues("shop", ["q"]) for each in (mail, shop)]
         for call in (claim(mail, SHOP), mail.enqueue(SHOP, [new_job("smuggled")]), mail.cancel(SHOP, ["s2"])):
             with pytest.raises(ConfigError, match="not admitted to the tenant shop"):
                 await call
@@ -112,6 +113,7 @@ async def test_a_role_neither_sees_nor_changes_what_is_anothers(walled: str) -> 
         findings = await shop.check(SHOP)
 
     assert [[each.name for each in page.queues] for page in (*due, named)] == [[], ["q"], []]
+    assert [list(page.queues) for page in claimable] == [[], ["q"]]
     assert jobs == [None, None]
     assert listed == []
     assert changed == gone == [("before",)]

@@ -1,44 +1,78 @@
 """A user with only the rights that the documentation says are needed."""
 
+import ast
 import asyncio
 import re
 from pathlib import Path
 
 from redis.asyncio import Redis
 
+import penstock.stores.redis
 from penstock import Penstock, group
 from penstock.core.states import State
 from penstock.stores.redis.scripts import Scripts, loaded_sources
 from tests.docs.pages import ROOT
+from tests.kit import valkey
 from tests.stores.redis.operating import tell
 
 PAGE: Path = ROOT / "docs/how-to/redis.md"
-RULE = re.compile(r"^ACL SETUSER penstock (.+?)\n```", re.MULTILINE | re.DOTALL)
+SOURCES: Path = Path(penstock.stores.redis.__file__).parent
+IN_LUA = re.compile(r"\b(?:p?call|run)\(\s*'([A-Z]+)'(?:, '([A-Z]+)')?")
+CONTAINERS = {"client", "cluster", "config", "pubsub"}
+NOT_SENT = {"readonly"}
+"""Words that are commands as well, and stand in the client as the beginning of a server's error."""
+WITHOUT_RIGHT = {"auth"}
+"""Commands that every user may send."""
 SECONDS = 20.0
 
 
-def rule() -> list[str]:
-    """The rule on the page."""
-    found = RULE.search(PAGE.read_text())
-    assert found is not None
-    return found[1].split()
+def granted(text: str) -> set[str]:
+    """The commands that a text grants, as in `+hget +config|get`."""
+    return set(re.findall(r"\+([a-z]+(?:\|[a-z]+)?)", text))
 
 
-def test_every_command_of_the_scripts_is_in_the_rule() -> None:
-    """Whoever adds one to a script adds it there."""
-    used = {
-        name.lower()
-        for path in loaded_sources()
-        if not path.startswith("include/")
-        for name in re.findall(r"redis\.call\('([A-Z]+)'", Scripts().get(path.removesuffix(".lua")).text)
-    }
+def sent_by_scripts() -> set[str]:
+    """The commands in the scripts as the server gets them."""
+    scripts = Scripts()
+    names = [path.removesuffix(".lua") for path in loaded_sources() if not path.startswith("include/")]
+    found = [pair for name in names for pair in IN_LUA.findall(scripts.get(name).text)]
+    return {named(first, second or None) for first, second in found}
 
-    assert used <= {part.removeprefix("+") for part in rule()}
+
+def sent_by_the_client(known: set[str]) -> set[str]:
+    """The commands that the client's modules begin a call or a tuple with."""
+    found = set[str]()
+    for path in SOURCES.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            parts = node.args if isinstance(node, ast.Call) else getattr(node, "elts", [])
+            words = [part.value if isinstance(part, ast.Constant) else None for part in parts]
+            first = words[0] if isinstance(node, ast.Call | ast.Tuple) and words else None
+            if isinstance(first, str) and first.isupper() and first.lower() in known:
+                found.add(named(first, *words[1:2]))
+    return found - NOT_SENT - WITHOUT_RIGHT
+
+
+def named(command: str, word: object = None) -> str:
+    """The command as rights name it."""
+    is_container = command.lower() in CONTAINERS and isinstance(word, str)
+    return f"{command}|{word}".lower() if is_container else command.lower()
+
+
+async def test_the_rights_on_the_page_are_what_scripts_and_client_send(operator: Redis) -> None:
+    """No command is missing there, and none is granted that nobody sends."""
+    known = set(await operator.command())
+    page = PAGE.read_text(encoding="utf-8")
+    beside = re.search(r"Add `([^`]+)` for a cluster, and `([^`]+)` for", page)
+    assert beside is not None
+
+    documented = granted(" ".join([*valkey.documented_rule(), *beside.groups()]))
+
+    assert documented == sent_by_scripts() | sent_by_the_client(known)
 
 
 async def test_the_rule_on_the_page_is_enough(url: str, operator: Redis) -> None:
     """For enqueueing, claiming, settling, bells, events, schedules, flows, pauses, reads and the fsck."""
-    await tell(operator, "ACL", "SETUSER", "penstock", *rule())
+    await tell(operator, "ACL", "SETUSER", "penstock", *valkey.documented_rule())
     app = Penstock(url.replace("redis://", "redis://penstock:secret@"))
     mail = app.queue("mail", mode="keyed", key_limit=2)
 
@@ -83,7 +117,7 @@ async def test_the_rule_on_the_page_is_enough(url: str, operator: Redis) -> None
 
 async def test_the_rule_on_the_page_lets_the_user_do_nothing_else(url: str, operator: Redis) -> None:
     """Neither other keys nor the server itself."""
-    await tell(operator, "ACL", "SETUSER", "penstock", *rule())
+    await tell(operator, "ACL", "SETUSER", "penstock", *valkey.documented_rule())
 
     for command in (
         ["GET", "penstock:x"],

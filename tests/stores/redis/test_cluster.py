@@ -3,63 +3,34 @@
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator, Iterator
-from contextlib import ExitStack, asynccontextmanager
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from redis.asyncio import Redis
 
-from penstock.core.errors import StoreUnavailableError
+from penstock.core.errors import ConfigError, StoreUnavailableError
 from penstock.core.job import QueueRef
 from penstock.core.moves import Complete
 from penstock.core.states import State
 from penstock.stores.redis import RedisStore
-from penstock.stores.redis.cluster import slot_of
 from penstock.stores.redis.keys import keys_of
 from penstock.stores.redis.scripts import Scripts
 from penstock.stores.redis.server import Server
-from penstock.stores.values import QueueContents, Topic
+from penstock.stores.values import Durability, QueueContents, Topic
 from tests.conformance.arrange import claim_one, enqueue, new_job
 from tests.conformance.stores import opened
-from tests.kit import valkey
-from tests.kit.ports import free_port
+from tests.kit import cluster, valkey
+from tests.kit.cluster import joined, node_of, slot_of_queue
 from tests.stores.redis.operating import tell
 
-SECONDS = 20.0
-SLOTS = [(0, 5460), (5461, 10922), (10923, 16383)]
 QUEUES = [QueueRef("t", name) for name in "abcdefgh"]
 
 
 @pytest.fixture
 def nodes(binary: Path, tmp_path: Path) -> Iterator[list[valkey.Server]]:
     """Three servers that can be a cluster."""
-    with ExitStack() as stack:
-        yield [
-            stack.enter_context(valkey.running(binary, tmp_path / str(number), settings=_settings()))
-            for number in range(3)
-        ]
-
-
-@asynccontextmanager
-async def joined(nodes: list[valkey.Server]) -> AsyncIterator[list[Redis]]:
-    """An operator for each node of a cluster that is whole."""
-    operators = [Redis.from_url(node.url) for node in nodes]
-    try:
-        for node, operator, (first, last) in zip(nodes, operators, SLOTS, strict=True):
-            await tell(operator, "CLUSTER", "ADDSLOTSRANGE", first, last)
-            bus = (await operator.config_get("cluster-port"))["cluster-port"]
-            await tell(operators[0], "CLUSTER", "MEET", "127.0.0.1", node.port, bus)
-        async with asyncio.timeout(SECONDS):
-            looks = 0
-            # Nodes that have just met may part once more.
-            while looks < 3:
-                looks = looks + 1 if all([await _is_whole(operator) for operator in operators]) else 0
-                await asyncio.sleep(0.1)
-        yield operators
-    finally:
-        for operator in operators:
-            await operator.aclose()
+    with cluster.servers(binary, tmp_path) as running:
+        yield running
 
 
 async def test_queues_are_deleted_and_made_anew(nodes: list[valkey.Server]) -> None:
@@ -84,7 +55,7 @@ async def test_queues_are_deleted_and_made_anew(nodes: list[valkey.Server]) -> N
     assert kept == QueueContents({State.PENDING: 1})
 
 
-async def test_queues_of_a_cluster_are_used_through_any_node(nodes: list[valkey.Server]) -> None:
+async def test_queues_of_a_cluster_are_used_through_anynode_of(nodes: list[valkey.Server]) -> None:
     """Enqueue, claim, settle, events, bells and the fsck, for queues on every node."""
     async with (
         joined(nodes),
@@ -105,7 +76,7 @@ async def test_queues_of_a_cluster_are_used_through_any_node(nodes: list[valkey.
         await store.turn(1_000)
 
         assert heard > len(QUEUES) // 2
-        assert {_node(queue) for queue in QUEUES} == {0, 1, 2}
+        assert {node_of(queue) for queue in QUEUES} == {0, 1, 2}
         assert [info.queue for info in await other.queues("t")] == QUEUES
 
 
@@ -120,17 +91,20 @@ async def test_what_is_due_is_asked_of_every_node_and_one_that_is_gone_hides_no_
             await enqueue(store, queue, [new_job("a", delay_ms=1)])
         whole = await store.due_queues("t", [queue.name for queue in QUEUES], within_ms=60_000)
         every = await store.due_queues("t", within_ms=60_000)
-        gone = _node(QUEUES[0])
+        gone = node_of(QUEUES[0])
         os.kill(nodes[gone].pid, signal.SIGSTOP)
         try:
             partly = await store.due_queues("t", [queue.name for queue in QUEUES], within_ms=60_000)
+            some = await store.claimable_queues("t", [queue.name for queue in QUEUES], within_ms=60_000)
         finally:
             os.kill(nodes[gone].pid, signal.SIGCONT)
 
     names = [queue.name for queue in QUEUES]
     assert sorted(each.name for each in whole.queues) == sorted(each.name for each in every.queues) == names
-    assert [each.name for each in partly.queues] == [each.name for each in QUEUES if _node(each) != gone]
-    assert partly.unreachable == [each.name for each in QUEUES if _node(each) == gone]
+    assert [each.name for each in partly.queues] == [each.name for each in QUEUES if node_of(each) != gone]
+    assert partly.unreachable == [each.name for each in QUEUES if node_of(each) == gone]
+    assert list(some.queues) == [each.name for each in QUEUES if node_of(each) != gone]
+    assert some.unreachable == partly.unreachable
 
 
 async def test_a_call_follows_a_slot_that_moved(nodes: list[valkey.Server]) -> None:
@@ -138,9 +112,9 @@ async def test_a_call_follows_a_slot_that_moved(nodes: list[valkey.Server]) -> N
     queue = QUEUES[0]
     async with joined(nodes) as operators, opened(RedisStore(nodes[0].url)) as store:
         await enqueue(store, queue, [new_job("a")])
-        slot = _slot(queue)
+        slot = slot_of_queue(queue)
         ids = [(await tell(operator, "CLUSTER", "MYID")).decode() for operator in operators]
-        old, new = _node(queue), (_node(queue) + 1) % 3
+        old, new = node_of(queue), (node_of(queue) + 1) % 3
         await tell(operators[new], "CLUSTER", "SETSLOT", slot, "IMPORTING", ids[old])
         await tell(operators[old], "CLUSTER", "SETSLOT", slot, "MIGRATING", ids[new])
         keys = await tell(operators[old], "CLUSTER", "GETKEYSINSLOT", slot, 1_000)
@@ -167,8 +141,8 @@ async def test_a_node_that_is_away_takes_only_its_own_queues_with_it(
             await operator.config_set("cluster-require-full-coverage", "no")
         for queue in QUEUES:
             await enqueue(store, queue, [new_job("a")])
-        away = next(queue for queue in QUEUES if _node(queue) == 2)
-        here = next(queue for queue in QUEUES if _node(queue) == 1)
+        away = next(queue for queue in QUEUES if node_of(queue) == 2)
+        here = next(queue for queue in QUEUES if node_of(queue) == 1)
         os.kill(nodes[2].pid, signal.SIGKILL)
 
         with pytest.raises(StoreUnavailableError):
@@ -176,8 +150,95 @@ async def test_a_node_that_is_away_takes_only_its_own_queues_with_it(
         assert (await claim_one(store, here)).id == "a"
 
 
-def _settings() -> list[str]:
-    return ["--cluster-enabled", "yes", "--cluster-port", str(free_port())]
+@pytest.mark.parametrize("gone", [0, 1, 2])
+async def test_queues_of_other_nodes_go_on_whichever_node_is_away(
+    nodes: list[valkey.Server], gone: int
+) -> None:
+    """Also where that node is the one of the url, or has the lists of queues or the clock's offset."""
+    here = [queue for queue in QUEUES if node_of(queue) != gone]
+    async with joined(nodes) as operators, opened(RedisStore(nodes[gone].url)) as store:
+        for operator in operators:
+            await operator.config_set("cluster-require-full-coverage", "no")
+        await store.turn(1_000)
+        for queue in QUEUES:
+            await enqueue(store, queue, [new_job("a", delay_ms=3_600_000)])
+        await store.due_queues("t")
+        before = await store.now()
+        os.kill(nodes[gone].pid, signal.SIGKILL)
+
+        assert await store.now() >= before
+        page = await store.due_queues("t", within_ms=7_200_000)
+        assert sorted(each.name for each in page.queues) == [queue.name for queue in here]
+        every = ",".join(f"127.0.0.1:{node.port}" for node in nodes)
+        async with opened(RedisStore(f"redis://{every}/0")) as other:
+            await other.now()
+            await other.info()
+            for queue in here:
+                assert (await other.open_queue(queue)).number
+                await enqueue(other, queue, [new_job("b")])
+                held = await claim_one(other, queue)
+                await other.settle(queue, [Complete(held.id, held.token)])
+            with pytest.raises(StoreUnavailableError):
+                await other.open_queue(next(queue for queue in QUEUES if node_of(queue) == gone))
+
+
+@pytest.mark.parametrize("number", [0, 1, 2])
+async def test_every_primary_is_looked_at_before_a_cluster_is_used(
+    nodes: list[valkey.Server], number: int
+) -> None:
+    """What one node evicts or does not keep is lost, whatever the others do."""
+    async with joined(nodes) as operators:
+        for operator in operators:
+            await operator.config_set("appendonly", "yes")
+        async with opened(RedisStore(nodes[0].url)) as store:
+            kept = (await store.info()).durability
+            await operators[number].config_set("appendonly", "no")
+            weakest = (await store.info()).durability
+        for operator in operators:
+            # A server that writes its first append-only file does not end when it is told to.
+            await operator.config_set("appendonly", "no")
+        await operators[number].config_set("maxmemory-policy", "allkeys-lru")
+
+        with pytest.raises(ConfigError, match=f"127.0.0.1:{nodes[number].port} evicts keys"):
+            await RedisStore(nodes[0].url).open()
+
+    assert (kept, weakest) == (Durability.SERVER, Durability.PROCESS)
+
+
+async def test_a_node_that_does_not_answer_holds_up_no_call_to_another_for_long(
+    nodes: list[valkey.Server],
+) -> None:
+    """A frozen node keeps its connections: the first calls wait for a reply, those after it do not."""
+    here = [queue for queue in QUEUES if node_of(queue) != 2]
+    async with (
+        joined(nodes) as operators,
+        opened(RedisStore(f"{nodes[2].url}?answer_timeout=1&connect_timeout=1")) as store,
+    ):
+        for operator in operators:
+            await operator.config_set("cluster-require-full-coverage", "no")
+        for queue in QUEUES:
+            await enqueue(store, queue, [new_job("a")])
+        os.kill(nodes[2].pid, signal.SIGSTOP)
+        try:
+            await store.due_queues("t", [queue.name for queue in QUEUES])
+            async with asyncio.timeout(cluster.SECONDS):
+                while True:
+                    try:
+                        async with asyncio.timeout(0.5):
+                            await store.now()
+                            page = await store.due_queues("t", [queue.name for queue in QUEUES])
+                        break
+                    except TimeoutError:
+                        continue
+            reached = [(await claim_one(store, queue)).id for queue in here]
+        finally:
+            os.kill(nodes[2].pid, signal.SIGCONT)
+        async with asyncio.timeout(cluster.SECONDS):
+            while (await store.due_queues("t", [queue.name for queue in QUEUES])).unreachable:  # noqa: ASYNC110
+                await asyncio.sleep(0.05)
+
+    assert page.unreachable == [queue.name for queue in QUEUES if node_of(queue) == 2]
+    assert reached == ["a"] * len(here)
 
 
 async def _fields(url: str, key: str | bytes) -> int:
@@ -187,19 +248,3 @@ async def _fields(url: str, key: str | bytes) -> int:
         return int(await server.command("HLEN", key))
     finally:
         await server.close()
-
-
-async def _is_whole(operator: Redis) -> bool:
-    """Every node serves, and hears every other: what is published goes over the links between them."""
-    info = (await tell(operator, "CLUSTER", "INFO")).decode()
-    known = (await tell(operator, "CLUSTER", "NODES")).decode().splitlines()
-    are_linked = all(" connected" in line and "handshake" not in line for line in known)
-    return "cluster_state:ok" in info and len(known) == 3 and are_linked
-
-
-def _slot(queue: QueueRef) -> int:
-    return slot_of(f"{queue.tenant}/{queue.name}".encode())
-
-
-def _node(queue: QueueRef) -> int:
-    return next(number for number, (first, last) in enumerate(SLOTS) if first <= _slot(queue) <= last)

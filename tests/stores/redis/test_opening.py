@@ -199,6 +199,14 @@ async def test_a_server_that_is_not_there_is_unavailable(binary: Path, tmp_path:
     assert not _told(caught.value)
 
 
+async def test_several_addresses_are_for_clusters(url: str) -> None:
+    """Of other servers one is the primary, and nothing says which."""
+    with pytest.raises(
+        ConfigError, match="found 2 addresses, wanted one: the server is no node of a cluster"
+    ):
+        await RedisStore(url.replace("/0", ",127.0.0.2:1/0")).open()
+
+
 async def test_the_schemes_of_valkey_are_understood(url: str) -> None:
     """The same protocol under another name."""
     async with opened(RedisStore(url.replace("redis://", "valkey://"))) as store:

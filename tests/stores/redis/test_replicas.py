@@ -1,4 +1,4 @@
-"""Enqueues that are accepted only when replicas, or the disk, have them."""
+"""Enqueues that are accepted only when replicas have them."""
 
 import asyncio
 import os
@@ -10,12 +10,12 @@ import pytest
 from redis import Redis as BlockingRedis
 from redis.asyncio import Redis
 
-from penstock.core.errors import ConfigError, NotReplicatedError, StoreReadOnlyError, StoreUnavailableError
+from penstock.core.errors import NotReplicatedError, StoreReadOnlyError, StoreUnavailableError
 from penstock.core.job import QueueRef
 from penstock.core.outcomes import Enqueued
 from penstock.stores.protocol import Store
 from penstock.stores.redis import RedisStore
-from penstock.stores.values import Durability
+from penstock.stores.values import Durability, Replication
 from tests.conformance.arrange import claim_one, enqueue, new_job
 from tests.conformance.stores import opened
 from tests.kit import valkey
@@ -105,25 +105,21 @@ async def test_a_wish_counts_on_connections_of_its_own(
         assert isinstance((await waiting)[0], Enqueued)
 
 
-async def test_an_enqueue_can_wait_for_the_disk(binary: Path, tmp_path: Path, queue: QueueRef) -> None:
-    """With an append-only file that is otherwise synced once a second."""
-    if valkey.version(binary).startswith("7.0"):
-        pytest.skip("WAITAOF came with Redis 7.2")
-    with valkey.running(binary, tmp_path, appendonly=True, settings=["--appendfsync", "everysec"]) as server:
-        async with opened(RedisStore(f"{server.url}?wait_fsync=1&wait_timeout=5s")) as store:
-            [outcome] = await store.enqueue(queue, [new_job("a")])
-            info = await store.info()
-
-    assert isinstance(outcome, Enqueued)
-    assert info.durability is Durability.POWER
-
-
-async def test_a_wish_for_the_disk_is_refused_where_it_cannot_come_true(
-    url: str,
+async def test_replication_is_part_of_what_the_store_says_of_itself(
+    server: valkey.Server, operator: Redis, replica: valkey.Server
 ) -> None:
-    """Without an append-only file, or by a server that does not know the command."""
-    with pytest.raises(ConfigError, match="wait_fsync"):
-        await RedisStore(f"{url}?wait_fsync=1").open()
+    """Also to a user who may not ask for settings: INFO says whether writes need replicas."""
+    await _until_synced(operator)
+    await tell(operator, "ACL", "SETUSER", "app", "on", ">pw", "~*", "&*", "+@all", "-config")
+    asked = f"{server.url}?wait_replicas=1"
+    forbidden = asked.replace("redis://", "redis://app:pw@")
+    async with opened(RedisStore(asked)) as store, opened(RedisStore(forbidden)) as other:
+        before = [(await each.info()).replication for each in (store, other)]
+        await operator.config_set("min-replicas-to-write", 1)
+        after = [(await each.info()).replication for each in (store, other)]
+
+    assert before == [Replication(1, 1, 0)] * 2
+    assert after == [Replication(1, 1, 1)] * 2
 
 
 async def test_a_replica_is_told_from_its_primary(replica: valkey.Server, operator: Redis) -> None:

@@ -9,7 +9,7 @@ from penstock.stores.redis.url import Address, Numbers, parse
 def test_a_short_url_means_the_defaults() -> None:
     target = parse("redis://")
 
-    assert target.address == Address("localhost", 6379)
+    assert target.addresses == (Address("localhost", 6379),)
     assert target.numbers == Numbers()
     assert (target.username, target.password, target.database, target.tls) == (None, None, 0, None)
 
@@ -17,13 +17,25 @@ def test_a_short_url_means_the_defaults() -> None:
 def test_every_part_of_a_url_is_understood() -> None:
     target = parse("valkey://ada:p%40ss@db.example.org:7000/3?connections=4&answer_timeout=500ms")
 
-    assert str(target.address) == "db.example.org:7000"
+    assert target.addresses == (Address("db.example.org", 7000),)
     assert (target.username, target.password, target.database) == ("ada", "p@ss", 3)
     assert (target.numbers.connections, target.numbers.answer_timeout) == (4, 0.5)
 
 
 def test_a_socket_has_a_path_and_no_port() -> None:
-    assert parse("unix:///run/redis%20one.sock").address == Address("/run/redis one.sock")
+    assert parse("unix:///run/redis%20one.sock").addresses == (Address("/run/redis one.sock"),)
+
+
+def test_a_url_has_several_addresses_of_a_cluster() -> None:
+    target = parse("redis://ada:x@h1:7001,h2,[::1]:7003,h1:7001/0?connections=4")
+
+    assert target.addresses == (Address("h1", 7001), Address("h2", 6379), Address("::1", 7003))
+    assert repr(target) == "Target('h1:7001,h2:6379,::1:7003', database=0)"
+
+
+def test_an_address_between_commas_is_not_empty() -> None:
+    with pytest.raises(ConfigError, match="found an empty address, wanted a host between commas"):
+        parse("redis://h1:7001,,h2/0")
 
 
 def test_tls_checks_the_name_unless_told_not_to() -> None:
@@ -42,7 +54,8 @@ def test_tls_checks_the_name_unless_told_not_to() -> None:
         ("connections=ten", "connections: found 'ten'"),
         ("pool_timeout=0", "pool_timeout: found '0', wanted more than nothing"),
         ("pool_timeout=soon", "pool_timeout: found 'soon'"),
-        ("wait_fsync=2", "wait_fsync: found '2', wanted a whole number from 0 to 1"),
+        ("wait_replicas=101", "wait_replicas: found '101', wanted a whole number from 0 to 100"),
+        ("wait_fsync=1", "no option is called wait_fsync; there are answer_timeout, ca"),
         ("speed=high", "no option is called speed; there are answer_timeout, ca"),
         ("ca=/etc/ca.pem", "ca goes with rediss:// and valkeys:// only"),
         ("check_hostname=maybe", "check_hostname: found 'maybe', wanted true or false"),

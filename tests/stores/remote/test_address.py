@@ -105,7 +105,7 @@ def test_a_missing_parser_names_what_to_install(monkeypatch: pytest.MonkeyPatch)
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "httptools", None)
 
-    with pytest.raises(ConfigError, match=r"pip install 'penstock\[remote\]'"):
+    with pytest.raises(ConfigError, match=r"pip install '\.\[remote\]'` in a checkout"):
         open_store("https://host")
 
 

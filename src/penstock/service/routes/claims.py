@@ -12,12 +12,14 @@ from penstock.core.job import ExpiredLease, QueueRef
 from penstock.core.moves import Beat, Release, Report
 from penstock.core.outcomes import Claims
 from penstock.scheduler.reclaimer import Reclaimer
+from penstock.service import portions
 from penstock.service.absent import lost
 from penstock.service.ask import Ask, unbroken
 from penstock.service.principal import Verb
 from penstock.service.routing import Routes
 from penstock.service.settling import settlements
 from penstock.service.wire.claims import (
+    ClaimedView,
     ClaimsView,
     ClaimWish,
     Heartbeats,
@@ -52,10 +54,12 @@ async def claim(ask: Ask, queue: str, body: ClaimWish) -> ClaimsView:
                 await _give_back(ask, queue, found)
     is_many = bool(ask.principal.tenants)
     due = [claims.wait_ms for _, claims in found if claims.wait_ms is not None]
-    return ClaimsView(
-        [claimed_view(job, tenant if is_many else None) for tenant, claims in found for job in claims.jobs],
-        min(due) / 1000 if due else None,
-    )
+    jobs: list[ClaimedView] = []
+    for tenant, claims in found:
+        for job in claims.jobs:
+            jobs.append(claimed_view(job, tenant if is_many else None))
+            await ask.yielder.checkpoint()
+    return ClaimsView(jobs, min(due) / 1000 if due else None)
 
 
 @routes.post("/v1/queues/{queue}/claims/heartbeat", Verb.WORK)
@@ -104,8 +108,13 @@ async def _claim(ask: Ask, queue: str, wish: ClaimWish) -> Found:
         ref = QueueRef(tenant, queue)
         if not await ask.service.known.has(ref):
             return Claims()
-        claims = await ask.store.claim(
-            ref, worker=wish.worker, limit=limit, lease_ms=round(wish.lease * 1000)
+        claims = await portions.claim(
+            ask.store,
+            ref,
+            worker=wish.worker,
+            limit=limit,
+            lease_ms=round(wish.lease * 1000),
+            most_bytes=ask.service.limits.answer_bytes,
         )
         if claims.expired:
             await _recover(ask, ref, claims.expired)

@@ -9,13 +9,16 @@ from msgspec import Meta
 from penstock.core.job import Job, QueueRef
 from penstock.core.outcomes import Applied
 from penstock.core.states import State
+from penstock.service import portions
 from penstock.service.ask import Ask
 from penstock.service.errors import QuotaError
 from penstock.service.paging import after_of
 from penstock.service.principal import Verb
+from penstock.service.routes.jobs import page_view
 from penstock.service.routing import Routes
-from penstock.service.wire.jobs import JobPage, Limit, Name, job_view
+from penstock.service.wire.jobs import JobPage, Limit, Name
 from penstock.service.wire.queues import Many
+from penstock.stores.portions import slim_jobs
 from penstock.stores.values import Query
 
 routes: Final = Routes()
@@ -59,8 +62,8 @@ async def list_dead_letters(ask: Ask, queue: str, query: LettersQuery) -> JobPag
         payloads=query.payload,
         results=False,
     )
-    page = await ask.store.find(info.queue, wanted)
-    return JobPage([job_view(job, payload=query.payload) for job in page.jobs], page.next)
+    page = await portions.find(ask.store, info.queue, wanted, most_bytes=ask.service.limits.answer_bytes)
+    return await page_view(ask, page, payload=query.payload)
 
 
 @routes.post("/v1/queues/{queue}/dead-letters/redrive", Verb.MANAGE)
@@ -95,7 +98,7 @@ async def _chosen(ask: Ask, queue: QueueRef, wish: LettersWish) -> AsyncIterator
     """The ids meant, some at a time, and only of jobs that are dead."""
     left = wish.limit
     if wish.ids is not None:
-        records = await ask.store.get(queue, wish.ids)
+        records = await slim_jobs(ask.store, queue, wish.ids)
         dead = [job for job in records if job is not None and job.state is State.DEAD]
         yield [job.id for job in dead if wish.means(job) and wish.task in (None, job.task)][:left]
         return

@@ -1,9 +1,13 @@
 """Flows: jobs that wait for jobs, created whole, looked at and cancelled."""
 
-from typing import Any, Final
+from typing import Annotated, Any, Final
+
+import msgspec
+from msgspec import Meta
 
 from penstock.core.errors import FlowError, InvalidError
 from penstock.core.flows import JobRef
+from penstock.service import portions
 from penstock.service.ask import Ask
 from penstock.service.job_admission import sizes_of
 from penstock.service.principal import Verb
@@ -17,13 +21,20 @@ from penstock.service.wire.flows import (
     FlowWish,
     Place,
 )
-from penstock.service.wire.jobs import raw
+from penstock.service.wire.jobs import Limit, raw
 from penstock.tasks.flow import Flow, Node
 
 routes: Final = Routes()
 MOST_CANCELLED: Final = 20_000
 MOST_EDGES: Final = 20_000
 """Entries of all `after` lists of one flow."""
+
+
+class ChildQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which children. `after` is the `next` of the page before."""
+
+    limit: Limit = 1_000
+    after: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
 
 
 @routes.post("/v1/flows", Verb.ENQUEUE, status=201)
@@ -63,23 +74,25 @@ async def _flow_of(ask: Ask, body: FlowWish) -> tuple[Flow, dict[str, Node[Any]]
 
 
 @routes.get("/v1/queues/{queue}/jobs/{id}/children", Verb.READ)
-async def list_children(ask: Ask, queue: str, id: str) -> ChildList:  # noqa: A002 (the word for it)
+async def list_children(ask: Ask, queue: str, id: str, query: ChildQuery) -> ChildList:  # noqa: A002 (the word for it)
     """List the jobs that this one waits or waited for."""
     await ask.client.job(queue, id)
-    found = await ask.client.children(JobRef(queue, id))
-    return ChildList(
-        [
-            ChildView(
-                queue=child.ref.queue,
-                id=child.ref.id,
-                done=child.is_done,
-                state=child.state,
-                # The result is of another queue's job, which the token may not be for.
-                result=raw(child.result) if ask.may(child.ref.queue) else raw(None),
-            )
-            for child in found
-        ]
+    most_bytes = ask.service.limits.answer_bytes
+    found = await portions.children(
+        ask.store, ask.ref(queue), id, after=query.after, limit=query.limit + 1, most_bytes=most_bytes
     )
+    page, views = found[: query.limit], list[ChildView]()
+    for child in page:
+        # The result is of another queue's job, which the token may not be for.
+        result = raw(child.result) if ask.may(child.ref.queue) else raw(None)
+        ref = child.ref
+        views.append(
+            ChildView(queue=ref.queue, id=ref.id, done=child.is_done, state=child.state, result=result)
+        )
+        await ask.yielder.checkpoint()
+    size = sum(len(child.result or b"") for child in found)
+    is_more = len(found) > len(page) or size >= most_bytes
+    return ChildList(views, query.after + len(page) if is_more else None)
 
 
 @routes.post("/v1/queues/{queue}/jobs/{id}/cancel-all", Verb.MANAGE)
@@ -93,7 +106,7 @@ async def cancel_flow(ask: Ask, queue: str, id: str) -> FlowCancelled:  # noqa: 
         if len(order) >= MOST_CANCELLED:
             break
         # Parents before children, so that none of them fails over the cancel of its child.
-        for child in await ask.client.children(ref):
+        for child in await ask.client.children(ref, results=False):
             if child.ref not in seen and ask.may(child.ref.queue):
                 seen.add(child.ref)
                 order.append(child.ref)

@@ -19,6 +19,7 @@ from penstock.core.outcomes import Applied, Refusal, Refused
 from penstock.core.states import State
 from penstock.explain.facts import gather
 from penstock.explain.sentences import explain
+from penstock.service import portions
 from penstock.service.answers import Answer
 from penstock.service.ask import Ask
 from penstock.service.job_admission import sizes_of
@@ -43,7 +44,7 @@ from penstock.service.wire.jobs import (
     job_view,
     raw,
 )
-from penstock.stores.values import Query
+from penstock.stores.values import Page, Query
 from penstock.tasks.call import Call
 from penstock.tasks.handle import JobHandle
 
@@ -123,7 +124,8 @@ async def create_jobs(ask: Ask, body: ManyWishes) -> ManyMade:
 async def list_jobs(ask: Ask, queue: str, query: ListQuery) -> JobPage:
     """List jobs, the newest first: by ending where only ended ones are asked for."""
     info = await ask.queue(queue)
-    page = await ask.store.find(
+    page = await portions.find(
+        ask.store,
         info.queue,
         Query(
             states=states_of(query.state),
@@ -133,10 +135,9 @@ async def list_jobs(ask: Ask, queue: str, query: ListQuery) -> JobPage:
             payloads=query.payload,
             results=query.result,
         ),
+        most_bytes=ask.service.limits.answer_bytes,
     )
-    return JobPage(
-        [job_view(job, payload=query.payload, result=query.result) for job in page.jobs], page.next
-    )
+    return await page_view(ask, page, payload=query.payload, result=query.result)
 
 
 @routes.get("/v1/queues/{queue}/jobs/{id}", Verb.READ)
@@ -194,6 +195,15 @@ async def job_result(ask: Ask, queue: str, id: str, query: WaitQuery) -> Answer[
         error=job.error,
     )
     return Answer(view, 200 if view.is_ended else 202)
+
+
+async def page_view(ask: Ask, page: Page, *, payload: bool, result: bool = False) -> JobPage:
+    """The page for the wire."""
+    jobs: list[JobView] = []
+    for job in page.jobs:
+        jobs.append(job_view(job, payload=payload, result=result))
+        await ask.yielder.checkpoint()
+    return JobPage(jobs, page.next)
 
 
 async def _ended(ask: Ask, job: Job, wait: float) -> Job:

@@ -44,7 +44,7 @@ async def put_schedule(ask: Ask, name: str, body: ScheduleWish) -> Answer[Schedu
     ask.require(body.queue)
     book = _book(ask)
     schedule = body.schedule(name)
-    known = [each for each in await book.list() if each.name == name]
+    known = await book.named(name)
     for each in known:
         # A token for one queue moves nothing out of another.
         ask.require(each.queue)

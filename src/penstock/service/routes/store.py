@@ -9,30 +9,44 @@ import msgspec
 
 from penstock.core.job import QueueRef
 from penstock.core.names import check_name
-from penstock.service import entering
+from penstock.core.states import State
+from penstock.service import entering, portions
 from penstock.service.answers import LINES, Bytes, Stream
 from penstock.service.ask import Ask, unbroken
 from penstock.service.auth.scopes import ALL
 from penstock.service.checks import check_arguments
-from penstock.service.errors import ForbiddenError, MalformedError, NotFoundError
+from penstock.service.errors import ForbiddenError, MalformedError, NotFoundError, TooLargeError
 from penstock.service.naming import require_named, require_relayed, shown_relays
+from penstock.service.portions import in_portions
 from penstock.service.principal import Verb
 from penstock.service.problems import BadRequestError, validation_fault
 from penstock.service.reserved import check_reader, is_reserved
 from penstock.service.routing import Routes
 from penstock.stores.absent import ANSWERS
-from penstock.stores.bounds import DUE_LIMIT
-from penstock.stores.protocol import Bell, HasHoldups
+from penstock.stores.bounds import CLAIMABLE_LIMIT, DUE_LIMIT
+from penstock.stores.protocol import Bell, HasHoldups, QueueBell
 from penstock.stores.values import (
     EVERYONE,
+    ClaimablePage,
     DuePage,
     QueueInfo,
     Relay,
     StoredSchedule,
     StoreInfo,
+    Topic,
     WorkerEntry,
 )
-from penstock.stores.wire import CALLS, MEDIA_TYPE, MOST_BELLS, Bells, Call, Hello, Ring
+from penstock.stores.wire import (
+    ANY_QUEUE,
+    CALLS,
+    MEDIA_TYPE,
+    MOST_BELLS,
+    MOST_ITEMS,
+    Bells,
+    Call,
+    Hello,
+    Ring,
+)
 
 routes: Final = Routes()
 SHELF: Final = "client."
@@ -57,8 +71,9 @@ async def bells(ask: Ask, body: bytes) -> Stream:
     if not 1 <= len(wanted.bells) <= MOST_BELLS:
         raise MalformedError(f"bells: found {len(wanted.bells)}, wanted 1 to {MOST_BELLS}")
     tenant = _tenant(ask, wanted.tenant)
-    refs = [(_queue(ask, tenant, each.queue), each) for each in wanted.bells]
-    return Stream(_rings(ask, refs), LINES)
+    one_each = [each for each in wanted.bells if each.queue != ANY_QUEUE]
+    refs = [(_queue(ask, tenant, each.queue), each) for each in one_each]
+    return Stream(_rings(ask, refs, tenant if len(one_each) < len(wanted.bells) else None), LINES)
 
 
 @routes.post("/v1/store/{move}", Verb.STORE)
@@ -102,7 +117,24 @@ def _of_queue(handler: Callable[[Ask, QueueRef, Mapping[str, Any]], Awaitable[An
 
 
 async def _plain(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
-    return await getattr(ask.store, call.name)(*first, **given)
+    method = getattr(ask.store, call.name)
+    return await in_portions(call.name, given, lambda some: method(*first, **some))
+
+
+def _bounded(read: Callable[..., Awaitable[Any]]) -> _Handler:
+    """A read whose answer is bounded by bytes: the client asks for what follows."""
+
+    async def handle(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
+        return await read(ask.store, *first, **given, most_bytes=ask.service.limits.answer_bytes)
+
+    return handle
+
+
+async def _leases(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
+    running = (await ask.store.counts(first[0]))[State.ACTIVE]
+    if running > MOST_ITEMS:
+        raise TooLargeError(f"the answer: found {running} leases, wanted at most {MOST_ITEMS}")
+    return await _plain(ask, call, first, given)
 
 
 async def _relays(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> list[Relay]:
@@ -156,15 +188,30 @@ async def _due_queues(ask: Ask, call: Call, first: list[Any], given: dict[str, A
     )
 
 
+async def _claimable_queues(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> ClaimablePage:
+    """Those of the queues that the token is for."""
+    names = [check_name("names", name) for name in given["names"]]
+    if len(names) > CLAIMABLE_LIMIT:
+        raise MalformedError(f"names: found {len(names)}, wanted at most {CLAIMABLE_LIMIT}")
+    theirs = [name for name in names if ask.may(name) and not is_reserved(name)]
+    return await ask.store.claimable_queues(*first, **given | {"names": theirs})
+
+
 async def _schedules(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> list[StoredSchedule]:
-    return [each for each in await ask.store.schedules(first[0]) if ask.may(each.queue.name)]
+    for name in given.get("names") or ():
+        check_name("names", name)
+    kept = await ask.store.schedules(first[0], given.get("names"))
+    return [each for each in kept if ask.may(each.queue.name)]
 
 
 async def _shelves(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
     if not ask.may(ALL):
         raise ForbiddenError("shelves are of no queue: wanted the scope store for all queues")
     check_name("shelf", given["shelf"])
-    return await _plain(ask, call, first, given | {"shelf": SHELF + given["shelf"]})
+    given = given | {"shelf": SHELF + given["shelf"]}
+    if call.name == "shelf":
+        return await portions.shelf(ask.store, *first, **given, most_bytes=ask.service.limits.answer_bytes)
+    return await _plain(ask, call, first, given)
 
 
 async def _register_worker(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
@@ -211,10 +258,16 @@ _SPECIAL: Final[Mapping[str, _Handler]] = {
     "enqueue": _of_queue(entering.enqueue),
     "spawn": _of_queue(entering.spawn),
     "redrive": _of_queue(entering.redrive),
+    "claim": _bounded(portions.claim),
+    "get": _bounded(portions.get),
+    "find": _bounded(portions.find),
+    "children": _bounded(portions.children),
+    "leases": _leases,
     "relays": _relays,
     "relayed": _relayed,
     "fire": _of_queue(entering.fire),
     "due_queues": _due_queues,
+    "claimable_queues": _claimable_queues,
     "schedules": _schedules,
     "put_schedule": _of_queue(entering.put_schedule),
     "keep_reader": _reader,
@@ -248,25 +301,45 @@ def _queue(ask: Ask, tenant: str, queue: str | None) -> QueueRef:
     return QueueRef(tenant, check_name("queue", queue))
 
 
-async def _rings(ask: Ask, refs: list[tuple[QueueRef, Ring]]) -> AsyncGenerator[bytes]:
-    rang: asyncio.Queue[Ring] = asyncio.Queue(len(refs))
+async def _rings(ask: Ask, refs: list[tuple[QueueRef, Ring]], tenant: str | None) -> AsyncGenerator[bytes]:
+    """Rings of these queues, and of all queues of the tenant that the token is for."""
+    rang: asyncio.Queue[Ring] = asyncio.Queue()
     waiting: set[Ring] = set()
+
+    def tell(ring: Ring) -> None:
+        # One that was not told yet says all that a second one could.
+        if ring not in waiting:
+            waiting.add(ring)
+            rang.put_nowait(ring)
 
     async def listen(bell: Bell, ring: Ring) -> None:
         try:
             while True:
-                if await bell.wait(ALIVE) and ring not in waiting:
-                    # One that was not told yet says all that a second one could.
-                    waiting.add(ring)
-                    rang.put_nowait(ring)
+                if await bell.wait(ALIVE):
+                    tell(ring)
         finally:
             # A bell that fails ends the stream: whoever listens hangs it up anew.
+            ask.over.set()
+
+    async def listen_to_all(bell: QueueBell) -> None:
+        try:
+            while True:
+                rings = await bell.wait(ALIVE)
+                theirs = [name for name in rings.queues if ask.may(name) and not is_reserved(name)]
+                if rings.for_all or len(waiting) + len(theirs) > MOST_BELLS:
+                    # A client that is slow is told once, and not of each.
+                    theirs = [ANY_QUEUE]
+                for name in theirs:
+                    tell(Ring(name, Topic.READY))
+        finally:
             ask.over.set()
 
     async with ask.held(), AsyncExitStack() as stack:
         group = await stack.enter_async_context(_Listeners())
         for ref, ring in refs:
             group.add(listen(await stack.enter_async_context(ask.store.bell(ref, ring.topic)), ring))
+        if tenant is not None:
+            group.add(listen_to_all(await stack.enter_async_context(ask.store.queue_bell(tenant))))
         yield _line(None)
         while not ask.over.is_set():
             told = await ask.until_over(_next(rang))

@@ -25,6 +25,7 @@ from penstock.service.webhooks.messages import (
     is_ending,
 )
 from penstock.stores.bounds import READER_LEASE_MS
+from penstock.stores.portions import slim_jobs
 from penstock.stores.protocol import Store
 from penstock.stores.values import Reader
 
@@ -143,9 +144,9 @@ class WebhookRelay:
 
     async def _batches(self, queue: QueueRef, endings: Sequence[Event]) -> dict[str | None, list[Child]]:
         """The jobs of the batches that some of these are the end of, by the job at the end."""
-        jobs = await self._store.get(queue, [str(each.job) for each in endings]) if endings else []
+        jobs = await slim_jobs(self._store, queue, [str(each.job) for each in endings])
         last = [job.id for job in jobs if job is not None and job.child_policy is ChildPolicy.IGNORE]
-        found = {job: await self._store.children(queue, job) for job in last}
+        found = {job: await self._store.children(queue, job, results=False) for job in last}
         return {job: children for job, children in found.items() if children}
 
 

@@ -50,10 +50,11 @@ class ChildView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
-class ChildList(msgspec.Struct, frozen=True):
-    """The children, in the order they were named."""
+class ChildList(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Some children, in the order they were named; `next` is the `after` of the next page."""
 
     children: list[ChildView]
+    next: int | None = None
 
 
 class FlowCancelled(msgspec.Struct, frozen=True):

@@ -9,7 +9,10 @@ from functools import partial
 
 import pyarrow as pa
 
+from penstock.bloom.filters import Filters
+from penstock.bloom.rotating import IDEMPOTENCY
 from penstock.client.entrance import chunks
+from penstock.client.known_keys import KnownKeys
 from penstock.client.persist import LONGEST_PAUSE, Persistence
 from penstock.core.errors import QueueFullError
 from penstock.core.job import NewJob, QueueRef
@@ -48,6 +51,8 @@ class Enqueueing:
         self._patience = options.patience
         self._persistence = Persistence(patience=options.patience)
         self._desk = Desk(store, options, self._persistence)
+        keys = Filters(idempotency=IDEMPOTENCY).idempotency if options.key_filter else None
+        self._known_keys = None if keys is None else KnownKeys(store, keys, self._persistence)
         self._most = min(options.chunk, CHUNK_JOBS, pace.most or CHUNK_JOBS)
 
     async def take(self, batch: pa.RecordBatch, flight: Flight) -> None:
@@ -79,7 +84,7 @@ class Enqueueing:
         tried, end = 0, time.monotonic() + self._patience
         while True:
             # The same keys each time: what an earlier call brought in is found, not doubled.
-            answers = await self._persistence.call(partial(self._store.enqueue, queue, jobs))
+            answers = await self._send(queue, jobs)
             left = [
                 (new, at)
                 for new, at, answer in zip(jobs, places, answers, strict=True)
@@ -98,6 +103,11 @@ class Enqueueing:
             jobs, places = [new for new, _ in left], [at for _, at in left]
             tried += 1
             await asyncio.sleep(random.uniform(0, min(LONGEST_PAUSE, 0.1 * 2 ** min(tried, 10))))
+
+    async def _send(self, queue: QueueRef, jobs: Sequence[NewJob]) -> list[Enqueued | Refused]:
+        if self._known_keys is not None:
+            return await self._known_keys.enqueue(queue, jobs)
+        return await self._persistence.call(partial(self._store.enqueue, queue, jobs))
 
     def _is_settled(
         self, queue: QueueRef, new: NewJob, read: RowBatch, at: int, answer: Enqueued | Refused

@@ -3,6 +3,7 @@
 from penstock.core import effects
 from penstock.core.flows import Child
 from penstock.core.job import NewJob
+from penstock.core.limits import Mode
 from penstock.core.moves import Move
 from penstock.core.outcomes import Enqueued, Refusal, Refused
 from penstock.core.transitions import refusal
@@ -14,7 +15,9 @@ from penstock.stores.memory.room import Room
 class MemoryEnqueue(Room):
     """Taking one job in."""
 
-    def _enqueue(self, ledger: Ledger, new: NewJob, now: int, *, at_door: bool = False) -> Enqueued | Refused:
+    def _enqueue(
+        self, ledger: Ledger, new: NewJob, now: int, *, at_door: bool = False, mode: Mode | None = None
+    ) -> Enqueued | Refused:
         known = ledger.jobs.get(new.id)
         if known is not None:
             if known.nonce != new.nonce:
@@ -26,6 +29,8 @@ class MemoryEnqueue(Room):
                 # Once its record is gone the id may be another job's.
                 state = ledger.jobs[held.job].state if held.until is None else None
                 return Enqueued(held.job, False, state, held.digest == new.digest)
+        if mode not in (None, ledger.declared.mode):
+            return Refused(Refusal.MODE)
         if new.unique is not None:
             kept = self._kept_away(ledger, new, new.unique, now)
             if kept is not None:

@@ -1,6 +1,9 @@
 """Flows in the memory store: parents that wait, children that end, and what is carried between queues."""
 
 from collections.abc import Sequence
+from itertools import islice
+
+import msgspec
 
 from penstock.core import effects, flows
 from penstock.core.flows import Child, ChildEnding, JobRef
@@ -76,15 +79,20 @@ class MemoryFlows(Room):
                 ledger.relay(each.queue, each.job)
             return Applied(job.state, job.cancel_requested)
 
-    async def children(self, queue: QueueRef, job: str) -> list[Child]:
+    async def children(
+        self, queue: QueueRef, job: str, *, after: int = 0, limit: int | None = None, results: bool = True
+    ) -> list[Child]:
+        end = None if limit is None else after + limit
         with self._lock:
             ledger = self._ledgers.get(queue)
-            return [] if ledger is None else list(ledger.children.get(job, {}).values())
+            found = [] if ledger is None else list(ledger.children.get(job, {}).values())[after:end]
+        return found if results else [msgspec.structs.replace(child, result=None) for child in found]
 
-    async def relays(self, queue: QueueRef, limit: int = RELAY_LIMIT) -> list[Relay]:
+    async def relays(self, queue: QueueRef, limit: int = RELAY_LIMIT, *, after: int = 0) -> list[Relay]:
         with self._lock:
             ledger = self._ledgers.get(queue)
-            return [] if ledger is None else list(ledger.relays.values())[:limit]
+            entries = () if ledger is None else ledger.relays.values()
+            return list(islice((entry for entry in entries if entry.number > after), limit))
 
     @answers_absent
     async def relayed(self, queue: QueueRef, numbers: Sequence[int]) -> None:

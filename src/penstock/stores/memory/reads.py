@@ -11,7 +11,17 @@ from penstock.stores.absent import answers_absent
 from penstock.stores.bounds import MAX_LEASE_MS, RECOVER_LIMIT
 from penstock.stores.memory.ledger import Ledger
 from penstock.stores.memory.room import Room
-from penstock.stores.values import Durability, Finding, HeldLease, KeyInfo, Page, Query, QueueInfo, StoreInfo
+from penstock.stores.values import (
+    Durability,
+    Finding,
+    HeldLease,
+    KeyHolder,
+    KeyInfo,
+    Page,
+    Query,
+    QueueInfo,
+    StoreInfo,
+)
 
 
 class MemoryReads(Room):
@@ -26,10 +36,9 @@ class MemoryReads(Room):
         with self._lock:
             ledger = self._ledgers.get(queue)
             jobs = list(ledger.jobs.values()) if ledger else []
-        by_end = bool(query.states) and all(state.is_ended for state in query.states)
 
         def age(job: Job) -> tuple[int, str]:
-            return ((job.ended_at or 0) if by_end else job.enqueued_at, job.id)
+            return ((job.ended_at or 0) if query.is_by_end else job.enqueued_at, job.id)
 
         found = sorted(
             (
@@ -37,21 +46,37 @@ class MemoryReads(Room):
                 for job in jobs
                 if (not query.states or job.state in query.states)
                 and (query.task is None or job.task == query.task)
+                and (query.key is None or job.key == query.key)
+                and (query.since is None or age(job)[0] >= query.since)
             ),
             key=age,
-            reverse=True,
+            reverse=not query.oldest_first,
         )
         if query.after is not None:
             at, _, last = query.after.partition("/")
-            found = [job for job in found if age(job) < (int(at), last)]
+            end = (int(at), last)
+            found = [job for job in found if (age(job) > end if query.oldest_first else age(job) < end)]
         page = found[: query.limit]
         more = len(found) > len(page)
-        end = f"{age(page[-1])[0]}/{page[-1].id}" if more and page else None
+        following = f"{age(page[-1])[0]}/{page[-1].id}" if more and page else None
         if not query.payloads:
             page = [replace(job, payload=b"") for job in page]
         if not query.results:
             page = [replace(job, result=None) for job in page]
-        return Page(page, end)
+        return Page(page, following)
+
+    async def key_holders(self, queue: QueueRef, keys: Sequence[str]) -> list[KeyHolder | None]:
+        with self._lock:
+            ledger = self._ledgers.get(queue)
+            if ledger is None:
+                return [None] * len(keys)
+            now, out = self._now(), list[KeyHolder | None]()
+            for key in keys:
+                held = ledger.key_holder(key, now)
+                # Once the record is gone the id may be another job's.
+                state = ledger.jobs[held.job].state if held is not None and held.until is None else None
+                out.append(None if held is None else KeyHolder(held.job, state, held.digest))
+            return out
 
     async def counts(self, queue: QueueRef) -> dict[State, int]:
         with self._lock:

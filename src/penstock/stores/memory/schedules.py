@@ -1,5 +1,7 @@
 """Schedules in the memory store: each with the queue of its jobs."""
 
+from collections.abc import Iterable, Mapping, Sequence
+
 from msgspec.structs import replace
 
 from penstock.core.job import QueueRef
@@ -34,13 +36,13 @@ class MemorySchedules(MemoryEnqueue):
             kept[name] = replace(kept[name], paused=paused)
             return True
 
-    async def schedules(self, tenant: str) -> list[StoredSchedule]:
+    async def schedules(self, tenant: str, names: Sequence[str] | None = None) -> list[StoredSchedule]:
         with self._lock:
             kept = [
                 schedule
                 for ref, ledger in self._ledgers.items()
                 if ref.tenant == tenant
-                for schedule in ledger.schedules.values()
+                for schedule in _named(ledger.schedules, names)
             ]
             return sorted(kept, key=lambda schedule: (schedule.queue.name, schedule.name))
 
@@ -72,3 +74,7 @@ class MemorySchedules(MemoryEnqueue):
             ledger.schedules[firing.name] = replace(schedule, next_at=firing.next_at, last_at=firing.last_at)
         self._belfry.ring(queue, Topic.READY)
         return True
+
+
+def _named(kept: Mapping[str, StoredSchedule], names: Sequence[str] | None) -> Iterable[StoredSchedule]:
+    return kept.values() if names is None else [kept[name] for name in {*names} if name in kept]

@@ -9,13 +9,22 @@ from msgspec.structs import replace
 
 from penstock.core import effects
 from penstock.core.job import Claimed, Job, NewJob, QueueRef
-from penstock.core.limits import MAX_COUNT, Declaration, KeyRule, agreed, check_declaration, check_key_rule
+from penstock.core.limits import (
+    MAX_COUNT,
+    Declaration,
+    KeyRule,
+    Mode,
+    agreed,
+    check_declaration,
+    check_key_rule,
+)
 from penstock.core.moves import Beat, Expire, Move, Report, Settlement
 from penstock.core.outcomes import Applied, Claims, Enqueued, Refusal, Refused, repeated
 from penstock.core.states import LIVE, State
 from penstock.core.transitions import refusal
 from penstock.stores.absent import answers_absent
 from penstock.stores.bounds import PROMOTE_LIMIT, PRUNE_LIMIT, RECOVER_LIMIT
+from penstock.stores.memory.claimable import MemoryClaimable
 from penstock.stores.memory.due import MemoryDue
 from penstock.stores.memory.flows import MemoryFlows
 from penstock.stores.memory.kept import MemoryKept
@@ -24,7 +33,7 @@ from penstock.stores.memory.log import MemoryLog
 from penstock.stores.memory.quarantine import MemoryQuarantine
 from penstock.stores.memory.reads import MemoryReads, expired_leases
 from penstock.stores.memory.schedules import MemorySchedules
-from penstock.stores.protocol import Bell
+from penstock.stores.protocol import Bell, QueueBell
 from penstock.stores.values import Pause, QueueContents, QueueInfo, Spawn, Topic
 from penstock.stores.worker_entries import WorkerEntries
 
@@ -32,6 +41,7 @@ from penstock.stores.worker_entries import WorkerEntries
 class MemoryStore(
     MemoryReads,
     MemoryDue,
+    MemoryClaimable,
     MemoryLog,
     MemoryFlows,
     MemorySchedules,
@@ -58,12 +68,16 @@ class MemoryStore(
     # Moves
 
     async def enqueue(
-        self, queue: QueueRef, jobs: Sequence[NewJob], spawns: Sequence[Spawn] = ()
+        self,
+        queue: QueueRef,
+        jobs: Sequence[NewJob],
+        spawns: Sequence[Spawn] = (),
+        mode: Mode | None = None,
     ) -> list[Enqueued | Refused]:
         with self._lock:
             ledger, now = self._ledger(queue), self._now()
             known = ledger.seq
-            out = [self._enqueue(ledger, new, now, at_door=bool(spawns)) for new in jobs]
+            out = [self._enqueue(ledger, new, now, at_door=bool(spawns), mode=mode) for new in jobs]
             # A repeated call finds its jobs there, and its spawns were written with them.
             for each in spawns if ledger.seq > known else ():
                 ledger.relay(each.queue, each.job)
@@ -370,6 +384,9 @@ class MemoryStore(
 
     def bell(self, queue: QueueRef, topic: Topic) -> AbstractAsyncContextManager[Bell]:
         return self._belfry.hang(queue, topic)
+
+    def queue_bell(self, tenant: str) -> AbstractAsyncContextManager[QueueBell]:
+        return self._belfry.hang_for_all(tenant)
 
     async def turn(self, by_ms: int) -> None:
         with self._lock:

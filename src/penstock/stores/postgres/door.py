@@ -66,11 +66,14 @@ class Door:
     `steps` is what is then to be written, in order: runs of new jobs, and of replacements of different jobs.
     """
 
-    def __init__(self, now: int, *, room: int, has_keys: bool, at_door: bool) -> None:
+    def __init__(
+        self, now: int, *, room: int, has_keys: bool, at_door: bool, is_mistaken: bool = False
+    ) -> None:
         self._now = now
         self._room = room
         self._has_keys = has_keys
         self._at_door = at_door
+        self._is_mistaken = is_mistaken
         self.steps: list[list[NewJob] | list[Replacement]] = []
         self.kinds: dict[str, NewJob] = {}
         self._new: dict[str, NewJob] = {}
@@ -81,6 +84,8 @@ class Door:
     def ask(self, new: NewJob, fact: Fact) -> Enqueued | Refused:
         """The answer for a job."""
         kept = self.stand_in(new, fact)
+        if kept is None and self._is_mistaken:
+            return Refused(Refusal.MODE)
         if kept is None and new.unique is not None:
             kept = self._kept_away(new, new.unique, fact)
         if kept is not None:

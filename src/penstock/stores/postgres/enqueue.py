@@ -7,7 +7,7 @@ from typing import Final
 
 from penstock.core.errors import PoolTimeoutError, StoreUnavailableError
 from penstock.core.job import NewJob, QueueRef
-from penstock.core.limits import MAX_COUNT
+from penstock.core.limits import MAX_COUNT, Mode
 from penstock.core.moves import Move
 from penstock.core.outcomes import Enqueued, Refused
 from penstock.stores.postgres.door import Door, Fact, Replacement, known_columns
@@ -42,22 +42,28 @@ class PostgresEnqueue(Room):
 
     @renumbers
     async def enqueue(
-        self, queue: QueueRef, jobs: Sequence[NewJob], spawns: Sequence[Spawn] = ()
+        self,
+        queue: QueueRef,
+        jobs: Sequence[NewJob],
+        spawns: Sequence[Spawn] = (),
+        mode: Mode | None = None,
     ) -> list[Enqueued | Refused]:
         """Take jobs in, in order; calls on one queue one after the other, as they came."""
-        is_plain = not spawns and not any(new.unique or new.awaits for new in jobs)
+        # Only global queues are plain; the statement for plain queues takes nothing in where one is not.
+        is_plain = mode in (None, Mode.GLOBAL) and not spawns
+        is_plain = is_plain and not any(new.unique or new.awaits for new in jobs)
         batches = [[jobs[index] for index in indexes] for indexes in rounds([new.id for new in jobs])]
         # While the call before is under way.
         columns = [[bound(each) for each in new_columns(batch)] for batch in batches] if is_plain else []
         async with self._line(queue):
             number = await self._number(queue)
             if number in self._limited or not is_plain:
-                out = await self._pass_door(number, jobs, spawns)
+                out = await self._pass_door(number, jobs, spawns, mode)
             else:
                 out = []
                 at_us = await self._now_us() if len(batches) > 1 else None
                 for batch, values in zip(batches, columns, strict=True):
-                    out += await self._take_in(number, batch, values, at_us)
+                    out += await self._take_in(number, batch, values, at_us, mode)
         self._wakeups.ring(queue, {Topic.READY})
         return out
 
@@ -82,16 +88,21 @@ class PostgresEnqueue(Room):
             line.release()
 
     async def _take_in(
-        self, number: int, jobs: list[NewJob], columns: Sequence[Value], at_us: int | None
+        self,
+        number: int,
+        jobs: list[NewJob],
+        columns: Sequence[Value],
+        at_us: int | None,
+        mode: Mode | None,
     ) -> list[Enqueued | Refused]:
         """In one statement; what it leaves out is there already, or the queue is not plain any more."""
         made = made_of(jobs, await self._move(Move.ENQUEUE, number, *columns, at_us=at_us))
         rest = [new for new in jobs if new.id not in made]
-        known = await self._stand_ins(number, rest, at_us) if rest else {}
+        known = await self._stand_ins(number, rest, at_us, mode) if rest else {}
         return [Enqueued(new.id, True, made[new.id]) if new.id in made else known[new.id] for new in jobs]
 
     async def _stand_ins(
-        self, number: int, jobs: list[NewJob], at_us: int | None
+        self, number: int, jobs: list[NewJob], at_us: int | None, mode: Mode | None
     ) -> dict[str, Enqueued | Refused]:
         """What stands instead of jobs that were not taken in."""
         now = (await self._now_us() if at_us is None else at_us) // 1000
@@ -101,25 +112,33 @@ class PostgresEnqueue(Room):
         out = {new.id: answer for new, answer in zip(jobs, known, strict=True) if answer is not None}
         rest = [new for new in jobs if new.id not in out]
         if rest:
-            answers = await self._pass_door(number, rest)
+            answers = await self._pass_door(number, rest, mode=mode)
             out |= {new.id: answer for new, answer in zip(rest, answers, strict=True)}
         return out
 
     async def _pass_door(
-        self, number: int, jobs: Sequence[NewJob], spawns: Sequence[Spawn] = ()
+        self,
+        number: int,
+        jobs: Sequence[NewJob],
+        spawns: Sequence[Spawn] = (),
+        mode: Mode | None = None,
     ) -> list[Enqueued | Refused]:
         """In a transaction; it holds the queue's row where others that come meanwhile would matter."""
         for _ in range(_TRIES):
             holds = number in self._limited or any(new.unique for new in jobs)
             try:
                 async with self._turn(number, holds=holds) as turn:
-                    return await self._let_in(turn, jobs, spawns)
+                    return await self._let_in(turn, jobs, spawns, mode)
             except Overtaken:
                 continue
         raise StoreUnavailableError(f"{self._address.shown}: others kept taking the same jobs in")
 
     async def _let_in(
-        self, turn: Turn, jobs: Sequence[NewJob], spawns: Sequence[Spawn] = ()
+        self,
+        turn: Turn,
+        jobs: Sequence[NewJob],
+        spawns: Sequence[Spawn] = (),
+        mode: Mode | None = None,
     ) -> list[Enqueued | Refused]:
         """Take jobs in as part of a turn; those that come with spawns stand for them where room is short."""
         declared = turn.declared
@@ -127,7 +146,13 @@ class PostgresEnqueue(Room):
             raise Overtaken
         room = await self._space(turn, len(jobs))
         rows = await turn.share("known", turn.now, *known_columns(jobs))
-        door = Door(turn.now, room=room, has_keys=declared.mode.has_keys, at_door=bool(spawns))
+        door = Door(
+            turn.now,
+            room=room,
+            has_keys=declared.mode.has_keys,
+            at_door=bool(spawns),
+            is_mistaken=mode not in (None, declared.mode),
+        )
         out = [door.ask(new, Fact(*row)) for new, row in zip(jobs, rows, strict=True)]
         for step in door.steps:
             await self._write(turn, step)

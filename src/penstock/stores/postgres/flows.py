@@ -26,12 +26,16 @@ from penstock.stores.rows import More, encode
 from penstock.stores.values import Adoption, Relay, Spawn
 
 _CHILDREN: Final = """
-SELECT child_queue, child, is_done, state, result FROM penstock.child
+SELECT child_queue, child, is_done, state, CASE WHEN $5::boolean THEN result END FROM penstock.child
 WHERE queue = $1 AND parent = $2
 ORDER BY i
+OFFSET $3::bigint
+LIMIT $4::bigint
 """
 _RELAYS: Final = """
-SELECT number, target, what, body FROM penstock.relay WHERE queue = $1 ORDER BY number LIMIT $2::bigint
+SELECT number, target, what, body FROM penstock.relay WHERE queue = $1 AND number > $3::bigint
+ORDER BY number
+LIMIT $2::bigint
 """
 _HAS_KEYS: Final = "SELECT has_keys FROM penstock.queue WHERE n = $1"
 _RELAYED: Final = "DELETE FROM penstock.relay WHERE queue = $1 AND number = ANY($2::bigint[])"
@@ -122,18 +126,20 @@ class PostgresFlows(PostgresQuarantine):
         return Refused(Refusal.LOST, None if state is None else State(state))
 
     @renumbers
-    async def children(self, queue: QueueRef, job: str) -> list[Child]:
+    async def children(
+        self, queue: QueueRef, job: str, *, after: int = 0, limit: int | None = None, results: bool = True
+    ) -> list[Child]:
         """The children of a job, in the order it named them."""
-        rows = await self._look_at(queue, _CHILDREN, job)
+        rows = await self._look_at(queue, _CHILDREN, job, after, limit, results)
         return [
             Child(JobRef(name, child), is_done, state and State(state), result and result.encode())
             for name, child, is_done, state, result in rows
         ]
 
     @renumbers
-    async def relays(self, queue: QueueRef, limit: int = RELAY_LIMIT) -> list[Relay]:
+    async def relays(self, queue: QueueRef, limit: int = RELAY_LIMIT, *, after: int = 0) -> list[Relay]:
         """What waits to be carried over, oldest first."""
-        rows = await self._look_at(queue, _RELAYS, limit)
+        rows = await self._look_at(queue, _RELAYS, limit, after)
         return [Relay(n, target, _what(what, body)) for n, target, what, body in rows]
 
     @answers_absent

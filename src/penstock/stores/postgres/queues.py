@@ -9,7 +9,7 @@ from penstock.stores.postgres.migrate import version_of
 from penstock.stores.postgres.quarantine import PostgresQuarantine
 from penstock.stores.postgres.renumbering import renumbers
 from penstock.stores.postgres.room import SHUT_OUT
-from penstock.stores.protocol import Bell
+from penstock.stores.protocol import Bell, QueueBell
 from penstock.stores.rows import declaration_of, restored, stored
 from penstock.stores.values import Durability, Finding, Pause, QueueInfo, StoreInfo, Topic
 
@@ -117,6 +117,10 @@ class PostgresQueues(PostgresQuarantine):
     def bell(self, queue: QueueRef, topic: Topic) -> AbstractAsyncContextManager[Bell]:
         """Rings at once for changes of this store, and within milliseconds for those of others."""
         return self._wakeups.hang(queue, topic)
+
+    def queue_bell(self, tenant: str) -> AbstractAsyncContextManager[QueueBell]:
+        """As `bell`, over one channel for all queues of the tenant."""
+        return self._wakeups.hang_for_all(tenant)
 
     def _ring_ready(self, queue: QueueRef) -> None:
         self._wakeups.ring(queue, {Topic.READY})

@@ -12,8 +12,8 @@ from penstock.stores.postgres.queues import PostgresQueues
 from penstock.stores.postgres.records import job_or_error, job_or_none
 from penstock.stores.postgres.renumbering import renumbers
 from penstock.stores.postgres.sources import in_schema
-from penstock.stores.rows import EXPIRED_COLUMNS, JOB_COLUMNS, expired_of
-from penstock.stores.values import HeldLease, Page, Query
+from penstock.stores.rows import EXPIRED_COLUMNS, JOB_COLUMNS, expired_of, stored
+from penstock.stores.values import HeldLease, KeyHolder, Page, Query
 
 _GET: Final = f"""
 SELECT {JOB_COLUMNS}
@@ -24,6 +24,23 @@ CROSS JOIN LATERAL (
     LIMIT 1
 ) AS record
 """  # noqa: S608 (constants)
+
+_KEY_HOLDERS: Final = """
+SELECT held.key, held.job, nullif(theirs.state, 'quarantined'), held.digest
+FROM unnest($3::text[]) AS item (key)
+CROSS JOIN (SELECT penstock.now_us($2::bigint) / 1000 AS now) AS given
+CROSS JOIN LATERAL (
+    SELECT * FROM penstock.idempotency
+    WHERE idempotency.queue = $1
+        AND idempotency.key = item.key
+        AND (idempotency.until IS NULL OR idempotency.until > given.now)
+    LIMIT 1
+) AS held
+LEFT JOIN LATERAL (
+    SELECT record.state FROM penstock.record
+    WHERE record.queue = $1 AND record.id = held.job AND held.until IS NULL LIMIT 1
+) AS theirs ON true
+"""
 
 _COUNTS: Final = """
 SELECT state, count(*) FROM penstock.job WHERE queue = $1 AND state <> 'quarantined' GROUP BY state
@@ -79,7 +96,8 @@ def page_of(query: Query) -> tuple[str, list[Value]]:
 
     It has no more conditions and tables than the query needs: the indexes serve those alone.
     """
-    age = "ended_at" if _is_by_end(query.states) else "enqueued_at"
+    age = "ended_at" if query.is_by_end else "enqueued_at"
+    order, beyond = ("ASC", ">") if query.oldest_first else ("DESC", "<")
     columns = JOB_COLUMNS
     if not query.payloads:
         columns = columns.replace("payload", "'' AS payload")
@@ -94,26 +112,28 @@ def page_of(query: Query) -> tuple[str, list[Value]]:
     if query.task is not None:
         values.append(query.task)
         clauses.append(f"task = ${len(values) + 1}")
+    if query.key is not None:
+        values.append(stored(query.key))
+        clauses.append(f"key = ${len(values) + 1}")
+    if query.since is not None:
+        values.append(query.since)
+        clauses.append(f"{age} >= ${len(values) + 1}::bigint")
     if query.after is not None:
         at, _, last = query.after.partition("/")
         values += [int(at), last]
-        clauses.append(f"({age}, id) < (${len(values)}::bigint, ${len(values) + 1}::text)")
+        clauses.append(f"({age}, id) {beyond} (${len(values)}::bigint, ${len(values) + 1}::text)")
     values.append(query.limit + 1)
     statement = (
-        f"SELECT {columns} FROM {_source(query.states)} WHERE {' AND '.join(clauses)} "  # noqa: S608 (constants)
-        f"ORDER BY {age} DESC, id DESC LIMIT ${len(values) + 1}::bigint"
+        f"SELECT {columns} FROM {_source(query)} WHERE {' AND '.join(clauses)} "  # noqa: S608 (constants)
+        f"ORDER BY {age} {order}, id {order} LIMIT ${len(values) + 1}::bigint"
     )
     return statement, values
 
 
-def _is_by_end(states: frozenset[State]) -> bool:
-    """Whether all of them have ended: then their endings are what they are listed by."""
-    return bool(states) and all(state.is_ended for state in states)
-
-
-def _source(states: frozenset[State]) -> str:
-    """Where jobs in these states lie."""
-    if _is_by_end(states):
+def _source(query: Query) -> str:
+    """Where jobs in the states of the query lie."""
+    states = query.states
+    if query.is_by_end:
         some = {State.DEAD} & states
         return "penstock.done" if not some else "penstock.dead" if some == states else "penstock.ended"
     return "penstock.record" if not states or any(state.is_ended for state in states) else _LIVE
@@ -131,7 +151,7 @@ class PostgresReads(PostgresQueues):
 
     @renumbers
     async def find(self, queue: QueueRef, query: Query) -> Page:
-        """A page of jobs, newest first."""
+        """A page of jobs, newest first unless the query says otherwise."""
         number = await self._known(queue)
         if number is None:
             return Page([])
@@ -147,8 +167,18 @@ class PostgresReads(PostgresQueues):
         if len(rows) <= query.limit or not read:
             return Page(jobs)
         end = dict(zip(JOB_COLUMNS.split(", "), rows[query.limit - 1], strict=True))
-        at = (end["ended_at"] or 0) if _is_by_end(query.states) else end["enqueued_at"]
+        at = (end["ended_at"] or 0) if query.is_by_end else end["enqueued_at"]
         return Page(jobs, f"{at}/{end['id']}")
+
+    @renumbers
+    async def key_holders(self, queue: QueueRef, keys: Sequence[str]) -> list[KeyHolder | None]:
+        """Which job holds each idempotency key now."""
+        rows = await self._look_at(queue, _KEY_HOLDERS, self._seen_us, [stored(key) for key in keys])
+        found = {
+            key: KeyHolder(job, None if state is None else State(state), digest)
+            for key, job, state, digest in rows
+        }
+        return [found.get(stored(key)) for key in keys]
 
     @renumbers
     async def counts(self, queue: QueueRef) -> dict[State, int]:

@@ -1,5 +1,6 @@
 """Schedules in the database: each with the queue of its jobs."""
 
+from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any, Final
 
@@ -27,6 +28,15 @@ _ALL: Final = """
 SELECT queue.name, schedule.name, schedule.body, schedule.next_at, schedule.last_at, schedule.paused
 FROM penstock.schedule
 JOIN penstock.queue ON queue.n = schedule.queue
+WHERE queue.tenant = $1
+"""
+_NAMED: Final = """
+SELECT queue.name, mine.name, mine.body, mine.next_at, mine.last_at, mine.paused
+FROM penstock.queue
+CROSS JOIN unnest($2::text[]) AS wanted (name)
+CROSS JOIN LATERAL (
+    SELECT * FROM penstock.schedule WHERE schedule.queue = queue.n AND schedule.name = wanted.name LIMIT 1
+) AS mine
 WHERE queue.tenant = $1
 """
 _DUE: Final = """
@@ -71,9 +81,13 @@ class PostgresSchedules(PostgresEnqueue):
         """Stop a schedule for now, or let it go on; False when there is none."""
         return bool(await self._change_at(queue, _PAUSE, name, paused))
 
-    async def schedules(self, tenant: str) -> list[StoredSchedule]:
-        """All schedules of a tenant, by queue and name."""
-        found = [_schedule(tenant, row) for row in await self._ask(_ALL, tenant)]
+    async def schedules(self, tenant: str, names: Sequence[str] | None = None) -> list[StoredSchedule]:
+        """The schedules of a tenant, by queue and name: those of these names, or all."""
+        if names is None:
+            rows = await self._ask(_ALL, tenant)
+        else:
+            rows = await self._ask(_NAMED, tenant, list(dict.fromkeys(names)))
+        found = [_schedule(tenant, row) for row in rows]
         # The database may sort by the rules of a language.
         return sorted(found, key=lambda each: (each.queue.name, each.name))
 

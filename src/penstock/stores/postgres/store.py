@@ -10,6 +10,7 @@ from penstock.core.moves import Beat, Expire, Move, Report, Settlement
 from penstock.core.outcomes import Applied, Refused
 from penstock.stores.absent import answers_absent
 from penstock.stores.bounds import PRUNE_LIMIT
+from penstock.stores.postgres.claimable import PostgresClaimable
 from penstock.stores.postgres.deletion import PostgresDeletion
 from penstock.stores.postgres.due import PostgresDue
 from penstock.stores.postgres.flows import PostgresFlows
@@ -34,6 +35,7 @@ class PostgresStore(
     PostgresFlows,
     PostgresKept,
     PostgresDue,
+    PostgresClaimable,
     PostgresMoves,
     PostgresDeletion,
     WorkerEntries,

@@ -12,7 +12,7 @@ import psycopg
 
 from penstock.core.errors import PenstockError
 from penstock.core.job import QueueRef
-from penstock.stores.bells import Belfry, LocalBell
+from penstock.stores.bells import Belfry, LocalBell, LocalQueueBell
 from penstock.stores.postgres.engine import Connection, Engine
 from penstock.stores.postgres.pool import cut
 from penstock.stores.values import Topic
@@ -27,15 +27,18 @@ _LONGEST_PAUSE: Final = 5.0
 _POLL_SECONDS: Final = 0.25
 # A ring need not be on the disk before it is heard.
 _NOTIFY: Final = """
-SELECT set_config('synchronous_commit', 'off', true), pg_notify(channel, '')
-FROM unnest($1::text[]) AS channel
+SELECT set_config('synchronous_commit', 'off', true), pg_notify(ring.channel, ring.queue)
+FROM unnest($1::text[], $2::text[]) AS ring (channel, queue)
 """
 
 
 class _Channel:
-    """A channel that bells hang on, how many, and whether the server has confirmed that we listen."""
+    """A channel that bells hang on, how many, and whether the server has confirmed that we listen.
 
-    def __init__(self, queue: QueueRef, topic: Topic) -> None:
+    Of one queue, or of a tenant: then the notification names the queue.
+    """
+
+    def __init__(self, queue: QueueRef | str, topic: Topic) -> None:
         self.queue = queue
         self.topic = topic
         self.bells = 0
@@ -49,7 +52,7 @@ class Wakeups:
         self._engine = engine
         self._belfry = Belfry()
         self._channels: dict[str, _Channel] = {}
-        self._wanted: set[str] = set()
+        self._wanted: set[tuple[str, str]] = set()
         self._listening: asyncio.Task[None] | None = None
         self._sending: asyncio.Task[None] | None = None
         self._changed = asyncio.Event()
@@ -60,18 +63,38 @@ class Wakeups:
         """Ring here at once, and in other processes within milliseconds."""
         for topic in topics:
             self._belfry.ring(queue, topic)
-        self._tell({self._channel(queue, topic) for topic in topics})
+        rings = {(self._channel(queue, topic), "") for topic in topics}
+        if Topic.READY in topics:
+            rings.add((tenant_channel(self._engine.address.schema, queue.tenant), queue.name))
+        self._tell(rings)
 
     def ring_turned(self) -> None:
         """Tell everybody that the clock was turned."""
         self._belfry.ring_all()
-        self._tell({self.turned})
+        self._tell({(self.turned, "")})
 
     @asynccontextmanager
     async def hang(self, queue: QueueRef, topic: Topic) -> AsyncIterator[LocalBell]:
         """A bell for the time of the block."""
-        name = self._channel(queue, topic)
-        channel = self._channels.setdefault(name, _Channel(queue, topic))
+        async with (
+            self._listening_to(self._channel(queue, topic), _Channel(queue, topic)),
+            self._belfry.hang(queue, topic) as bell,
+        ):
+            yield bell
+
+    @asynccontextmanager
+    async def hang_for_all(self, tenant: str) -> AsyncIterator[LocalQueueBell]:
+        """A bell for all queues of a tenant, for the time of the block."""
+        name = tenant_channel(self._engine.address.schema, tenant)
+        async with (
+            self._listening_to(name, _Channel(tenant, Topic.READY)),
+            self._belfry.hang_for_all(tenant) as bell,
+        ):
+            yield bell
+
+    @asynccontextmanager
+    async def _listening_to(self, name: str, new: _Channel) -> AsyncIterator[None]:
+        channel = self._channels.setdefault(name, new)
         channel.bells += 1
         try:
             if self._listening is None:
@@ -83,8 +106,7 @@ class Wakeups:
             with suppress(TimeoutError):
                 async with asyncio.timeout(_CONFIRM_SECONDS):
                     await channel.confirmed.wait()
-            async with self._belfry.hang(queue, topic) as bell:
-                yield bell
+            yield
         finally:
             channel.bells -= 1
             if not channel.bells:
@@ -103,18 +125,20 @@ class Wakeups:
     def _channel(self, queue: QueueRef, topic: Topic) -> str:
         return channel_of(self._engine.address.schema, queue, topic)
 
-    def _tell(self, channels: set[str]) -> None:
-        self._wanted |= channels
+    def _tell(self, rings: set[tuple[str, str]]) -> None:
+        self._wanted |= rings
         if self._sending is None or self._sending.done():
             self._sending = asyncio.create_task(self._send())
 
     async def _send(self) -> None:
         # The first ring goes at once; those that come while it is on its way go together, a little later.
         while self._wanted:
-            names, self._wanted = sorted(self._wanted), set()
+            rings, self._wanted = sorted(self._wanted), set()
             # Whoever misses a ring still polls.
             with suppress(PenstockError):
-                await self._engine.run(_NOTIFY, names)
+                await self._engine.run(
+                    _NOTIFY, [channel for channel, _ in rings], [queue for _, queue in rings]
+                )
             await asyncio.sleep(JOIN_SECONDS)
 
     async def _poll(self) -> None:
@@ -150,7 +174,7 @@ class Wakeups:
 
     async def _hear(self, connection: Connection) -> None:
         """Ring for what comes; ends only by an error."""
-        connection.add_notify_handler(lambda notify: self._heard(notify.channel))
+        connection.add_notify_handler(lambda notify: self._heard(notify.channel, notify.payload))
         heard: set[str] = set()
         while True:
             self._changed.clear()
@@ -169,7 +193,7 @@ class Wakeups:
                 channel = self._channels[name]
                 if not channel.confirmed.is_set():
                     channel.confirmed.set()
-                    self._belfry.ring(channel.queue, channel.topic)
+                    self._ring(channel, None)
             await self._until_readable(connection)
 
     async def _until_readable(self, connection: Connection) -> None:
@@ -196,20 +220,32 @@ class Wakeups:
 
     def _take(self, connection: Connection) -> None:
         while (notify := connection.pgconn.notifies()) is not None:
-            self._heard(notify.relname.decode())
+            self._heard(notify.relname.decode(), notify.extra.decode())
 
-    def _heard(self, name: str) -> None:
+    def _heard(self, name: str, said: str) -> None:
         if name == self.turned:
             self.on_turned()
             self._belfry.ring_all()
         channel = self._channels.get(name)
         if channel is not None:
+            self._ring(channel, said or None)
+
+    def _ring(self, channel: _Channel, named: str | None) -> None:
+        if isinstance(channel.queue, QueueRef):
             self._belfry.ring(channel.queue, channel.topic)
+        else:
+            self._belfry.ring_in(channel.queue, named)
 
 
 def channel_of(schema: str, queue: QueueRef, topic: Topic) -> str:
     """The channel that the bells of a queue listen on."""
     return _name(schema, queue.tenant, queue.name, topic)
+
+
+def tenant_channel(schema: str, tenant: str) -> str:
+    """The channel on which all queues of a tenant tell that a job became claimable."""
+    # No queue has an empty name.
+    return _name(schema, tenant, "", Topic.READY)
 
 
 def _name(*parts: str) -> str:

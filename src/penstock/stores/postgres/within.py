@@ -13,6 +13,7 @@ from psycopg.types.string import StrDumperUnknown
 
 from penstock.core.errors import PenstockError, TransactionError
 from penstock.core.job import NewJob, QueueRef
+from penstock.core.limits import Mode
 from penstock.core.outcomes import Enqueued, Refused
 from penstock.stores.drivers import driver_of
 from penstock.stores.postgres.address import Address
@@ -21,7 +22,7 @@ from penstock.stores.postgres.enqueue import PostgresEnqueue
 from penstock.stores.postgres.faults import Faults
 from penstock.stores.postgres.pool import SEARCH_PATH, settings
 from penstock.stores.postgres.sources import in_schema
-from penstock.stores.postgres.wakeups import Wakeups, channel_of
+from penstock.stores.postgres.wakeups import Wakeups, channel_of, tenant_channel
 from penstock.stores.values import Topic
 
 Driver = psycopg.Connection[Any] | psycopg.AsyncConnection[Any]
@@ -36,7 +37,8 @@ WITH before AS MATERIALIZED (
         pg_catalog.current_setting('search_path') AS search_path
 ),
 entered AS MATERIALIZED (
-    SELECT before.*, pg_catalog.pg_notify($2, ''), pg_catalog.set_config('search_path', '{SEARCH_PATH}', true)
+    SELECT before.*, pg_catalog.pg_notify($2, ''), pg_catalog.pg_notify($3, $4),
+        pg_catalog.set_config('search_path', '{SEARCH_PATH}', true)
     FROM before
 )
 SELECT ({_STORE}), pg_catalog.current_setting('transaction_isolation'),
@@ -64,7 +66,13 @@ class PostgresWithin(PostgresEnqueue):
     _store_id: int | None = None
 
     async def enqueue_in(
-        self, connection: object, queue: QueueRef, jobs: Sequence[NewJob], *, blocking: bool
+        self,
+        connection: object,
+        queue: QueueRef,
+        jobs: Sequence[NewJob],
+        *,
+        blocking: bool,
+        mode: Mode | None = None,
     ) -> list[Enqueued | Refused]:
         """Take jobs in with the caller's transaction; its commit also wakes the workers."""
         driver = checked(await driver_of(connection), blocking=blocking)
@@ -73,7 +81,9 @@ class PostgresWithin(PostgresEnqueue):
         if number is None:
             raise TransactionError(f"the queue {queue} was not opened before the transaction")
         channel = channel_of(self._address.schema, queue, Topic.READY)
-        [row] = await engine.run(in_schema(_ENTER, self._address.schema), number, channel)
+        of_all = tenant_channel(self._address.schema, queue.tenant)
+        enter = in_schema(_ENTER, self._address.schema)
+        [row] = await engine.run(enter, number, channel, of_all, queue.name)
         found = _Found(*row)
         try:
             holds = self._holds(queue, found, is_unique=any(new.unique for new in jobs))
@@ -88,7 +98,7 @@ class PostgresWithin(PostgresEnqueue):
             guest._wakeups = cast(Wakeups, _Silent())
             # What the guest comes to know is true only if the caller commits.
             guest._hints, guest._lines, guest._numbers = {}, {}, {queue: number}
-            return await guest.enqueue(queue, jobs)
+            return await guest.enqueue(queue, jobs, mode=mode)
         finally:
             if engine.goes_on:
                 await engine.run(_SET, found.lock_timeout, found.search_path)

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from penstock.core.errors import StoreUnavailableError
 from penstock.core.job import QueueRef
 from penstock.stores.redis import keys
 from penstock.stores.redis.keys import keys_of
@@ -23,12 +24,22 @@ class ServerClock:
         """How far the clock is turned."""
         return int(await self._server.command("HGET", keys.STORE, "offset_ms") or 0)
 
+    async def known_offset_ms(self) -> int:
+        """How far the clock is turned; as it was last known while the node that has this is away."""
+        await self.now()
+        return self._last_offset_ms
+
     async def now(self) -> int:
         """Unix milliseconds; not earlier than before, unless the clock was turned or set back."""
-        (seconds, micros), offset = await self._server.commands(
+        time, offset = await self._server.commands_where_reachable(
             [("TIME",), ("HGET", keys.STORE, "offset_ms")]
         )
-        offset_ms = int(offset or 0)
+        if isinstance(time, StoreUnavailableError):
+            raise time
+        seconds, micros = time
+        # The node of a cluster that has the offset may be away: its last value holds.
+        is_away = isinstance(offset, StoreUnavailableError)
+        offset_ms = self._last_offset_ms if is_away else int(offset or 0)
         if offset_ms < self._last_offset_ms:
             self._last_us = 0
         self._last_offset_ms = offset_ms

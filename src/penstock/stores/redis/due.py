@@ -9,6 +9,7 @@ from penstock.stores.bounds import DUE_LIMIT
 from penstock.stores.due import UpkeepFacts, due_queue
 from penstock.stores.redis import keys
 from penstock.stores.redis.clock import ServerClock
+from penstock.stores.redis.queues import Queues
 from penstock.stores.redis.server import Server
 from penstock.stores.values import DuePage, DueQueue
 
@@ -18,6 +19,7 @@ class RedisDue:
 
     _server: Server
     _clock: ServerClock
+    _queues: Queues
 
     async def due_queues(
         self,
@@ -31,11 +33,7 @@ class RedisDue:
     ) -> DuePage:
         more: str | None = None
         if names is None:
-            registry = keys.registry(tenant)
-            scan = ("HSCAN", registry, after or "0", "COUNT", max(1, limit))
-            cursor, flat = await self._server.command(*scan)
-            names = [name.decode() for name in flat[::2]]
-            more = None if cursor == b"0" else cursor.decode()
+            names, more = await self._queues.page(tenant, after, limit)
         kept = MAX_COUNT if events_kept is None else events_kept
         metas = [keys.meta_of(QueueRef(tenant, name)) for name in names]
         answers = await self._server.run_each("reads/due", metas, kept)

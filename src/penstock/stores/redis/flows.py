@@ -1,6 +1,6 @@
 """Flows: parents that wait, children that end, and what is carried between queues."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -89,21 +89,29 @@ class RedisFlows:
         answer = await self._queues.run_if_there(queue, "calls/spawn", lease.id, lease.token, refs, *bodies)
         return records.outcome(answer)
 
-    async def children(self, queue: QueueRef, job: str) -> list[Child]:
+    async def children(
+        self, queue: QueueRef, job: str, *, after: int = 0, limit: int | None = None, results: bool = True
+    ) -> list[Child]:
         keys = keys_of(queue)
-        facts, results = await self._server.commands(
-            [("HGETALL", keys.children(job)), ("HGETALL", keys.outcomes(job))], at_once=True
+        if limit is None and not after and results:
+            facts, outcomes = await self._server.commands(
+                [("HGETALL", keys.children(job)), ("HGETALL", keys.outcomes(job))], at_once=True
+            )
+            return [_child(ref, child, outcomes.get(ref)) for ref, child in _ordered(facts)]
+        page = _ordered(await self._server.command("HGETALL", keys.children(job)))[after:][:limit]
+        refs = [ref for ref, _ in page]
+        found = (
+            await self._server.command("HMGET", keys.outcomes(job), *refs)
+            if refs and results
+            else [None] * len(refs)
         )
-        known = {ref: _read_child(packed) for ref, packed in facts.items()}
-        return [
-            Child(_ref(ref), child.is_done, _state(child.state), results.get(ref))
-            for ref, child in sorted(known.items(), key=lambda item: item[1].number)
-        ]
+        return [_child(ref, child, result) for (ref, child), result in zip(page, found, strict=True)]
 
-    async def relays(self, queue: QueueRef, limit: int = RELAY_LIMIT) -> list[Relay]:
+    async def relays(self, queue: QueueRef, limit: int = RELAY_LIMIT, *, after: int = 0) -> list[Relay]:
         if limit < 1:
             return []
-        entries = await self._server.command("XRANGE", keys_of(queue).relays, "-", "+", "COUNT", limit)
+        first = f"({after}-0" if after else "-"
+        entries = await self._server.command("XRANGE", keys_of(queue).relays, first, "+", "COUNT", limit)
         return [_relay(queue, number, pairs(fields)) for number, fields in entries]
 
     async def relayed(self, queue: QueueRef, numbers: Sequence[int]) -> None:
@@ -124,6 +132,15 @@ def _relay(queue: QueueRef, number: bytes, fields: Any) -> Relay:
             child = JobRef(queue.name, ending.child)
             what = ChildEnding(ending.parent, child, _state(ending.state), fields.get(b"result"))
     return Relay(int(number.partition(b"-")[0]), fields[b"queue"].decode(), what)
+
+
+def _ordered(facts: Mapping[bytes, bytes]) -> list[tuple[bytes, _Child]]:
+    known = {ref: _read_child(packed) for ref, packed in facts.items()}
+    return sorted(known.items(), key=lambda item: item[1].number)
+
+
+def _child(ref: bytes, child: _Child, result: bytes | None) -> Child:
+    return Child(_ref(ref), child.is_done, _state(child.state), result)
 
 
 def _ref(text: bytes) -> JobRef:

@@ -178,6 +178,16 @@ class QueueKeys:
         return f"{self._bell}{database}:{topic}"
 
 
+def ready_bells(tenant: str, database: int) -> str:
+    """A pattern: the channels on which the queues of a tenant tell that a job became claimable."""
+    return f"penstock:{{{tenant}/*}}:bell:{database}:{Topic.READY}"
+
+
+def queue_of_bell(channel: str) -> str:
+    """The name of the queue that a channel is of."""
+    return channel[channel.index("/") + 1 : channel.index("}")]
+
+
 def lane_line(number: int) -> str:
     """The list of a key whose lane has this number."""
     return f"k{number}"

@@ -4,44 +4,68 @@ import re
 from collections.abc import Mapping
 from typing import Final
 
-from penstock.core.errors import ConfigError, StoreError, StoreReadOnlyError, StoreVersionError
+from penstock.core.errors import (
+    ConfigError,
+    StoreError,
+    StoreReadOnlyError,
+    StoreUnavailableError,
+    StoreVersionError,
+)
 from penstock.stores.redis import keys
 from penstock.stores.redis.server import Server
-from penstock.stores.values import Durability
+from penstock.stores.redis.url import Address
+from penstock.stores.values import Durability, Replication
 
 SCHEMA_VERSION: Final = 1
 _OLDEST_REDIS: Final = (7, 0)
 _OLDEST_VALKEY: Final = (8, 0)
-_ASKED: Final = ("maxmemory-policy", "appendonly", "appendfsync")
+_ASKED: Final = ("maxmemory-policy", "appendonly", "appendfsync", "min-replicas-to-write")
+_WEAKEST_FIRST: Final = (Durability.PROCESS, Durability.SERVER, Durability.POWER, Durability.REPLICATED)
 
 
 async def check_server(server: Server) -> None:
-    """Refuse a server that would lose jobs, or cannot run the scripts."""
+    """Refuse a server that would lose jobs, or cannot run the scripts; of a cluster, every primary.
+
+    A primary that is away is passed over, unless all are: its own queues wait for it.
+    """
     await server.command("PING")
-    info = await _info(server)
-    name, version = _version(info)
-    if version is not None and version < (_OLDEST_VALKEY if name == "Valkey" else _OLDEST_REDIS):
-        raise ConfigError(
-            f"the server at {server.url} is {name} {'.'.join(map(str, version))}; "
-            "wanted Redis 7.0 or Valkey 8.0 or newer"
-        )
+    info = await _any_info(server)
     if "cluster" in (info.get("redis_mode"), info.get("server_mode")):
         await server.learn_nodes()
     elif info.get("role") == "slave":
         raise StoreReadOnlyError(f"the server at {server.url} is a replica: the url has to name the primary")
-    settings = await _settings(server, info)
-    if server.numbers.wait_fsync and (settings.get("appendonly") != "yes" or not _has_waitaof(name, version)):
+    elif server.addresses > 1:
         raise ConfigError(
-            f"the server at {server.url} cannot do what wait_fsync asks for: "
-            "wanted an append-only file and Redis 7.2 or Valkey"
+            f"{server.url}: found {server.addresses} addresses, wanted one: "
+            "the server is no node of a cluster"
+        )
+    for node, info, settings in await _nodes(server):
+        _check_node(server, node, info, settings)
+    try:
+        await _check_schema(server)
+    except StoreUnavailableError:
+        # One node of the cluster has it. Processes that start later find it again.
+        if not server.is_cluster:
+            raise
+
+
+def _check_node(server: Server, node: str, info: Mapping[str, str], settings: Mapping[str, str]) -> None:
+    name, version = _version(info)
+    if version is not None and version < (_OLDEST_VALKEY if name == "Valkey" else _OLDEST_REDIS):
+        raise ConfigError(
+            f"the server at {node} is {name} {'.'.join(map(str, version))}; "
+            "wanted Redis 7.0 or Valkey 8.0 or newer"
         )
     policy = settings.get("maxmemory-policy", "noeviction")
     if policy != "noeviction":
         raise ConfigError(
-            f"the server at {server.url} evicts keys when memory is short (maxmemory-policy {policy}), "
+            f"the server at {node} evicts keys when memory is short (maxmemory-policy {policy}), "
             "which would lose accepted jobs; set it with `CONFIG SET maxmemory-policy noeviction`, "
             "and in the server's configuration file"
         )
+
+
+async def _check_schema(server: Server) -> None:
     written = await server.command("HGET", keys.STORE, "schema")
     if written is None:
         await server.command("HSETNX", keys.STORE, "schema", SCHEMA_VERSION)
@@ -53,24 +77,57 @@ async def check_server(server: Server) -> None:
 
 
 async def durability(server: Server) -> Durability:
-    """What an accepted job survives; the weakest that is possible where the server does not say."""
-    info = await _info(server)
+    """What an accepted job survives: the weakest of all primaries that can be reached.
+
+    Of a primary that does not say, the weakest that is possible.
+    """
+    found = {_durability(server, info, settings) for _, info, settings in await _nodes(server)}
+    return min(found, key=_WEAKEST_FIRST.index)
+
+
+def _durability(server: Server, info: Mapping[str, str], settings: Mapping[str, str]) -> Durability:
     if 0 < server.numbers.wait_replicas <= _replicas(info):
         return Durability.REPLICATED
-    settings = await _settings(server, info)
     if settings.get("appendonly") != "yes":
         return Durability.PROCESS
-    is_synced = settings.get("appendfsync") == "always" or server.numbers.wait_fsync
-    return Durability.POWER if is_synced else Durability.SERVER
+    return Durability.POWER if settings.get("appendfsync") == "always" else Durability.SERVER
+
+
+async def replication(server: Server) -> Replication:
+    """The replicas of a primary, and how many of them a write needs; of a cluster, the fewest of any."""
+    nodes = await _nodes(server)
+    return Replication(
+        replicas=min(_replicas(info) for _, info, _ in nodes),
+        wait_replicas=server.numbers.wait_replicas,
+        min_replicas_to_write=min(int(each.get("min-replicas-to-write", 0)) for _, _, each in nodes),
+    )
 
 
 async def server_version(server: Server) -> str:
-    """Name and version of the server."""
-    name, version = _version(await _info(server))
+    """Name and version of the server; of a cluster, those of its oldest primary."""
+    found = [_version(info) for _, info, _ in await _nodes(server)]
+    name, version = min(found, key=lambda each: each[1] or ())
     return name if version is None else f"{name} {'.'.join(map(str, version))}"
 
 
-async def _info(server: Server) -> Mapping[str, str]:
+async def _nodes(server: Server) -> list[tuple[str, Mapping[str, str], Mapping[str, str]]]:
+    """What each primary that can be reached says of itself: where it is, INFO, settings."""
+    found: list[tuple[str, Mapping[str, str], Mapping[str, str]]] = []
+    last: StoreUnavailableError | None = None
+    for node in server.primaries():
+        try:
+            info = await _info(server, node)
+            settings = await _settings(server, node, info)
+        except StoreUnavailableError as error:
+            last = error
+        else:
+            found.append((str(node) if server.is_cluster else server.url, info, settings))
+    if not found and last is not None:
+        raise last
+    return found
+
+
+async def _any_info(server: Server) -> Mapping[str, str]:
     try:
         info: Mapping[str, str] = await server.command("INFO")
     except ConfigError:
@@ -78,12 +135,22 @@ async def _info(server: Server) -> Mapping[str, str]:
     return info
 
 
-async def _settings(server: Server, info: Mapping[str, str]) -> dict[str, str]:
+async def _info(server: Server, node: Address) -> Mapping[str, str]:
+    try:
+        info: Mapping[str, str] = (await server.node_commands(node, [("INFO",)]))[0]
+    except ConfigError:
+        return {}
+    return info
+
+
+async def _settings(server: Server, node: Address, info: Mapping[str, str]) -> dict[str, str]:
     """The settings by CONFIG, or, where that is forbidden as with many hosts, what INFO tells of them."""
     try:
-        answers = await server.commands([("CONFIG", "GET", name) for name in _ASKED])
+        answers = await server.node_commands(node, [("CONFIG", "GET", name) for name in _ASKED])
     except ConfigError:
         return _told(info)
+    except StoreUnavailableError:
+        raise
     except StoreError as error:
         # Hosts that have renamed or removed the command.
         if "unknown" not in str(error):
@@ -102,11 +169,10 @@ def _told(info: Mapping[str, str]) -> dict[str, str]:
     told = {"appendonly": "yes" if info.get("aof_enabled") == "1" else "no"}
     if "maxmemory_policy" in info:
         told["maxmemory-policy"] = info["maxmemory_policy"]
+    # The line is there only where writes need replicas; how many, it does not say.
+    if "min_slaves_good_slaves" in info:
+        told["min-replicas-to-write"] = "1"
     return told
-
-
-def _has_waitaof(name: str, version: tuple[int, ...] | None) -> bool:
-    return name == "Valkey" or version is None or version >= (7, 2)
 
 
 def _version(info: Mapping[str, str]) -> tuple[str, tuple[int, ...] | None]:

@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Any, Final
 
+from penstock.core.errors import StoreUnavailableError
 from penstock.core.job import QueueRef
 from penstock.core.limits import Declaration
 from penstock.core.states import State
@@ -39,6 +40,8 @@ class Queues:
         self._deleted: set[QueueRef] = set()
         self._numbers: dict[QueueRef, int] = {}
         self._declared: dict[QueueRef, Declaration] = {}
+        self._listed: dict[str, dict[str, None]] = {}
+        self._reading: dict[str, dict[str, None]] = {}
 
     async def run(self, queue: QueueRef, script: str, *arguments: Any) -> Any:
         """One script on a queue, which is opened if it is new."""
@@ -75,12 +78,14 @@ class Queues:
 
     async def open(self, queue: QueueRef) -> QueueInfo:
         """The queue, made if it is new."""
-        number, facts = await self._server.commands(
+        number, facts = await self._server.commands_where_reachable(
             [
                 ("HGET", keys.registry(queue.tenant), queue.name),
                 ("HMGET", keys_of(queue).meta, *_FACTS),
             ]
         )
+        if isinstance(facts, StoreUnavailableError):
+            raise facts
         # Most are there, and reading is what a server at its maxmemory, or without its replicas, still does.
         info = self._info(queue, facts)
         if info is None:
@@ -190,6 +195,30 @@ class Queues:
         known = sorted(name.decode() for name in names if name != b"*")
         infos = await self._infos([QueueRef(tenant, name) for name in known])
         return [info for info in infos if info is not None]
+
+    async def page(self, tenant: str, after: str, limit: int) -> tuple[list[str], str | None]:
+        """Some names of a tenant's queues, and where the next page begins.
+
+        While the node of a cluster that has the list is away, all names that were read of it before.
+        """
+        scan = ("HSCAN", keys.registry(tenant), after or "0", "COUNT", max(1, limit))
+        try:
+            cursor, flat = await self._server.command(*scan)
+        except StoreUnavailableError:
+            known = list(self._listed.get(tenant, ()))
+            if not known:
+                raise
+            return known, None
+        names = [name.decode() for name in flat[::2]]
+        if not after:
+            # The names of the last round are known until this one has come to its end.
+            self._reading[tenant] = {}
+        read = self._reading.setdefault(tenant, {})
+        read.update(dict.fromkeys(names))
+        if cursor == b"0":
+            self._listed[tenant] = self._reading.pop(tenant)
+            return names, None
+        return names, cursor.decode()
 
     async def tenants(self) -> list[str]:
         """The tenants that have queues, by name."""

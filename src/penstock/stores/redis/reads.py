@@ -1,7 +1,7 @@
 """Looking at records without touching them."""
 
 from collections.abc import AsyncIterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 from penstock.core.job import Job, QueueRef
 from penstock.core.states import State
@@ -53,8 +53,7 @@ class Reader:
     async def find(self, queue: QueueRef, query: Query) -> Page:
         """A page of jobs."""
         keys = keys_of(queue)
-        by_end = bool(query.states) and all(state.is_ended for state in query.states)
-        indexes = [keys.ended(state) for state in query.states] if by_end else [keys.jobs]
+        indexes = [keys.ended(state) for state in query.states] if query.is_by_end else [keys.jobs]
         after = None
         if query.after is not None:
             at, _, last = query.after.partition("/")
@@ -62,7 +61,7 @@ class Reader:
         ages: list[Age] = []
         for index in indexes:
             ages += await self._matching(keys, index, query, after)
-        page = sorted(ages, reverse=True)[: query.limit]
+        page = sorted(ages, reverse=not query.oldest_first)[: query.limit]
         ids = [job for _, job in page]
         read = await self._read(queue, ids, payloads=query.payloads, results=query.results)
         jobs = [job_or_none(queue, *each) for each in read if each is not None]
@@ -71,9 +70,9 @@ class Reader:
         return Page([job for job in jobs if job is not None], end)
 
     async def _matching(self, keys: QueueKeys, index: str, query: Query, after: Age | None) -> list[Age]:
-        """The newest of one index that the query asks for; one more than the page takes, if there is."""
+        """The first of one index that the query asks for; one more than the page takes, if there is."""
         found: list[Age] = []
-        async for chunk in self._walk(index, after):
+        async for chunk in self._walk(index, query, after):
             packed = await self._server.command("HMGET", keys.records, *(job for _, job in chunk))
             for age, each in zip(chunk, packed, strict=True):
                 if each is None:
@@ -84,22 +83,26 @@ class Reader:
                     continue
                 if query.states and record.state not in query.states:
                     continue
-                if query.task is None or record.task == query.task:
+                if query.task in (None, record.task) and query.key in (None, record.key):
                     found.append(age)
             if len(found) > query.limit:
                 break
         return found[: query.limit + 1]
 
-    async def _walk(self, index: str, after: Age | None) -> AsyncIterator[list[Age]]:
-        """An index from its newest entry on, in chunks; entries of equal age follow each other by id."""
-        size = CHUNK
+    async def _walk(self, index: str, query: Query, after: Age | None) -> AsyncIterator[list[Age]]:
+        """An index in the order of the query, in chunks; entries of equal age follow each other by id."""
+        size, earliest = CHUNK, "-inf" if query.since is None else query.since
         while True:
-            newest = "+inf" if after is None else after[0]
-            answer = await self._server.command(
-                "ZRANGE", index, newest, "-inf", "BYSCORE", "REV", "LIMIT", 0, size, "WITHSCORES"
-            )
+            here = None if after is None else after[0]
+            if query.oldest_first:
+                span: tuple[Any, ...] = (earliest if here is None else here, "+inf", "BYSCORE")
+            else:
+                span = ("+inf" if here is None else here, earliest, "BYSCORE", "REV")
+            answer = await self._server.command("ZRANGE", index, *span, "LIMIT", 0, size, "WITHSCORES")
             ages = [(int(score), member.decode()) for member, score in scored(answer)]
-            fresh = ages if after is None else [age for age in ages if age < after]
+            fresh = [
+                age for age in ages if after is None or (age > after if query.oldest_first else age < after)
+            ]
             if fresh:
                 yield fresh
                 after = fresh[-1]

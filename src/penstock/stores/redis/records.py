@@ -17,7 +17,7 @@ from penstock.core.states import State
 from penstock.core.unique import Unique, UniqueRule
 from penstock.stores.columns import columns
 from penstock.stores.damaged import DAMAGED, damaged, damaged_job
-from penstock.stores.values import EventColumns
+from penstock.stores.values import EventColumns, KeyHolder
 
 Outcome = Applied | Refused
 
@@ -131,6 +131,14 @@ read_record: Final = msgspec.msgpack.Decoder(Record).decode
 def outcome(answer: bytes) -> Outcome:
     """What was answered for one item."""
     return _OUTCOMES[answer]
+
+
+def key_holder(answer: bytes) -> KeyHolder | None:
+    """Who holds an idempotency key, as the script says."""
+    if not answer:
+        return None
+    job, digest, *state = answer.decode().split(" ")
+    return KeyHolder(job, State(state[0]) if state else None, digest)
 
 
 def enqueued(jobs: Sequence[NewJob], answers: Sequence[bytes]) -> list[Enqueued | Refused]:

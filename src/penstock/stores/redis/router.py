@@ -1,10 +1,13 @@
 """Sends commands to the node that has their key, and follows it when it moves."""
 
+import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import msgspec
 
+from penstock.core.errors import PoolTimeoutError
+from penstock.stores.redis.away import AwayNodes
 from penstock.stores.redis.cluster import Nodes, key_of
 from penstock.stores.redis.line import Line, ReplyError, dial, pack
 from penstock.stores.redis.pool import Pool
@@ -12,47 +15,72 @@ from penstock.stores.redis.url import Address, Target
 
 _REDIRECTS: Final = 5
 _SLOTS: Final = pack([("CLUSTER", "SLOTS")])
+_LEARN_PAUSE: Final = 0.1
+"""Seconds between two questions for the slots."""
+_CANNOT_NOW: Final = ("LOADING", "MASTERDOWN", "BUSY")
 
 
 class Router:
     """The pools of one server, or of the nodes of one cluster.
 
-    A command that is sent on was refused where it was first: nothing is executed twice.
+    A command that is sent on was refused where it was first: nothing is executed twice. Commands without a
+    key are asked of one node after the other until one answers.
     """
 
     def __init__(self, target: Target) -> None:
         self.target = target
-        self._nodes = Nodes(target.address)
+        self._nodes = Nodes(target.addresses)
+        self._away = AwayNodes(target)
         self._pools: dict[tuple[Address, bool], Pool] = {}
         self._is_cluster = False
         self._is_stale = False
+        self._learning = asyncio.Lock()
+        self._learnt = 0
+        self._learnt_at = float("-inf")
 
     async def close(self) -> None:
         """Close every connection."""
         pools, self._pools = self._pools, {}
+        await self._away.close()
         for pool in pools.values():
             await pool.close()
+
+    @property
+    def is_cluster(self) -> bool:
+        """True once a cluster was found."""
+        return self._is_cluster
+
+    def primaries(self) -> list[Address]:
+        """The nodes that have slots; of a server that is no cluster, its address."""
+        return self._nodes.primaries()
 
     async def ask(self, commands: Sequence[Sequence[Any]], *, is_alone: bool = False) -> list[Any]:
         """The replies to commands about one queue; `is_alone`, on a connection that nobody else uses."""
         if self._is_stale:
-            await self.learn()
-        address = self._nodes.at(commands[0])
+            await self._refresh()
+        key = key_of(commands[0])
+        if key is None:
+            return await self._ask_any(commands)
+        address = self._at(commands[0])
         packed, count = pack(commands), len(commands)
         # Alone on a connection there is nothing to keep in order.
-        key = None if is_alone else key_of(commands[0])
+        key = None if is_alone else key
         replies: list[Any] = []
         for _ in range(_REDIRECTS):
             replies = await self._call(address, packed, count, is_alone, key)
             said = _elsewhere(replies[0])
             if said is None:
                 break
-            address = self._follow(said)
+            address = self._follow(said, address)
             if said.startswith("ASK "):
                 # The slot is on its way; until it is there, each command has to say that it knows.
                 asking = b"".join(pack([("ASKING",), command]) for command in commands)
                 return (await self._call(address, asking, 2 * count, is_alone))[1::2]
         return replies
+
+    async def ask_node(self, address: Address, commands: Sequence[Sequence[Any]]) -> list[Any]:
+        """The replies of one node to commands about itself."""
+        return await self._call(address, pack(commands), len(commands), False)
 
     async def ask_all(self, commands: Sequence[Sequence[Any]], *, partly: bool = False) -> list[Any]:
         """The replies to commands about any queues, in one round trip per node.
@@ -62,32 +90,66 @@ class Router:
         if not self._is_cluster:
             return await self.ask(commands)
         if self._is_stale:
-            await self.learn()
-        groups: dict[Address, list[int]] = {}
+            await self._refresh()
+        groups: dict[Address | None, list[int]] = {}
         for number, command in enumerate(commands):
-            groups.setdefault(self._nodes.at(command), []).append(number)
+            address = None if key_of(command) is None else self._at(command)
+            groups.setdefault(address, []).append(number)
+        asked = [
+            self._ask_group(address, [commands[number] for number in numbers])
+            for address, numbers in groups.items()
+        ]
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        lost = [each for each in answers if isinstance(each, BaseException)]
+        if lost and (not partly or len(lost) == len(groups) or not all(isinstance(e, OSError) for e in lost)):
+            raise lost[0]
         replies: list[Any] = [None] * len(commands)
-        lost: list[OSError] = []
-        for address, numbers in groups.items():
-            packed = pack([commands[number] for number in numbers])
-            answers: list[Any]
-            try:
-                answers = await self._call(address, packed, len(numbers), False)
-            except OSError as error:
-                lost.append(error)
-                if not partly or len(lost) == len(groups):
-                    raise
-                answers = [error] * len(numbers)
-            for number, answer in zip(numbers, answers, strict=True):
-                is_elsewhere = _elsewhere(answer) is not None
-                replies[number] = (await self.ask([commands[number]]))[0] if is_elsewhere else answer
+        for numbers, found in zip(groups.values(), answers, strict=True):
+            each = [found] * len(numbers) if isinstance(found, BaseException) else found
+            for number, reply in zip(numbers, each, strict=True):
+                replies[number] = reply
+        if not partly and (error := next((each for each in replies if isinstance(each, OSError)), None)):
+            raise error
         return replies
+
+    async def _ask_group(self, address: Address | None, commands: Sequence[Sequence[Any]]) -> list[Any]:
+        """The replies to commands for one node; one that was sent on to a lost node has that as its reply."""
+        if address is None:
+            return await self._ask_any(commands)
+        replies = await self._call(address, pack(commands), len(commands), False)
+        for number, command in enumerate(commands):
+            if _elsewhere(replies[number]) is not None:
+                try:
+                    [replies[number]] = await self.ask([command])
+                except OSError as error:
+                    replies[number] = error
+        return replies
+
+    async def _ask_any(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
+        """The replies of the first node that answers, which is the first to be asked the next time."""
+        packed, addresses = pack(commands), self._live_first()
+        for number, address in enumerate(addresses, 1):
+            is_last = number == len(addresses)
+            try:
+                replies = await self._call(address, packed, len(commands), False)
+            except OSError:
+                if is_last:
+                    raise
+                continue
+            except asyncio.CancelledError:
+                # The caller has waited long enough: the next one begins with another node.
+                self._nodes.prefer(addresses[number % len(addresses)])
+                raise
+            if is_last or not _cannot_now(replies[0]):
+                self._nodes.prefer(address)
+                return replies
+        raise ConnectionError("no address is known")
 
     async def ask_at_once(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
         """The replies to commands about one queue, with nothing in between."""
         if self._is_stale:
-            await self.learn()
-        address = self._nodes.at(commands[0])
+            await self._refresh()
+        address = self._at(commands[0])
         whole: list[Sequence[Any]] = [("MULTI",), *commands, ("EXEC",)]
         answer: Any = None
         for _ in range(_REDIRECTS):
@@ -97,7 +159,7 @@ class Router:
             said = _elsewhere(answer)
             if said is None:
                 break
-            address = self._follow(said)
+            address = self._follow(said, address)
             if said.startswith("ASK "):
                 whole = [("ASKING",), *whole]
         if isinstance(answer, ReplyError):
@@ -105,17 +167,30 @@ class Router:
         return list(answer)
 
     async def learn(self) -> None:
-        """Ask which node of the cluster has which slots; any that answers will do."""
+        """Ask which node of the cluster has which slots; any that knows will do."""
         self._is_cluster = True
 
         async def slots(address: Address) -> None:
             [reply] = await self._pool(address, False).call(_SLOTS, 1)
             if isinstance(reply, ReplyError):
                 raise reply
-            self._nodes.learn(reply)
+            if not self._nodes.learn(reply, address):
+                raise ReplyError(f"CLUSTERDOWN the node at {address} knows no slots")
 
-        await self._first(slots)
+        # Another one each time: a node that is cut off from the others tells what was.
+        live = [address for address in self._nodes.all() if self._away.error(address) is None]
+        turn = self._learnt % len(live) if live else 0
+        away = [address for address in self._nodes.all() if address not in live]
+        await self._first(slots, [*live[turn:], *live[:turn], *away])
+        self._learnt += 1
+        self._learnt_at = asyncio.get_running_loop().time()
         self._is_stale = False
+
+    async def _refresh(self) -> None:
+        """Learn the slots anew, once for all calls that found them changed."""
+        async with self._learning:
+            if self._is_stale and asyncio.get_running_loop().time() >= self._learnt_at + _LEARN_PAUSE:
+                await self.learn()
 
     async def dial(self, heard: Callable[[Any], None]) -> Line:
         """A connection of its own to any node, for what comes unasked."""
@@ -124,34 +199,55 @@ class Router:
         async def connect(address: Address) -> None:
             lines.append(await dial(self.target, address, heard=heard))
 
-        await self._first(connect)
+        await self._first(connect, self._live_first())
         return lines[0]
 
-    async def _first(self, attempt: Callable[[Address], Any]) -> None:
+    async def _first(self, attempt: Callable[[Address], Any], addresses: Sequence[Address]) -> None:
         """Try one address after the other until one works; raises what the last one said."""
-        addresses = self._nodes.all()
         for number, address in enumerate(addresses, 1):
             try:
                 await attempt(address)
-            except (OSError, ReplyError):
+            except (OSError, ReplyError) as error:
+                if isinstance(error, OSError):
+                    self._suspect(address, error)
                 if number == len(addresses):
                     raise
             else:
                 return
 
-    def _follow(self, said: str) -> Address:
+    def _live_first(self) -> list[Address]:
+        """Every address; those that are away come last."""
+        return sorted(self._nodes.all(), key=lambda address: self._away.error(address) is not None)
+
+    def _at(self, command: Sequence[Any]) -> Address:
+        return self._nodes.at(command) or self._live_first()[0]
+
+    def _follow(self, said: str, teller: Address) -> Address:
         self._is_cluster = True
-        return self._nodes.move(said)
+        return self._nodes.move(said, teller)
 
     async def _call(
         self, address: Address, packed: bytes, count: int, is_alone: bool, key: bytes | None = None
     ) -> list[Any]:
+        if self._is_cluster and (away := self._away.error(address)) is not None:
+            self._is_stale = True
+            raise ConnectionError(away)
         try:
-            return await self._pool(address, is_alone).call(packed, count, key)
-        except OSError:
-            # Another node may have its slots by now.
-            self._is_stale = self._is_cluster
+            replies = await self._pool(address, is_alone).call(packed, count, key)
+        except OSError as error:
+            self._suspect(address, error)
             raise
+        if self._is_cluster and any(_is_down(reply) for reply in replies):
+            # The node is cut off from the others, which may have its slots by now.
+            self._is_stale = True
+        return replies
+
+    def _suspect(self, address: Address, error: OSError) -> None:
+        if self._is_cluster:
+            # Another node may have its slots by now.
+            self._is_stale = True
+            if not isinstance(error, PoolTimeoutError):
+                self._away.suspect(address)
 
     def _pool(self, address: Address, is_alone: bool) -> Pool:
         pool = self._pools.get((address, is_alone))
@@ -168,3 +264,11 @@ def _elsewhere(reply: Any) -> str | None:
     """What the server says when another one has the key."""
     said = str(reply) if isinstance(reply, ReplyError) else ""
     return said if said.startswith(("MOVED ", "ASK ")) else None
+
+
+def _cannot_now(reply: Any) -> bool:
+    return isinstance(reply, ReplyError) and str(reply).startswith(_CANNOT_NOW)
+
+
+def _is_down(reply: Any) -> bool:
+    return isinstance(reply, ReplyError) and str(reply).startswith("CLUSTERDOWN")

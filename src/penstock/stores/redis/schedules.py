@@ -50,8 +50,10 @@ class RedisSchedules:
     async def pause_schedule(self, queue: QueueRef, name: str, paused: bool) -> bool:
         return bool(await self._queues.run_if_there(queue, "schedules/pause", name, int(paused)))
 
-    async def schedules(self, tenant: str) -> list[StoredSchedule]:
+    async def schedules(self, tenant: str, names: Sequence[str] | None = None) -> list[StoredSchedule]:
         queues = [info.queue for info in await self._queues.of(tenant)]
+        if names is not None:
+            return await self._named(queues, sorted({*names}))
         out: list[StoredSchedule] = []
         for queue in queues:
             keys = keys_of(queue)
@@ -59,6 +61,26 @@ class RedisSchedules:
                 [("HGETALL", keys.schedules), ("HGETALL", keys.bodies)], at_once=True
             )
             out += _schedules(queue, facts, bodies)
+        return out
+
+    async def _named(self, queues: Sequence[QueueRef], names: Sequence[str]) -> list[StoredSchedule]:
+        if not names:
+            return []
+        found = await self._server.commands([("HMGET", keys_of(queue).schedules, *names) for queue in queues])
+        out: list[StoredSchedule] = []
+        for queue, known in zip(queues, found, strict=True):
+            if not any(known):
+                continue
+            keys = keys_of(queue)
+            # Read once more, together: nothing may change a schedule between its facts and its body.
+            facts, bodies = await self._server.commands(
+                [("HMGET", keys.schedules, *names), ("HMGET", keys.bodies, *names)], at_once=True
+            )
+            out += [
+                _schedule(queue, name.encode(), packed, body)
+                for name, packed, body in zip(names, facts, bodies, strict=True)
+                if packed is not None and body is not None
+            ]
         return out
 
     @answers_absent

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.core.errors import NotReplicatedError, StoreError
+from penstock.core.errors import NotReplicatedError, PenstockError, StoreError, StoreUnavailableError
 from penstock.core.moves import Move
 from penstock.core.store_url import parse_url, secrets_of
 from penstock.stores.redis.cluster import key_of
@@ -15,7 +15,7 @@ from penstock.stores.redis.line import Line, ReplyError
 from penstock.stores.redis.router import Router
 from penstock.stores.redis.scripts import Scripts
 from penstock.stores.redis.shapes import shaped
-from penstock.stores.redis.url import Numbers, parse
+from penstock.stores.redis.url import Address, Numbers, parse
 
 __all__ = ["QueueNotOpenError", "Server"]
 
@@ -83,12 +83,48 @@ class Server:
             replies = await (self._at_once(commands) if at_once else self._opened.ask_all(commands))
             return [shaped(each, _checked(reply)) for each, reply in zip(commands, replies, strict=True)]
 
+    async def commands_where_reachable(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
+        """Many commands in one round trip per node; for those of a node that is away, the error instead.
+
+        Raises where no node at all can be reached, and what is wrong with a command itself.
+        """
+        with self._faults.translated():
+            replies = await self._opened.ask_all(commands, partly=True)
+        answers = [
+            self._faults.translate(each) if isinstance(each, ReplyError | OSError) else shaped(command, each)
+            for command, each in zip(commands, replies, strict=True)
+        ]
+        for each in answers:
+            if isinstance(each, PenstockError) and not isinstance(each, StoreUnavailableError):
+                raise each
+        return answers
+
+    async def node_commands(self, node: Address, commands: Sequence[Sequence[Any]]) -> list[Any]:
+        """Commands that one node answers about itself."""
+        with self._faults.translated():
+            replies = await self._opened.ask_node(node, commands)
+            return [shaped(each, _checked(reply)) for each, reply in zip(commands, replies, strict=True)]
+
+    @property
+    def addresses(self) -> int:
+        """How many addresses the url has."""
+        return len(self._opened.target.addresses)
+
+    @property
+    def is_cluster(self) -> bool:
+        """True when the server was found to be part of a cluster."""
+        return self._opened.is_cluster
+
+    def primaries(self) -> list[Address]:
+        """The nodes that have slots; of a server that is no cluster, its address."""
+        return self._opened.primaries()
+
     async def run(self, name: str, keys: Sequence[str | bytes], *arguments: Any) -> Any:
         """One script. A server that does not have it gets it."""
         script = self._scripts.get(name)
         tail = (len(keys), *keys, *arguments)
         numbers = self.numbers
-        is_wished = name in _PROMISING and bool(numbers.wait_replicas or numbers.wait_fsync)
+        is_wished = name in _PROMISING and numbers.wait_replicas > 0
         after = _wish(numbers, keys[0]) if is_wished else ()
         with self._faults.translated():
             replies = await self._opened.ask([("EVALSHA", script.sha, *tail), *after], is_alone=is_wished)
@@ -120,12 +156,18 @@ class Server:
                 # The node has it for the others then, which are asked once more.
                 answers[left[0]] = await self._evaluated(script.text, tails[left[0]])
                 left = left[1:]
-        return [self._faults.translate(each) if isinstance(each, Exception) else each for each in answers]
+        return [
+            self._faults.translate(each) if isinstance(each, ReplyError | OSError) else each
+            for each in answers
+        ]
 
     async def _evaluated(self, text: str, tail: Sequence[Any]) -> Any:
-        with self._faults.translated():
+        """The reply to a script; a node that is away is the reply."""
+        try:
             [reply] = await self._opened.ask([("EVAL", text, *tail)])
-            return reply
+        except OSError as error:
+            return error
+        return reply
 
     async def learn_nodes(self) -> None:
         """Find the nodes of the cluster that the server is part of."""
@@ -151,11 +193,10 @@ class Server:
     def _check_wish(self, numbers: Numbers, replies: Sequence[Any]) -> None:
         wrong = next((reply for reply in replies if isinstance(reply, ReplyError)), None)
         if wrong is None:
-            on_disk, replicas = replies[-1] if numbers.wait_fsync else (0, replies[-1])
-            if replicas >= numbers.wait_replicas and on_disk >= numbers.wait_fsync:
+            replicas = replies[-1]
+            if replicas >= numbers.wait_replicas:
                 return
-            disk = "" if on_disk >= numbers.wait_fsync else ", and it is not on the disk"
-            said = f"{replicas} replicas of {numbers.wait_replicas} confirmed it{disk}"
+            said = f"{replicas} replicas of {numbers.wait_replicas} confirmed it"
         else:
             said = f"nobody could confirm it: {wrong}"
         raise NotReplicatedError(
@@ -171,7 +212,7 @@ class Server:
 
 
 def _wish(numbers: Numbers, key: str | bytes) -> Sequence[Sequence[Any]]:
-    """Commands that wait until replicas, and disks if wished, have what the connection has written.
+    """Commands that wait until replicas have what the connection has written.
 
     A write goes before: without one of its own a repeated call, which finds its jobs there, would wait for
     nothing.
@@ -179,8 +220,6 @@ def _wish(numbers: Numbers, key: str | bytes) -> Sequence[Sequence[Any]]:
     start = key.encode() if isinstance(key, str) else key
     mark = ("SET", start + b":confirmed", "", "PX", _MARK_MS)
     wait_ms = max(1, round(numbers.wait_timeout * 1000))
-    if numbers.wait_fsync:
-        return mark, ("WAITAOF", 1, numbers.wait_replicas, wait_ms)
     return mark, ("WAIT", numbers.wait_replicas, wait_ms)
 
 

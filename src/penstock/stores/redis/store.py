@@ -5,10 +5,12 @@ from collections.abc import Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, ClassVar, Final
 
+from penstock.bloom.rotating import RotatingBloom
 from penstock.core.decide import CANCELLED
 from penstock.core.effects import PROGRESS_EVERY_MS
 from penstock.core.events import DELETED, Event
 from penstock.core.job import ExpiredLease, Job, NewJob, QueueRef
+from penstock.core.limits import Mode
 from penstock.core.moves import Beat, Expire, Move, Report, Settlement
 from penstock.core.outcomes import SETTLED_LIMIT, Applied, Claims, Enqueued, Refused
 from penstock.core.states import State
@@ -20,11 +22,13 @@ from penstock.stores.bounds import (
     PRUNE_LIMIT,
     RECOVER_LIMIT,
 )
-from penstock.stores.protocol import Bell
+from penstock.stores.protocol import Bell, QueueBell
 from penstock.stores.redis import flows, opening, records
+from penstock.stores.redis.claimable import RedisClaimable
 from penstock.stores.redis.clock import ServerClock
 from penstock.stores.redis.due import RedisDue
 from penstock.stores.redis.flows import RedisFlows
+from penstock.stores.redis.ghosts import GhostScan
 from penstock.stores.redis.health import Inspector
 from penstock.stores.redis.inbox import Inbox
 from penstock.stores.redis.kept import RedisKept
@@ -45,6 +49,7 @@ from penstock.stores.values import (
     EventColumns,
     Finding,
     HeldLease,
+    KeyHolder,
     Page,
     Pause,
     Query,
@@ -73,6 +78,7 @@ class RedisStore(
     RedisKept,
     RedisDue,
     RedisQuarantine,
+    RedisClaimable,
     StreamReaders,
     WorkerEntries,
 ):
@@ -82,8 +88,11 @@ class RedisStore(
     numbers_in_order: ClassVar[bool] = True
     is_server: ClassVar[bool] = True
 
-    def __init__(self, url: str, *, sources: Mapping[str, str] | None = None) -> None:
+    def __init__(
+        self, url: str, *, sources: Mapping[str, str] | None = None, ghosts: RotatingBloom | None = None
+    ) -> None:
         self._url = url
+        self._ghost_filter = ghosts
         self._sources = sources
         self._server = Server(url, Scripts(sources))
         self._clock = ServerClock(self._server)
@@ -93,6 +102,7 @@ class RedisStore(
         self._inbox = Inbox()
         self._subscriber = Subscriber(self._server, self._inbox)
         self.scanner = Scanner(self._server)
+        self._ghosts = None if ghosts is None else GhostScan(self._server, ghosts)
 
     async def open(self) -> None:
         """Connect, and refuse a server that could not keep what it accepts."""
@@ -111,12 +121,16 @@ class RedisStore(
 
     def twin(self) -> "RedisStore":
         """Another client of the same server."""
-        return RedisStore(self._url, sources=self._sources)
+        return RedisStore(self._url, sources=self._sources, ghosts=self._ghost_filter)
 
     # Moves
 
     async def enqueue(
-        self, queue: QueueRef, jobs: Sequence[NewJob], spawns: Sequence[Spawn] = ()
+        self,
+        queue: QueueRef,
+        jobs: Sequence[NewJob],
+        spawns: Sequence[Spawn] = (),
+        mode: Mode | None = None,
     ) -> list[Enqueued | Refused]:
         if not jobs:
             return []
@@ -125,6 +139,7 @@ class RedisStore(
             Move.ENQUEUE,
             pack(records.short_arguments(jobs)),
             pack([each.queue for each in spawns]),
+            mode or "",
             *(new.payload for new in jobs),
             *(flows.packed_job(each.job) for each in spawns),
         )
@@ -157,7 +172,7 @@ class RedisStore(
                 secrets.token_hex(16 * limit),
                 PROMOTE_LIMIT,
                 RECOVER_LIMIT,
-                PASS_LIMIT,
+                PASS_LIMIT if self._ghosts is None else self._ghosts.pass_limit(queue, PASS_LIMIT),
                 MAX_LEASE_MS,
                 HIGHEST_TIER,
                 LOWEST_TIER,
@@ -175,6 +190,8 @@ class RedisStore(
             if claims is None or claims.stands is None:
                 self._inbox.leave(claimant)
         self._inbox.told(claimant)
+        if self._ghosts is not None and claims.is_more:
+            await self._ghosts.look(queue, claims.jobs)
         return claims
 
     @answers_absent
@@ -207,7 +224,10 @@ class RedisStore(
 
     @answers_absent
     async def cancel(self, queue: QueueRef, ids: Sequence[str]) -> list[Applied | Refused]:
-        return await self._answered(queue, Move.CANCEL, _alone(ids), CANCELLED)
+        answers = await self._answered(queue, Move.CANCEL, _alone(ids), CANCELLED)
+        if self._ghosts is not None:
+            self._ghosts.left(queue, ids, answers)
+        return answers
 
     @answers_absent
     async def redrive(self, queue: QueueRef, ids: Sequence[str]) -> list[Applied | Refused]:
@@ -215,7 +235,10 @@ class RedisStore(
 
     @answers_absent
     async def delete(self, queue: QueueRef, ids: Sequence[str]) -> list[Applied | Refused]:
-        return await self._answered(queue, Move.DELETE, _alone(ids), DELETED)
+        answers = await self._answered(queue, Move.DELETE, _alone(ids), DELETED)
+        if self._ghosts is not None:
+            self._ghosts.left(queue, ids, answers)
+        return answers
 
     @answers_absent
     async def prune(self, queue: QueueRef, limit: int = PRUNE_LIMIT) -> int:
@@ -236,6 +259,13 @@ class RedisStore(
 
     async def find(self, queue: QueueRef, query: Query) -> Page:
         return await self._reader.find(queue, query)
+
+    @answers_absent
+    async def key_holders(self, queue: QueueRef, keys: Sequence[str]) -> list[KeyHolder | None]:
+        if not keys:
+            return []
+        answers = await self._queues.run_if_there(queue, "reads/holders", pack(list(keys)))
+        return [records.key_holder(answer) for answer in answers]
 
     async def counts(self, queue: QueueRef) -> dict[State, int]:
         return await self._reader.counts(queue)
@@ -309,6 +339,9 @@ class RedisStore(
     def bell(self, queue: QueueRef, topic: Topic) -> AbstractAsyncContextManager[Bell]:
         return self._subscriber.hang(queue, topic)
 
+    def queue_bell(self, tenant: str) -> AbstractAsyncContextManager[QueueBell]:
+        return self._subscriber.hang_for_all(tenant)
+
     async def now(self) -> int:
         return await self._clock.now()
 
@@ -323,7 +356,8 @@ class RedisStore(
             await opening.durability(self._server),
             await opening.server_version(self._server),
             opening.SCHEMA_VERSION,
-            await self._clock.offset_ms(),
+            await self._clock.known_offset_ms(),
+            await opening.replication(self._server),
         )
 
     async def check(self, queue: QueueRef) -> list[Finding]:

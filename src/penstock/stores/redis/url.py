@@ -1,4 +1,4 @@
-"""What the url of a server says: where it is, who asks, and the numbers that connections live by."""
+"""What the url of a server or cluster says: where it is, who asks, and what connections live by."""
 
 import re
 import ssl
@@ -44,15 +44,16 @@ class Numbers(msgspec.Struct, frozen=True, kw_only=True):
     """A connection that was quiet for so long is asked whether it lives before it is used."""
     wait_replicas: int = 0
     """An enqueue is accepted when so many replicas have it."""
-    wait_fsync: int = 0
-    """1: and when it is in the append-only file on the server's disk, and on theirs."""
     wait_timeout: float = 0.5
 
 
 class Target(msgspec.Struct, frozen=True, kw_only=True):
-    """All that is needed to connect. Printing it shows no password."""
+    """All that is needed to connect. Printing it shows no password.
 
-    address: Address
+    `addresses` has one server, or any nodes of one cluster.
+    """
+
+    addresses: tuple[Address, ...]
     numbers: Numbers
     username: str | None = None
     password: str | None = None
@@ -61,7 +62,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     tls: ssl.SSLContext | None = None
 
     def __repr__(self) -> str:
-        return f"Target({str(self.address)!r}, database={self.database})"
+        return f"Target({','.join(map(str, self.addresses))!r}, database={self.database})"
 
 
 _WHOLE: Final = {
@@ -69,7 +70,6 @@ _WHOLE: Final = {
     "idle_connections": (0, 1_000),
     "calls_per_connection": (1, 1_000),
     "wait_replicas": (0, 100),
-    "wait_fsync": (0, 1),
 }
 _TIMES: Final = {"pool_timeout", "connect_timeout", "answer_timeout", "idle_check", "wait_timeout"}
 _FILES: Final = {"ca", "cert", "key"}
@@ -81,7 +81,7 @@ def parse(url: str) -> Target:
     parts = parse_url(url)
     if parts.scheme != "unix":
         # First: where the @ is missing, what is no port is the password.
-        _ = parts.host
+        _ = parts.hosts
     try:
         return _parsed(parts)
     except (ValueError, OSError) as error:
@@ -90,18 +90,18 @@ def parse(url: str) -> Target:
 
 def _parsed(parts: StoreUrl) -> Target:
     options = options_of(parts, whole=_WHOLE, times=_TIMES, texts=_FILES | _OTHERS)
+    addresses: tuple[Address, ...]
     numbers = Numbers(**{name: value for name, value in options.items() if name in _WHOLE.keys() | _TIMES})
     if parts.scheme == "unix":
-        address, database = Address(unquote(parts.path)), 0
+        addresses, database = (Address(unquote(parts.path)),), 0
     elif parts.scheme in _PLAIN | _SECURE:
-        host, port = parts.host
-        address, database = Address(host or "localhost", port or _PORT), _database(parts.path)
+        addresses, database = _addresses(parts), _database(parts.path)
     else:
         raise ValueError(
             f"found {parts.scheme}://, wanted redis://, rediss://, valkey://, valkeys:// or unix://"
         )
     return Target(
-        address=address,
+        addresses=addresses,
         numbers=numbers,
         username=parts.username,
         password=parts.password or None,
@@ -109,6 +109,13 @@ def _parsed(parts: StoreUrl) -> Target:
         client_name=options.get("client_name", "penstock"),
         tls=_tls(options, is_secure=parts.scheme in _SECURE),
     )
+
+
+def _addresses(parts: StoreUrl) -> tuple[Address, ...]:
+    hosts = parts.hosts
+    if len(hosts) > 1 and not all(host for host, _ in hosts):
+        raise ValueError("found an empty address, wanted a host between commas")
+    return tuple(dict.fromkeys(Address(host or "localhost", port or _PORT) for host, port in hosts))
 
 
 def _database(path: str) -> int:

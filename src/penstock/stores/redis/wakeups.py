@@ -8,9 +8,9 @@ from typing import Any, Final
 
 from penstock.core.errors import StoreError
 from penstock.core.job import QueueRef
-from penstock.stores.bells import Belfry, LocalBell
+from penstock.stores.bells import Belfry, LocalBell, LocalQueueBell
 from penstock.stores.redis.inbox import Inbox
-from penstock.stores.redis.keys import keys_of, turned
+from penstock.stores.redis.keys import keys_of, queue_of_bell, ready_bells, turned
 from penstock.stores.redis.line import Line, ReplyError, pack
 from penstock.stores.redis.server import Server
 from penstock.stores.values import Topic
@@ -19,6 +19,7 @@ _CONFIRM_SECONDS: Final = 1.0
 _SILENCE_SECONDS: Final = 5.0
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 5.0
+_TOLD: Final = frozenset({b"message", b"subscribe", b"pmessage", b"psubscribe"})
 
 
 class _Channel:
@@ -31,6 +32,15 @@ class _Channel:
         self.confirmed = asyncio.Event()
 
 
+class _Pattern:
+    """A pattern for the channels of all queues of a tenant, and the same of it as of a channel."""
+
+    def __init__(self, tenant: str) -> None:
+        self.tenant = tenant
+        self.bells = 0
+        self.confirmed = asyncio.Event()
+
+
 class Subscriber:
     """Rings the bells of a store. Wake-ups are hints: whatever fails here only makes a worker poll."""
 
@@ -39,6 +49,9 @@ class Subscriber:
         self._inbox = inbox
         self._belfry = Belfry()
         self._channels: dict[bytes, _Channel] = {}
+        self._patterns: dict[bytes, _Pattern] = {}
+        self._is_refused = False
+        """The server refused something since there are patterns: its user may have no right to those."""
         self._line: Line | None = None
         self._listening: asyncio.Task[None] | None = None
         self._turned = b""
@@ -69,6 +82,28 @@ class Subscriber:
                 del self._channels[name]
                 self._tell("UNSUBSCRIBE", name)
 
+    @asynccontextmanager
+    async def hang_for_all(self, tenant: str) -> AsyncIterator[LocalQueueBell]:
+        """A bell for all queues of a tenant, for the time of the block."""
+        name = ready_bells(tenant, self._server.database).encode()
+        pattern = self._patterns.setdefault(name, _Pattern(tenant))
+        pattern.bells += 1
+        try:
+            if self._listening is None:
+                self._listening = asyncio.create_task(self._listen())
+            elif pattern.bells == 1:
+                self._tell("PSUBSCRIBE", name)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(_CONFIRM_SECONDS):
+                    await pattern.confirmed.wait()
+            async with self._belfry.hang_for_all(tenant) as bell:
+                yield bell
+        finally:
+            pattern.bells -= 1
+            if not pattern.bells:
+                del self._patterns[name]
+                self._tell("PUNSUBSCRIBE", name)
+
     def ring_all(self) -> None:
         """Ring every bell of this store."""
         self._belfry.ring_all()
@@ -97,6 +132,8 @@ class Subscriber:
                     line.close()
             for channel in self._channels.values():
                 channel.confirmed.clear()
+            for pattern in self._patterns.values():
+                pattern.confirmed.clear()
             # Rings may have been missed.
             self._belfry.ring_all()
             await asyncio.sleep(random.uniform(0, min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**self._failures)))
@@ -105,6 +142,10 @@ class Subscriber:
         """Subscribe, and ask a line that is silent whether it lives; ends when it does not."""
         self._turned = turned(self._server.database).encode()
         self._tell("SUBSCRIBE", self._turned, self._inbox.channel, *self._channels)
+        # Without the right to a pattern there are still the channels; its bells are rung by the poll alone.
+        if self._patterns and not self._is_refused:
+            self._tell("PSUBSCRIBE", *self._patterns)
+        self._is_refused = False
         is_asked = False
         while True:
             self._is_heard = False
@@ -119,10 +160,14 @@ class Subscriber:
         self._is_heard = True
         if isinstance(message, ReplyError) and self._line is not None:
             # This user may not listen. Someone may change that.
+            self._is_refused = bool(self._patterns)
             self._line.close()
-        if not isinstance(message, list) or message[0] not in (b"message", b"subscribe"):
+        if not isinstance(message, list) or message[0] not in _TOLD:
             return
         self._failures = 0
+        if message[0] in (b"pmessage", b"psubscribe"):
+            self._heard_pattern(message)
+            return
         if message[:2] == [b"message", self._turned]:
             self._belfry.ring_all()
         if message[:2] == [b"message", self._inbox.channel.encode()]:
@@ -135,3 +180,13 @@ class Subscriber:
         if message[0] == b"subscribe":
             channel.confirmed.set()
         self._belfry.ring(channel.queue, channel.topic)
+
+    def _heard_pattern(self, message: list[Any]) -> None:
+        pattern = self._patterns.get(message[1])
+        if pattern is None:
+            return
+        if message[0] == b"psubscribe":
+            pattern.confirmed.set()
+            self._belfry.ring_in(pattern.tenant, None)
+        else:
+            self._belfry.ring_in(pattern.tenant, queue_of_bell(message[2].decode()))

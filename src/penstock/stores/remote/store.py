@@ -11,9 +11,10 @@ import msgspec
 from penstock.core.errors import PayloadError, PenstockError, StoreFormatError, StoreVersionError
 from penstock.core.job import QueueRef
 from penstock.core.payload import Words
-from penstock.stores.protocol import Bell
+from penstock.stores.protocol import Bell, QueueBell
 from penstock.stores.remote.address import parse
 from penstock.stores.remote.faults import Faults
+from penstock.stores.remote.following import first_of, joined, next_of
 from penstock.stores.remote.line import Answer, Line
 from penstock.stores.remote.pool import Pool
 from penstock.stores.remote.wakeups import Subscriber
@@ -80,10 +81,26 @@ class RemoteStore:
         """Rung by the service's stream."""
         return self._subscriber.hang(queue, topic)
 
+    def queue_bell(self, tenant: str) -> AbstractAsyncContextManager[QueueBell]:
+        """Rung by the service's stream for those queues that the token is for."""
+        return self._subscriber.hang_for_all(tenant)
+
     async def _call(self, call: Call, tenant: str | None, queue: str | None, given: dict[str, Any]) -> Any:
+        found, size = await self._part(call, tenant, queue, first_of(call.name, given))
+        while (following := next_of(call.name, given, found, size)) is not None:
+            part, size = await self._part(call, tenant, queue, first_of(call.name, following))
+            found = joined(found, part)
+            if not part:
+                break
+        return found
+
+    async def _part(
+        self, call: Call, tenant: str | None, queue: str | None, given: dict[str, Any]
+    ) -> tuple[Any, int]:
+        """The answer to one request, and its size."""
         body = call.encode(tenant, queue, given)
         if len(body) > self._largest:
-            return await self._in_parts(call, tenant, queue, given, len(body))
+            return await self._in_parts(call, tenant, queue, given, len(body)), 0
         came = await self._ask(call.name, body)
         try:
             answer = call.decode_answer(came)
@@ -95,7 +112,7 @@ class RemoteStore:
         if call.name == "info":
             # The service says what its store is, and nobody but us knows the way to it.
             answer = msgspec.structs.replace(answer, url=self._target.shown)
-        return answer
+        return answer, len(came)
 
     async def _in_parts(
         self, call: Call, tenant: str | None, queue: str | None, given: dict[str, Any], size: int

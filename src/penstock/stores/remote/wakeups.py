@@ -10,10 +10,10 @@ import msgspec
 
 from penstock.core.errors import PenstockError
 from penstock.core.job import QueueRef
-from penstock.stores.bells import Belfry, LocalBell
+from penstock.stores.bells import Belfry, LocalBell, LocalQueueBell
 from penstock.stores.remote.line import Line
 from penstock.stores.values import Topic
-from penstock.stores.wire import MOST_BELLS, Bells, Ring
+from penstock.stores.wire import ANY_QUEUE, MOST_BELLS, Bells, Ring
 
 CONFIRM_SECONDS: Final = 1.0
 SILENCE_SECONDS: Final = 40.0
@@ -38,16 +38,31 @@ class Subscriber:
     @asynccontextmanager
     async def hang(self, queue: QueueRef, topic: Topic) -> AsyncIterator[LocalBell]:
         """A bell for the time of the block."""
-        ear = self._ears.get(queue.tenant)
+        async with (
+            self._listening_to(queue.tenant, Ring(queue.name, topic)),
+            self._belfry.hang(queue, topic) as bell,
+        ):
+            yield bell
+
+    @asynccontextmanager
+    async def hang_for_all(self, tenant: str) -> AsyncIterator[LocalQueueBell]:
+        """A bell for all queues of a tenant, for the time of the block."""
+        async with (
+            self._listening_to(tenant, Ring(ANY_QUEUE, Topic.READY)),
+            self._belfry.hang_for_all(tenant) as bell,
+        ):
+            yield bell
+
+    @asynccontextmanager
+    async def _listening_to(self, tenant: str, ring: Ring) -> AsyncIterator[None]:
+        ear = self._ears.get(tenant)
         if ear is None:
-            ear = self._ears[queue.tenant] = _Ear(queue.tenant, self._listen, self._belfry)
-        ring = Ring(queue.name, topic)
+            ear = self._ears[tenant] = _Ear(tenant, self._listen, self._belfry)
         ear.want(ring)
         try:
             # What happens once the stream stands is heard, and the caller looks for itself after that.
             await ear.tried()
-            async with self._belfry.hang(queue, topic) as bell:
-                yield bell
+            yield
         finally:
             ear.leave(ring)
 
@@ -163,10 +178,16 @@ class _Ear:
         for line in lines:
             told = msgspec.json.decode(line, type=Ring | None)
             if told is not None:
-                self._belfry.ring(QueueRef(self._tenant, told.queue), told.topic)
+                self._ring(told)
             elif not self._stands:
                 self._stands, self._failures = True, 0
                 # Rings may have been missed before.
                 for ring in self._asked:
-                    self._belfry.ring(QueueRef(self._tenant, ring.queue), ring.topic)
+                    self._ring(ring)
                 self._tried.set()
+
+    def _ring(self, ring: Ring) -> None:
+        if ring.queue == ANY_QUEUE:
+            self._belfry.ring_in(self._tenant, None)
+        else:
+            self._belfry.ring(QueueRef(self._tenant, ring.queue), ring.topic)

@@ -3,6 +3,7 @@
 import msgspec
 
 from penstock.core.job import NewJob
+from penstock.core.limits import Mode
 from penstock.core.moves import Move
 from penstock.core.outcomes import Enqueued, Refusal, Refused
 from penstock.core.states import State
@@ -18,29 +19,42 @@ _ENQUEUED = msgspec.json.Decoder(
 )
 
 
-def enqueue(turn: Turn, jobs: list[NewJob], *, at_door: bool = False) -> list[Enqueued | Refused]:
+def enqueue(
+    turn: Turn, jobs: list[NewJob], *, at_door: bool = False, mode: Mode | None = None
+) -> list[Enqueued | Refused]:
     """Take jobs in, in order; plain ones in a few statements for all, the others one by one.
 
-    `at_door` says that others come after these, and that these stand for them where room is short.
+    `at_door` says that others come after these, and that these stand for them where room is short. `mode` is
+    the mode in which the caller takes the queue to be.
     """
     turn.rings.add(Topic.READY)
     room = turn.limits.room()
     keyed = turn.limits.declared.mode.has_keys
-    if room < len(jobs) or any(new.unique or new.awaits or (keyed and new.key is None) for new in jobs):
-        return _one_by_one(turn, jobs, room, at_door=at_door)
+    is_mistaken = mode not in (None, turn.limits.declared.mode)
+    if (
+        is_mistaken
+        or room < len(jobs)
+        or any(new.unique or new.awaits or (keyed and new.key is None) for new in jobs)
+    ):
+        return _one_by_one(turn, jobs, room, at_door=at_door, is_mistaken=is_mistaken)
     out: list[Enqueued | Refused] = []
     for indexes in rounds([new.id for new in jobs]):
         out += _enqueue(turn, [jobs[index] for index in indexes])
     return out
 
 
-def _one_by_one(turn: Turn, jobs: list[NewJob], room: int, *, at_door: bool) -> list[Enqueued | Refused]:
+def _one_by_one(
+    turn: Turn, jobs: list[NewJob], room: int, *, at_door: bool, is_mistaken: bool
+) -> list[Enqueued | Refused]:
     out: list[Enqueued | Refused] = []
     for new in jobs:
         is_known = _is_known(turn, new)
         # Others of its flow take up room while they wait: what was let in with them must not stay outside.
         is_let_in = not at_door and bool(new.parents or new.awaits)
-        answer = None if is_known else _refused(turn, new, 1 if is_let_in else room)
+        answer: Enqueued | Refused | None = None
+        if not is_known:
+            here = 1 if is_let_in else room
+            answer = Refused(Refusal.MODE) if is_mistaken else _refused(turn, new, here)
         if answer is None:
             if not is_known:
                 room -= 1

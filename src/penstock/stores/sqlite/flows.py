@@ -56,14 +56,16 @@ class SqliteFlows(Turns):
         """Let a running job add children under its lease."""
         return await self._turn(queue, lambda turn: _spawn(turn, lease, spawns), makes=False)
 
-    async def children(self, queue: QueueRef, job: str) -> list[Child]:
+    async def children(
+        self, queue: QueueRef, job: str, *, after: int = 0, limit: int | None = None, results: bool = True
+    ) -> list[Child]:
         """The children of a job, in the order it named them."""
 
         def work(connection: sqlite3.Connection) -> list[Child]:
             rows = connection.execute(
-                f"SELECT child_queue, child, is_done, state, result FROM child WHERE queue = {_QUEUE} "  # noqa: S608
-                "AND parent = ? ORDER BY i",
-                (queue.tenant, queue.name, job),
+                f"SELECT child_queue, child, is_done, state, iif(?, result, NULL) FROM child "  # noqa: S608
+                f"WHERE queue = {_QUEUE} AND parent = ? ORDER BY i LIMIT ? OFFSET ?",
+                (results, queue.tenant, queue.name, job, -1 if limit is None else limit, after),
             )
             return [
                 Child(JobRef(name, child), bool(done), state and State(state), result and result.encode())
@@ -72,14 +74,14 @@ class SqliteFlows(Turns):
 
         return await self._read(work)
 
-    async def relays(self, queue: QueueRef, limit: int = RELAY_LIMIT) -> list[Relay]:
+    async def relays(self, queue: QueueRef, limit: int = RELAY_LIMIT, *, after: int = 0) -> list[Relay]:
         """What waits to be carried over, oldest first."""
 
         def work(connection: sqlite3.Connection) -> list[Relay]:
             rows = connection.execute(
                 f"SELECT number, target, what, body FROM relay WHERE queue = {_QUEUE} "  # noqa: S608
-                "ORDER BY number LIMIT ?",
-                (queue.tenant, queue.name, limit),
+                "AND number > ? ORDER BY number LIMIT ?",
+                (queue.tenant, queue.name, after, limit),
             )
             return [Relay(number, target, _what(what, body)) for number, target, what, body in rows]
 

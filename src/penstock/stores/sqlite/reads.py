@@ -9,13 +9,31 @@ from penstock.core.limits import Mode
 from penstock.core.states import State
 from penstock.stores.bounds import MAX_LEASE_MS
 from penstock.stores.damaged import READING, DamagedRow, unreadable_record
-from penstock.stores.rows import EXPIRED_COLUMNS, JOB_COLUMNS, declaration_of, encode, expired_of, restored
+from penstock.stores.rows import (
+    EXPIRED_COLUMNS,
+    JOB_COLUMNS,
+    declaration_of,
+    encode,
+    expired_of,
+    restored,
+    stored,
+)
 from penstock.stores.sqlite.check import findings
-from penstock.stores.sqlite.clock import host_us, offset_ms
+from penstock.stores.sqlite.clock import host_us, offset_ms, read_now
 from penstock.stores.sqlite.records import job_or_error, job_or_none
 from penstock.stores.sqlite.tolerant import fetch
 from penstock.stores.sqlite.turns import Turns
-from penstock.stores.values import Finding, HeldLease, KeyInfo, Page, Pause, Query, QueueInfo, StoreInfo
+from penstock.stores.values import (
+    Finding,
+    HeldLease,
+    KeyHolder,
+    KeyInfo,
+    Page,
+    Pause,
+    Query,
+    QueueInfo,
+    StoreInfo,
+)
 
 T = TypeVar("T")
 _COLUMNS: Final = JOB_COLUMNS.split(", ")
@@ -39,6 +57,15 @@ FROM used
 LEFT JOIN key_rule AS rule ON rule.queue = (SELECT n FROM q) AND rule.key = used.key
 LEFT JOIN lane ON lane.queue = (SELECT n FROM q) AND lane.key = used.key
 ORDER BY used.key LIMIT :limit
+"""
+
+_KEY_HOLDERS: Final = """
+SELECT held.key, held.job, nullif(job.state, 'quarantined'), held.digest
+FROM queue
+CROSS JOIN json_each(:keys) AS item
+CROSS JOIN idempotency AS held ON held.queue = queue.n AND held.key = item.value
+LEFT JOIN job ON job.queue = queue.n AND job.id = held.job AND held.until IS NULL
+WHERE queue.tenant = :tenant AND queue.name = :name AND (held.until IS NULL OR held.until > :now)
 """
 
 _AHEAD: Final = """
@@ -89,9 +116,9 @@ class SqliteReads(Turns):
         return await self._read(work)
 
     async def find(self, queue: QueueRef, query: Query) -> Page:
-        """A page of jobs, newest first."""
-        by_end = bool(query.states) and all(state.is_ended for state in query.states)
-        age = "ended_at" if by_end else "enqueued_at"
+        """A page of jobs, newest first unless the query says otherwise."""
+        age = "ended_at" if query.is_by_end else "enqueued_at"
+        order, beyond = ("ASC", ">") if query.oldest_first else ("DESC", "<")
         columns = JOB_COLUMNS
         if not query.payloads:
             columns = columns.replace("payload", "'' AS payload")
@@ -105,16 +132,22 @@ class SqliteReads(Turns):
         if query.task is not None:
             clauses.append("task = :task")
             params["task"] = query.task
+        if query.key is not None:
+            clauses.append("key = :key")
+            params["key"] = stored(query.key)
+        if query.since is not None:
+            clauses.append(f"{age} >= :since")
+            params["since"] = query.since
         if query.after is not None:
             at, _, last = query.after.partition("/")
-            clauses.append(f"({age}, id) < (:at, :last)")
+            clauses.append(f"({age}, id) {beyond} (:at, :last)")
             params |= {"at": int(at), "last": last}
 
         def work(connection: sqlite3.Connection) -> Page:
             rows = fetch(
                 connection,
                 f"SELECT {columns} FROM job WHERE {' AND '.join(clauses)} "  # noqa: S608 (constants)
-                f"ORDER BY {age} DESC, id DESC LIMIT :limit",
+                f"ORDER BY {age} {order}, id {order} LIMIT :limit",
                 {**params, "limit": query.limit + 1},
             )
             # One that cannot be read is passed over: the store's check names it.
@@ -124,6 +157,20 @@ class SqliteReads(Turns):
                 return Page(jobs)
             last = rows[query.limit - 1]
             return Page(jobs, f"{last[_COLUMNS.index(age)] or 0}/{last[_COLUMNS.index('id')]}")
+
+        return await self._read(work)
+
+    async def key_holders(self, queue: QueueRef, keys: Sequence[str]) -> list[KeyHolder | None]:
+        """Which job holds each idempotency key now."""
+
+        def work(connection: sqlite3.Connection) -> list[KeyHolder | None]:
+            values = {"keys": encode([stored(key) for key in keys]), "now": read_now(connection, queue)}
+            rows = connection.execute(_KEY_HOLDERS, {**_named(queue), **values})
+            found = {
+                key: KeyHolder(job, None if state is None else State(state), digest)
+                for key, job, state, digest in rows
+            }
+            return [found.get(stored(key)) for key in keys]
 
         return await self._read(work)
 

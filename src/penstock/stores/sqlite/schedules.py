@@ -1,6 +1,8 @@
 """Schedules in the file: each with the queue of its jobs."""
 
+import json
 import sqlite3
+from collections.abc import Sequence
 from typing import Any, Final
 
 from penstock.core.job import QueueRef
@@ -52,11 +54,15 @@ class SqliteSchedules(Turns):
             name,
         )
 
-    async def schedules(self, tenant: str) -> list[StoredSchedule]:
-        """All schedules of a tenant, by queue and name."""
+    async def schedules(self, tenant: str, names: Sequence[str] | None = None) -> list[StoredSchedule]:
+        """The schedules of a tenant, by queue and name: those of these names, or all."""
+        among = "" if names is None else "AND schedule.name IN (SELECT value FROM json_each(:names))"
 
         def work(connection: sqlite3.Connection) -> list[StoredSchedule]:
-            rows = connection.execute(f"{_SELECT} ORDER BY queue.name, schedule.name", {"tenant": tenant})
+            rows = connection.execute(
+                f"{_SELECT} {among} ORDER BY queue.name, schedule.name",
+                {"tenant": tenant, "names": json.dumps(list(names or ()))},
+            )
             return [_schedule(tenant, row) for row in rows]
 
         return await self._read(work)

@@ -13,7 +13,7 @@ from typing import ClassVar, TypeVar
 
 from penstock.core.errors import OptionError
 from penstock.core.job import NewJob, QueueRef
-from penstock.core.limits import Declaration, KeyRule
+from penstock.core.limits import Declaration, KeyRule, Mode
 from penstock.core.moves import Beat, Expire, Move, Report, Settlement
 from penstock.core.outcomes import Applied, Claims, Enqueued, Refusal, Refused
 from penstock.core.states import State
@@ -21,8 +21,9 @@ from penstock.core.transitions import TABLE, Table
 from penstock.stores.absent import answers_absent
 from penstock.stores.bells import Belfry
 from penstock.stores.bounds import PROMOTE_LIMIT, PRUNE_LIMIT, RECOVER_LIMIT
-from penstock.stores.protocol import Bell
+from penstock.stores.protocol import Bell, QueueBell
 from penstock.stores.rows import encode, expire_item, settlement_item, stored
+from penstock.stores.sqlite.claimable import SqliteClaimable
 from penstock.stores.sqlite.claims import claim, recover
 from penstock.stores.sqlite.clock import read_now
 from penstock.stores.sqlite.deletion import SqliteDeletion
@@ -47,6 +48,7 @@ T = TypeVar("T")
 class SqliteStore(
     SqliteReads,
     SqliteDue,
+    SqliteClaimable,
     SqliteLog,
     SqliteFlows,
     SqliteSchedules,
@@ -126,13 +128,17 @@ class SqliteStore(
     # Moves
 
     async def enqueue(
-        self, queue: QueueRef, jobs: Sequence[NewJob], spawns: Sequence[Spawn] = ()
+        self,
+        queue: QueueRef,
+        jobs: Sequence[NewJob],
+        spawns: Sequence[Spawn] = (),
+        mode: Mode | None = None,
     ) -> list[Enqueued | Refused]:
         """Take jobs in, and leave those of other queues to be carried over."""
 
         def move(turn: Turn) -> list[Enqueued | Refused]:
             before = turn.events
-            out = enqueue(turn, list(jobs), at_door=bool(spawns))
+            out = enqueue(turn, list(jobs), at_door=bool(spawns), mode=mode)
             # A repeated call finds its jobs there, and its spawns were written with them.
             for each in spawns if turn.events > before else ():
                 turn.relay(each.queue, "spawn", encode(each.job))
@@ -303,6 +309,10 @@ class SqliteStore(
     def bell(self, queue: QueueRef, topic: Topic) -> AbstractAsyncContextManager[Bell]:
         """Rings at once for changes of this process, and within milliseconds for those of others."""
         return self._belfry.hang(queue, topic)
+
+    def queue_bell(self, tenant: str) -> AbstractAsyncContextManager[QueueBell]:
+        """As `bell`; it is not known which queues other processes changed."""
+        return self._belfry.hang_for_all(tenant)
 
 
 _ANY_PENDING = """

@@ -3,10 +3,10 @@
 --   its id, nonce, the number of its sort, its idempotency key and digest or false, and false or what else it has:
 --   delay_ms, run_at or nil, key or nil, and nil or the extra: unique as kind, rule and window, parents, awaits,
 --   policy, schedule, instant; or, where all are of one sort and have nothing else, the ids and then the nonces; the
---   queues of the spawns; then the payloads of the jobs and the bodies of the spawns, one argument each.
+--   queues of the spawns; the mode that the caller says the queue is in, or nothing; then the payloads of the jobs and the bodies of the spawns, one argument each.
 -- Result, per job, or once where it is the same for all: created/<state>; or of the job that stands for it:
 --   held/<id>/<state or nothing>/<1 for the same payload, else 0>/<1 for replaced, else 0>.
--- Refusals: duplicate, when the id is another job's; keyless; full.
+-- Refusals: duplicate, when the id is another job's; mode, when the queue is in another; keyless; full.
 -- include: replace
 -- include: relays
 -- include: fresh
@@ -15,6 +15,7 @@ local WIDTH = 6 -- values per job
 local CREATED = {pending = 'created/pending', delayed = 'created/delayed', blocked = 'created/blocked'}
 local held_kinds, payloads_here = {}, {}
 local holders, worths, tills = {}, {}, {} -- of held keys: their jobs, what work that is, and how long an ended one holds
+local is_other_mode = false -- than the one that the caller of this said
 local given_here = {} -- keys that this call gave to jobs, as they are written
 
 local function hold(key, held)
@@ -106,6 +107,7 @@ local function enqueue(payload, at_door, id, nonce, sort, idempotency_key, diges
     local holder, worth, state = holder_of(idempotency_key)
     if holder then return stands(holder, state, worth == digest, false) end
   end
+  if is_other_mode then return refuse('mode') end
   local visible_at = run_at or now + delay_ms
   local kept = extra and extra.unique and kept_away(extra.unique, sort[1], payload, visible_at)
   if kept then return kept end
@@ -205,14 +207,15 @@ local function hand_over(id, payload)
 end
 
 local given, spawn_queues, known = cmsgpack.unpack(ARGV[1]), cmsgpack.unpack(ARGV[2]), seq
-local out = enqueue_all(given[1], given[2], given[3], 3, #spawn_queues > 0)
+is_other_mode = ARGV[3] ~= '' and ARGV[3] ~= (declared.mode or 'global')
+local out = enqueue_all(given[1], given[2], given[3], 4, #spawn_queues > 0)
 -- A repeated call finds its jobs there, and its spawns were written with them.
 if seq > known then
-  for i, queue in ipairs(spawn_queues) do relay(queue, 'job', ARGV[2 + #out + i]) end
+  for i, queue in ipairs(spawn_queues) do relay(queue, 'job', ARGV[3 + #out + i]) end
 end
 local channel, message
 if #out == 1 and #spawn_queues == 0 and seq > known and out[1] == 'created/pending' then
-  channel, message = hand_over(given[2][1], ARGV[3])
+  channel, message = hand_over(given[2][1], ARGV[4])
 end
 finish()
 -- Where this may not be sent, the worker asks for it.

@@ -1,0 +1,1 @@
+"""The Bloom filters, each on and off."""

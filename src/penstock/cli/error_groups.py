@@ -1,0 +1,72 @@
+"""Jobs that ended without success, counted by queue, task and kind of error."""
+
+from collections import Counter
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+
+from penstock.cli.desk import Desk
+from penstock.cli.output import span, utc, without_none
+from penstock.core.job import Job, QueueRef
+
+
+class ErrorGroup(msgspec.Struct):
+    """Jobs of one queue, task and fingerprint."""
+
+    example: Job
+    count: int = 0
+    first_at: int = 0
+    last_at: int = 0
+    reasons: Counter[str] = msgspec.field(default_factory=Counter)
+
+    def add(self, job: Job) -> None:
+        """Count one more."""
+        at = job.ended_at or job.enqueued_at
+        self.first_at = min(self.first_at, at) if self.count else at
+        self.last_at = max(self.last_at, at)
+        self.count += 1
+        self.reasons[job.reason or ""] += 1
+
+
+async def show_groups(desk: Desk, pages: AsyncIterator[tuple[QueueRef, list[Job]]], limit: int) -> None:
+    """One row per group, the largest first. What is kept of a job is its share of the numbers."""
+    groups: dict[tuple[str, str, str | None], ErrorGroup] = {}
+    async for _, jobs in pages:
+        for job in jobs:
+            name = (job.queue, job.task, job.fingerprint)
+            groups.setdefault(name, ErrorGroup(example=job)).add(job)
+    largest = sorted(groups.items(), key=lambda each: -each[1].count)[:limit]
+    rows: list[dict[str, Any]] = [
+        without_none(
+            count=group.count,
+            queue=queue,
+            task=task,
+            fingerprint=fingerprint,
+            reasons=dict(group.reasons),
+            first_at=utc(group.first_at),
+            last_at=utc(group.last_at),
+            spread=span(group.last_at - group.first_at),
+            example=group.example.id,
+            error=(group.example.error or "").partition("\n")[0],
+        )
+        for (queue, task, fingerprint), group in largest
+    ]
+    desk.out.document({"groups": rows})
+    desk.out.table(
+        ["count", "queue", "task", "fingerprint", "reasons", "last", "error"],
+        (
+            (
+                row["count"],
+                row["queue"],
+                row["task"],
+                row.get("fingerprint"),
+                ", ".join(row["reasons"]),
+                row["last_at"],
+                row["error"],
+            )
+            for row in rows
+        ),
+        right=frozenset({"count"}),
+        drop=["last", "reasons", "fingerprint"],
+    )
