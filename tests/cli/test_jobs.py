@@ -134,7 +134,7 @@ def test_a_job_in_the_wrong_state_is_refused_and_the_others_are_done(shell: Shel
     assert shell.err == "penstock: error: mail/a is completed: only live jobs can be cancelled\n"
 
 
-def test_tries_count_the_execution_that_went_well(shell: Shell) -> None:
+def test_attempts_are_those_without_success_in_tables_as_in_json(shell: Shell) -> None:
     shell.enqueue("done", options=Options(max_attempts=5))
     shell.settle("complete")
     shell.enqueue("again", options=Options(max_attempts=5))
@@ -144,9 +144,11 @@ def test_tries_count_the_execution_that_went_well(shell: Shell) -> None:
     shell.enqueue("waits", options=Options(max_attempts=5))
 
     assert shell("jobs", "list") == 0
-    tries = {line.split()[0]: line.split()[4] for line in shell.out.splitlines() if "/5" in line}
-    assert tries == {"done": "1/5", "again": "1/5", "runs": "1/5", "waits": "0/5"}
-    assert shell("jobs", "show", "done") == 0
+    shown = {line.split()[0]: line.split()[4] for line in shell.out.splitlines() if "/5" in line}
+    assert shown == {"done": "0/5", "again": "1/5", "runs": "0/5", "waits": "0/5"}
+    told = {job["id"]: f"{job['attempts']}/5" for job in shell.json("jobs", "list")["jobs"]}
+    assert told == shown
+    assert shell("jobs", "show", "again") == 0
     assert "1 of 5 used" in shell.out
 
 
@@ -159,4 +161,4 @@ def test_on_a_narrow_terminal_the_error_stays_and_what_had_no_room_is_named(
     assert shell("jobs", "list") == 0
     assert max(map(len, shell.out.splitlines())) <= 80
     assert "ERROR    ValueError: boom 7" in shell.out
-    assert shell.out.endswith("no room for tries, enqueued: --json has all\n")
+    assert shell.out.endswith("no room for attempts, enqueued: --json has all\n")

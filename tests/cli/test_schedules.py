@@ -1,5 +1,7 @@
 """`schedules` and `scheduler`: what runs when, in words and for programs."""
 
+import asyncio
+import importlib
 import json
 import os
 import signal
@@ -9,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock import Penstock
 from penstock.core.states import State
 from penstock.stores.values import Query, StoredSchedule
 from tests.cli.conftest import MAIL, Shell
@@ -171,3 +174,30 @@ def test_one_that_cannot_be_read_is_listed_and_removed(mail: Shell) -> None:
     assert "never: remove it" in mail.out
     assert mail("schedules", "remove", "odd") == 0
     assert [each["schedule"] for each in mail.json("schedules", "list")["schedules"]] == ["digest"]
+
+
+def test_schedules_that_the_app_no_longer_declares_are_pruned(
+    mail: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    for module in ("shop", "older"):
+        sys.modules.pop(module, None)
+    Path("shop.py").write_text(APP)
+    monkeypatch.syspath_prepend(Path.cwd())
+    Path("older.py").write_text(APP.replace('"30 3 * * MON"', '"30 3 * * MON", name="older"'))
+    for module in ("older", "shop"):
+        loaded = importlib.import_module(module)
+        asyncio.run(_synced(loaded.app))
+
+    assert mail("schedules", "prune", "--app", "shop:app", "--dry-run") == 0
+    assert mail.out.startswith("would remove schedule 'older': ")
+    assert mail("schedules", "prune", "--app", "shop:app") == 0
+    assert mail.out.startswith("removed schedule 'older': ")
+    assert [each["schedule"] for each in mail.json("schedules", "list")["schedules"]] == ["send"]
+    assert mail("schedules", "prune") == 2
+    assert "no app is named" in mail.err
+
+
+async def _synced(app: Penstock) -> None:
+    async with app:
+        await app.schedules.sync()

@@ -7,6 +7,8 @@ from tests.cli.conftest import Shell
 from tests.conformance.having import served
 from tests.conformance.stores import Part
 
+LENGTH = {"queue_length": 100, "schedules": 1_000}
+
 
 @served(Part.SHELVES, only_shared=True)
 def test_a_quota_is_set_shown_and_cleared(shell: Shell) -> None:
@@ -19,13 +21,14 @@ def test_a_quota_is_set_shown_and_cleared(shell: Shell) -> None:
         "jobs_per_second": 2.5,
         "queue_length": 100,
         "queues": 1_000,
+        "schedules": 1_000,
         "streams": 4,
     }
     assert shell.json("tenants", "quota", "acme", "--clear", "--schedules", "1")["quota"] == {"schedules": 1}
     assert shell.json("tenants", "quota", "acme", "--clear")["quota"] == {}
-    assert shell.json("tenants", "show", "acme")["quota"] == {"queue_length": 100, "queues": 1_000}
+    assert shell.json("tenants", "show", "acme")["quota"] == {**LENGTH, "queues": 1_000}
     shell.json("tenants", "quota", "acme", "--queues", "7")
-    assert shell.json("tenants", "show", "acme")["quota"] == {"queue_length": 100, "queues": 7}
+    assert shell.json("tenants", "show", "acme")["quota"] == {**LENGTH, "queues": 7}
     acts = shell.json("tenants", "audit")["acts"]
     assert [(act["what"], act["on"]) for act in acts][-1] == ("quota.set", "acme")
     assert len(acts) == 6

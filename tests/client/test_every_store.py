@@ -3,10 +3,11 @@
 import asyncio
 import secrets
 from collections import Counter
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from penstock import Penstock, State
+from penstock import Fail, Penstock, State
 from penstock.core.errors import OptionError, QueueFullError
 from penstock.stores.protocol import Store
 from tests.conformance.having import having
@@ -41,6 +42,34 @@ async def test_from_enqueue_to_result(unopened: Store) -> None:
 
         assert results == [2 * number for number in range(100)] * 2
         assert await one.status() is State.COMPLETED
+
+
+async def test_jobs_are_found_retried_cancelled_and_deleted_by_a_filter(unopened: Store) -> None:
+    app = Penstock(store=unopened, tenant=f"t{secrets.token_hex(4)}")
+    mail = app.queue("mail")
+
+    @mail.task
+    async def send(to: str) -> str:
+        raise Fail(f"no such address: {to}")
+
+    async with app:
+        for to in ("ada", "bob", "eve"):
+            await send.options(key=to).enqueue(to)
+        pool = app.worker(concurrency=1)
+        working = asyncio.create_task(pool.run())
+        await mail.drain(20)
+        pool.stop()
+        await working
+
+        assert {job.key for job in await mail.jobs(states=["failed"], where="error like '%b'")} == {"bob"}
+        assert await mail.jobs(since=datetime.now(UTC) + timedelta(hours=1)) == []
+        assert await mail.retry_all(where="json_extract(payload, '$.to') <> 'eve'") == 2
+        assert await mail.cancel_all(key="bob") == 1
+        assert await mail.delete_all(states=["failed", "cancelled"], limit=1) == 1
+        assert sum((await mail.counts()).values()) == 2
+        for wrong in ({"since": datetime.now()}, {"states": ["active"]}, {"where": "1 ="}, {}):  # noqa: DTZ005
+            with pytest.raises(OptionError, match="wanted"):
+                await mail.delete_all(**{"states": ["failed"], **wrong} if wrong else {})  # type: ignore[arg-type]
 
 
 async def test_without_await_beside_a_running_worker(unopened: Store) -> None:

@@ -28,7 +28,6 @@ from penstock.core.moves import (
 from penstock.core.outcomes import Applied, Claims, Enqueued, Refusal, Refused, repeated
 from penstock.core.states import WAITING, State
 from penstock.core.transitions import TABLE, refusal
-from penstock.stores.bounds import MAX_LEASE_MS
 from penstock.stores.protocol import Store
 from tests.conformance.arrange import (
     ENDED_CHILD,
@@ -265,7 +264,7 @@ def _expected_of_one(scene: Scene, case: Case, job: Job | None, now: int, at: in
     token = _token(scene, case) if takes_token(case.move) else None
     if job is None:
         return Expected([Refused(Refusal.MISSING if token is None else Refusal.LOST)], None)
-    why = refusal(TABLE[case.move], job, now=now, token=token, lease_limit_ms=MAX_LEASE_MS)
+    why = refusal(TABLE[case.move], job, now=now, token=token)
     if why is not None:
         before = repeated(job.settled, token, case.move) if token else None
         return Expected([Refused(why, job.state) if before is None else Applied(before)], job)
@@ -442,8 +441,9 @@ def _events(before: Seen, wanted: Expected, found: list[Event]) -> list[Event]:
             jobs=[job.id],
         )
         return [many]
+    deadline = None if before.jobs[0] is None else before.jobs[0].deadline
     return [
-        event_of(record, move, source, seq=seq, at=at)
+        event_of(record, move, source, seq=seq, at=at, deadline=deadline)
         for seq, (move, source, record) in zip(seqs, wanted.moves, strict=True)
     ]
 

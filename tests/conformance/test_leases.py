@@ -4,7 +4,6 @@ from penstock.core.job import QueueRef
 from penstock.core.moves import Beat, Complete, Expire, Move, Release, Report, Retry
 from penstock.core.outcomes import Applied, Refusal, Refused
 from penstock.core.states import State
-from penstock.stores.bounds import MAX_LEASE_MS
 from penstock.stores.protocol import Store
 from penstock.stores.values import Pause
 from tests.conformance.arrange import (
@@ -68,7 +67,7 @@ async def test_fences_of_a_job_grow_with_every_delivery(store: Store, queue: Que
 
 
 async def test_a_fence_grows_even_when_the_clock_was_set_back(store: Store, queue: QueueRef) -> None:
-    """Then it is the last one plus one."""
+    """The process that claims has not forgotten how late it was."""
     await enqueue(store, queue, [new_job("a")])
     first = await claim_one(store, queue)
     await settle(store, queue, Release("a", first.token))
@@ -79,14 +78,16 @@ async def test_a_fence_grows_even_when_the_clock_was_set_back(store: Store, queu
     finally:
         await store.turn(600_000)
 
-    assert second.fence == record.fence == first.fence + 1
+    assert second.fence == record.fence > first.fence
 
 
-async def test_a_lease_that_ends_later_than_any_may_counts_as_expired(store: Store, queue: QueueRef) -> None:
-    """The clock was set back by hours: the job must not be stuck for as long."""
+async def test_a_lease_of_a_time_that_the_clock_was_set_back_from_has_ended(
+    store: Store, queue: QueueRef
+) -> None:
+    """Its job must not be stuck for as long as the clock was set back."""
     await enqueue(store, queue, [new_job("a")])
     held = await claim_one(store, queue, LEASE_MS)
-    back = MAX_LEASE_MS + 60_000
+    back = 62_000
     await store.turn(-back)
     try:
         expired = await store.expired(queue)

@@ -274,8 +274,11 @@ class Walk:
         for found, wanted in zip_longest(theirs, ours):
             assert found is not None, f"the event is missing: {wanted}"
             assert wanted is not None, f"there is one event too many: {found}"
+            off = (found.deadline or 0) - (wanted.deadline or 0)
+            assert abs(off) < SLACK_MS, f"the deadline in {found} is off by {off} ms"
             # A cursor is text that only its store reads.
-            same = replace(found, fence=None, cursor=None) == replace(wanted, fence=None, cursor=None)
+            apart: dict[str, Any] = {"fence": None, "cursor": None, "deadline": None}
+            same = replace(found, **apart) == replace(wanted, **apart)
             assert same, f"the event is {found}, wanted {wanted}"
         for numbers in fences.values():
             assert all(earlier < later for earlier, later in pairwise(numbers)), "a fence did not grow"

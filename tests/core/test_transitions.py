@@ -7,7 +7,7 @@ from penstock.core.job import Job, Options
 from penstock.core.moves import Move, Settlement
 from penstock.core.outcomes import Refusal
 from penstock.core.states import ENDED, LIVE, PRUNABLE, REDRIVABLE, WAITING, State
-from penstock.core.transitions import TABLE, Guard, is_expired, refusal
+from penstock.core.transitions import TABLE, Guard, refusal
 
 NOW = 10_000
 
@@ -26,6 +26,7 @@ def a_job(state: State = State.ACTIVE, **fields: int) -> Job:
         enqueued_at=0,
         token="current",
         deadline=fields.get("deadline", NOW + 1),
+        lease_ms=fields.get("lease_ms"),
         visible_at=fields.get("visible_at"),
         ended_at=fields.get("ended_at"),
     )
@@ -157,9 +158,11 @@ def test_a_paused_queue_gives_no_claims() -> None:
     assert refusal(row, a_job(State.PENDING), now=NOW) is None
 
 
-def test_a_lease_longer_than_any_may_be_has_run_out() -> None:
-    job = a_job(deadline=NOW + 5_000)
+def test_a_lease_that_lies_further_ahead_than_its_duration_has_ended() -> None:
+    """By more than a minute: the clock was set back."""
+    row, job = TABLE[Move.EXPIRE], a_job(lease_ms=5_000, deadline=NOW + 65_000)
 
-    assert not is_expired(job, NOW)
-    assert not is_expired(job, NOW, lease_limit_ms=5_000)
-    assert is_expired(job, NOW, lease_limit_ms=4_999)
+    assert refusal(row, job, now=NOW, token=job.token) is Refusal.LOST
+    assert refusal(row, job, now=NOW - 1, token=job.token) is None
+    assert refusal(TABLE[Move.HEARTBEAT], job, now=NOW, token=job.token) is None
+    assert refusal(TABLE[Move.HEARTBEAT], job, now=NOW - 1, token=job.token) is Refusal.LOST

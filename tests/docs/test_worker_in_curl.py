@@ -9,16 +9,21 @@ from tests.kit.curl import path_with_curl
 from tests.service.kit import client_of
 from tests.service.test_server import served
 
+PAGE = ROOT / "docs" / "how-to" / "worker-in-curl.md"
+
 
 async def test_the_worker_in_curl_completes_a_job(tmp_path: Path) -> None:
-    (script,) = [
-        each for each in blocks(ROOT / "docs" / "how-to" / "worker-in-curl.md") if each.info == "sh worker.sh"
-    ]
+    (script,) = [each for each in blocks(PAGE) if each.info == "sh worker.sh"]
     (tmp_path / "worker.sh").write_text(script.code, "utf-8")
     async with served() as (server, port):
         client = client_of(server.service)
-        wish = {"task": "resize", "payload": {"image": "cat.png"}}
-        path = (await client.post("/v1/queues/thumbs/jobs", json=wish)).headers["location"]
+        # A payload is kept as it was written: here with the page's spaces.
+        wish = '{"task": "resize", "payload": {"image": "cat.png"}}'
+        assert f"'{wish}'" in PAGE.read_text("utf-8")
+        made = await client.post(
+            "/v1/queues/thumbs/jobs", content=wish, headers={"content-type": "application/json"}
+        )
+        path = made.headers["location"]
         said = {
             "SERVICE": f"http://127.0.0.1:{port}",
             "TOKEN": "any",

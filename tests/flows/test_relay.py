@@ -2,13 +2,17 @@
 
 from typing import Any
 
+import pytest
+
 from penstock import JobRef, NewJob, QueueRef, State
 from penstock.client.relay import relay
+from penstock.core.errors import StoreUnavailableError
 from penstock.core.limits import Declaration
-from penstock.core.moves import Complete
+from penstock.core.moves import Beat, Complete
+from penstock.core.outcomes import Applied, Enqueued, Refused
 from penstock.scheduler import relayer
 from penstock.stores.memory import MemoryStore
-from penstock.stores.values import Spawn
+from penstock.stores.values import Adoption, Spawn
 
 HOME, TIGHT, SUMS = (QueueRef("default", name) for name in ("home", "tight", "sums"))
 
@@ -55,6 +59,72 @@ async def test_endings_for_parents_that_are_gone_are_dropped() -> None:
 
     assert await relay(store, HOME) == 1
     assert await store.relays(HOME) == []
+
+
+class PartlyAway(MemoryStore):
+    """A store of which some queues cannot be reached, as when a node of a cluster is away."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.away: set[QueueRef] = set()
+
+    def _reach(self, queue: QueueRef) -> None:
+        if queue in self.away:
+            raise StoreUnavailableError(f"queue {queue} is away")
+
+    async def enqueue(self, queue: QueueRef, *given: Any) -> list[Enqueued | Refused]:
+        self._reach(queue)
+        return await super().enqueue(queue, *given)
+
+    async def adopt(self, queue: QueueRef, *given: Any) -> list[Applied | Refused]:
+        self._reach(queue)
+        return await super().adopt(queue, *given)
+
+    async def child_ended(self, queue: QueueRef, *given: Any) -> list[Applied | Refused]:
+        self._reach(queue)
+        return await super().child_ended(queue, *given)
+
+
+async def test_a_queue_that_is_away_holds_up_nothing_for_others() -> None:
+    store = PartlyAway()
+    await store.open_queue(TIGHT)
+    spawns = [Spawn(("tight", "sums")[number % 2], new(f"{number}")) for number in range(450)]
+    await store.enqueue(HOME, [new("first")], spawns)
+    store.away = {TIGHT}
+
+    carried = [await relay(store, HOME), await relay(store, HOME)]
+    with pytest.raises(StoreUnavailableError, match="queue tight is away"):
+        await relay(store, HOME)
+    reached = (await store.counts(SUMS))[State.PENDING]
+    store.away = set()
+    while await relay(store, HOME):
+        pass
+
+    assert (sum(carried), reached) == (225, 225)
+    claimed = (await store.claim(TIGHT, worker="w", limit=500, lease_ms=30_000)).jobs
+    assert [job.id for job in claimed] == [f"{number}" for number in range(0, 450, 2)]
+
+
+async def test_children_wait_for_a_parent_whose_queue_is_away() -> None:
+    """A child that ended before its parent knew of it would be waited for for ever."""
+    store = PartlyAway()
+    parent, child = JobRef("tight", "parent"), JobRef("sums", "child")
+    await store.enqueue(TIGHT, [new("parent", awaits=(JobRef("home", "first"),))])
+    await store.enqueue(HOME, [new("first", parents=(parent,))])
+    (job,) = (await store.claim(HOME, worker="w", limit=1, lease_ms=30_000)).jobs
+    await store.spawn(HOME, Beat(job.id, job.token), [Spawn("sums", new("child", parents=(parent,)))])
+    kinds = [type(entry.what) for entry in await store.relays(HOME)]
+    store.away = {TIGHT}
+
+    with pytest.raises(StoreUnavailableError):
+        await relay(store, HOME)
+    early = await store.get(SUMS, ["child"])
+    store.away = set()
+    carried = await relay(store, HOME)
+
+    assert kinds == [Adoption, NewJob]
+    assert (early, carried) == ([None], 2)
+    assert child in [each.ref for each in await store.children(TIGHT, "parent")]
 
 
 def test_the_duty_is_the_same_function() -> None:

@@ -36,6 +36,10 @@ class Proxy:
         """Cut nothing any more."""
         self._left = None
 
+    def point_to(self, port: int) -> None:
+        """Connect clients that come from now on to another server."""
+        self._server_port = port
+
     def drop(self) -> None:
         """Cut every connection."""
         for writer in self._writers:

@@ -45,6 +45,22 @@ class Asked(MemoryStore):
         return await super().due_queues(tenant, *args, **given)
 
 
+async def test_tenants_that_cannot_be_listed_any_more_are_looked_after_as_before() -> None:
+    """The list may be on a node of a cluster that is away, and their queues on others."""
+    store, lists = Asked(), [["ada"]]
+
+    async def tenants() -> Sequence[str]:
+        if not lists:
+            raise StoreUnavailableError("the node with the list is away")
+        return lists.pop()
+
+    async with at_work(Upkeep(store, UpkeepOptions(tick=0.01), tenants=tenants).run):
+        await eventually(lambda: _answer(len(store.tenants_asked) >= 5))
+
+    assert not lists
+    assert set(store.tenants_asked) == {"ada"}
+
+
 async def test_a_thousand_idle_queues_hold_few_tasks_and_cost_few_calls(queue: QueueRef) -> None:
     store = Counting()
     await _open(store, queue.tenant, 1_000)

@@ -223,3 +223,40 @@ async def test_types_that_are_defined_further_down_are_looked_at_later() -> None
             assert await app.schedules.sync() == ["take"]
     finally:
         del take.__globals__["Later"]
+
+
+async def test_what_the_code_no_longer_declares_is_named_at_start_and_pruned_when_asked(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    before, after = Shop(), Shop()
+    before.app.every(hours=1, name="old")(before.report)
+    before.app.every(hours=1, name="both")(before.report)
+    after.app.every(hours=1, name="both")(after.report)
+    await before.app.worker(burst=True).run()
+    with after.app.using(before.store):
+        async with after.app:
+            await after.app.schedules.put("by-hand", timedelta(hours=1), after.report.call())
+            await after.app.worker(burst=True).run()
+            named = [
+                each.getMessage() for each in caplog.records if "no longer declares" in each.getMessage()
+            ]
+            undeclared = [each.name for each in await after.app.schedules.undeclared()]
+            pruned = [each.name for each in await after.app.schedules.prune()]
+            left = [each.name for each in await after.app.schedules.list()]
+
+    assert named == [
+        "schedules that the app no longer declares still fire: old; `penstock schedules prune` removes them"
+    ]
+    assert undeclared == pruned == ["old"]
+    assert left == ["both", "by-hand"]
+
+
+async def test_schedules_in_queues_that_the_app_does_not_have_are_nobodys_to_prune(shop: Shop) -> None:
+    shop.app.every(hours=1)(shop.report)
+    async with shop.app:
+        await shop.app.schedules.sync()
+    other = Penstock(store=shop.store)
+    other.queue("mail")
+    async with other:
+        assert await other.schedules.prune() == []
+        assert len(await other.schedules.list()) == 1

@@ -108,3 +108,49 @@ async def test_a_request_to_upgrade_is_answered_and_ends_the_connection() -> Non
     assert answer.count(b"HTTP/1.1 ") == 1
     assert answer.startswith(b"HTTP/1.1 200 ")
     assert b"connection: close" in answer
+
+
+@pytest.mark.parametrize(
+    "named", ["Authorization", "close, penstock-tenant", "idempotency-key ,close", "content-length"]
+)
+async def test_no_header_that_matters_ends_at_the_next_hop(named: str) -> None:
+    """A proxy removes what `Connection` names: it saw another request than the service does."""
+    async with asked() as client:
+        answer = await client.post(JOBS, content=BODY, headers={"connection": named})
+        listed = await client.get("/v1/queues")
+
+    problem = answer.json()
+    assert (answer.status_code, problem["type"]) == (400, "urn:penstock:malformed")
+    assert problem["detail"].startswith("header connection: found ")
+    assert listed.json() == {"queues": []}
+
+
+async def test_chunks_are_of_no_request_of_http_1_0() -> None:
+    """Proxies differ about where such a body ends."""
+    async with served() as (_, port):
+        answer = await answered(port, CHUNKED.replace(b"HTTP/1.1", b"HTTP/1.0") + b"\r\n")
+
+    assert answer.startswith(b"HTTP/1.1 400 "), answer
+    assert b"transfer-encoding" in answer
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"X-Tenant: acme\r\n other\r\n",
+        b"X-Tenant : other\r\n",
+        b"X: a\rX-Tenant: other\r\n",
+        b"Transfer-Encoding: chunked, identity\r\n",
+        b"Transfer-Encoding: xchunked\r\n",
+        b"Content-Length: 15, 15\r\n",
+        b"Content-Length: +15\r\n",
+        b"Content-Length: 3\r\nTransfer-Encoding: chunked\r\n",
+    ],
+)
+async def test_a_head_that_two_readers_may_understand_differently_is_refused(head: bytes) -> None:
+    async with served() as (_, port):
+        answer = await answered(port, HEAD + head + b"Connection: close\r\n\r\n" + BODY)
+        jobs = await _jobs(port, b"acme") + await _jobs(port, b"other")
+
+    assert answer.startswith(b"HTTP/1.1 400 "), answer
+    assert jobs == []

@@ -186,6 +186,83 @@ async def test_dead_letters_are_listed_redriven_by_kind_and_purged_by_id() -> No
     assert (left["pending"], left["dead"]) == (2, 0)
 
 
+async def test_failed_jobs_are_listed_retried_and_deleted_by_a_condition() -> None:
+    async with asked() as client:
+        jobs = await claimed(client, 3)
+        errors = ["Timeout 1", "Timeout 2", "KeyError"]
+        wishes = [lease(job) | {"how": "fail", "error": said} for job, said in zip(jobs, errors, strict=True)]
+        await settled(client, *wishes)
+        timeouts = "error like 'Timeout%'"
+        listed = await client.get(
+            "/v1/queues/mail/jobs",
+            params={"state": "failed", "where": timeouts, "since": "2020-01-31T12:00:00Z"},
+        )
+        retried = await client.post(
+            "/v1/queues/mail/bulk/retry", json={"states": ["failed"], "where": timeouts}
+        )
+        cancelled = await client.post("/v1/queues/mail/bulk/cancel", json={"limit": 1})
+        deleted = await client.post("/v1/queues/mail/bulk/delete", json={"states": ["failed"]})
+        left = (await client.get("/v1/queues/mail")).json()["counts"]
+
+    assert sorted(job["error"] for job in listed.json()["jobs"]) == errors[:2]
+    counts = [answer.json() for answer in (retried, cancelled, deleted)]
+    assert counts == [{"count": 2}, {"count": 1}, {"count": 1}]
+    assert (left["pending"], left["cancelled"], left["failed"]) == (1, 1, 0)
+
+
+async def test_pages_of_a_condition_go_on_where_the_last_one_ended() -> None:
+    async with asked() as client:
+        for number in range(5):
+            body = {"task": "send", "payload": {"n": number}, "key": "odd" if number % 2 else "even"}
+            await client.post("/v1/queues/mail/jobs", json=body)
+        condition = {"limit": "2", "where": "json_extract(payload, '$.n') <> 2"}
+        first = (await client.get("/v1/queues/mail/jobs", params=condition)).json()
+        second = (
+            await client.get("/v1/queues/mail/jobs", params=condition | {"after": first["next"]})
+        ).json()
+        odd = (await client.get("/v1/queues/mail/jobs", params={"key": "odd"})).json()["jobs"]
+
+    assert len({job["id"] for page in (first, second) for job in page["jobs"]}) == 4
+    assert len(odd) == 2
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "given", "place"),
+    [
+        ("GET", "jobs", {"where": "colour = 1"}, {"parameter": "where"}),
+        ("GET", "dead-letters", {"where": "1 ="}, {"parameter": "where"}),
+        ("GET", "jobs", {"since": "soon"}, {"parameter": "since"}),
+        ("POST", "bulk/retry", {"where": "colour = 1"}, {"pointer": "/where"}),
+        ("POST", "bulk/retry", {"states": ["pending"]}, {"pointer": "/states"}),
+        ("POST", "bulk/cancel", {"since": "soon"}, {"pointer": "/since"}),
+        ("POST", "bulk/delete", {"task": "send"}, {"pointer": "/states"}),
+        ("POST", "dead-letters/redrive", {"where": "load_extension('x')"}, {"pointer": "/where"}),
+    ],
+)
+async def test_a_filter_that_is_wrong_is_named(
+    method: str, path: str, given: dict[str, Any], place: dict[str, str]
+) -> None:
+    async with asked() as client:
+        await client.post("/v1/queues/mail/jobs", json={"task": "send"})
+        sent: dict[str, Any] = {"params": given} if method == "GET" else {"json": given}
+        answer = await client.request(method, f"/v1/queues/mail/{path}", **sent)
+
+    assert answer.status_code == 400
+    (fault,) = answer.json()["errors"]
+    assert {name: fault.get(name) for name in place} == place
+
+
+async def test_a_condition_that_takes_too_long_is_refused_and_keeps_nobody_waiting() -> None:
+    async with asked() as client:
+        wishes = [{"queue": "mail", "task": "send", "payload": {"n": n}} for n in range(50)]
+        await client.post("/v1/jobs", json={"jobs": wishes})
+        joined = ", ".join(f"jobs j{n}" for n in range(9))
+        slow = await client.get("/v1/queues/mail/jobs", params={"where": f"(select count(*) from {joined})"})
+
+    assert slow.status_code == 400
+    assert "interrupted" in slow.json()["errors"][0]["wanted"]
+
+
 async def test_workers_are_those_who_hold_leases() -> None:
     async with asked() as client:
         await claimed(client, 2)

@@ -23,7 +23,7 @@ from penstock.service.routes import ROUTES
 from penstock.service.routing import Route
 from penstock.stores.memory import MemoryStore
 from penstock.stores.protocol import Store
-from penstock.stores.values import Adoption, Firing, Spawn, StoredSchedule
+from penstock.stores.values import Adoption, Firing, Spawn, StoredSchedule, WorkerEntry
 from penstock.stores.wire import CALLS, MEDIA_TYPE
 from tests.conformance.arrange import schedule_body
 from tests.service.kit import Doorman, Somebody, asked
@@ -293,6 +293,8 @@ async def test_a_call_for_another_queue_is_refused(move: str) -> None:
         "worker": "w",
         "limit": 1,
         "lease_ms": 1_000,
+        "keys": ["k"],
+        "floor_us": 0,
         "job": "x",
         "query": msgspec.convert({}, CALLS["find"].codecs["query"].type),
         "declaration": msgspec.convert({}, CALLS["declare"].codecs["declaration"].type),
@@ -442,3 +444,38 @@ async def test_an_explanation_looks_at_no_child_of_another_queue() -> None:
 
     assert before == after
     assert "b/c (delayed)" in str(everything)
+
+
+async def test_a_worker_of_another_queue_is_neither_replaced_nor_removed() -> None:
+    """Jobs of that queue would find nobody who knows their tasks."""
+    store = MemoryStore()
+    theirs = WorkerEntry("w", "host", 1, "1", {"b": 1}, ("t",))
+    await store.register_worker("acme", theirs, 60_000)
+    async with limited(store) as client:
+        mine = WorkerEntry("w", "host", 1, "1", {"a": 1}, ("t",))
+        replaced = await called(client, "register_worker", None, worker=mine, lease_ms=1_000)
+        removed = await called(client, "unregister_worker", None, worker="w")
+        own = WorkerEntry("v", "host", 1, "1", {"a": 1}, ("t",))
+        kept = await called(client, "register_worker", None, worker=own, lease_ms=1_000)
+        again = await called(client, "unregister_worker", None, worker="v")
+
+    assert (replaced["status"], removed["status"], kept, again) == (403, 403, None, True)
+    assert await store.workers("acme") == [theirs]
+
+
+async def test_workers_and_readers_have_a_number_and_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.service.routes.store.MOST_WORKERS", 2)
+    monkeypatch.setattr("penstock.service.routes.store.MOST_READERS", 2)
+    async with limited(MemoryStore()) as client:
+        await called(client, "open_queue", "a")
+        workers, readers = [], []
+        for name in ("u", "v", "w", "u"):
+            entry = WorkerEntry(name, "host", 1, "1", {"a": 1}, ("t",))
+            workers.append(await called(client, "register_worker", None, worker=entry, lease_ms=60_000))
+            readers.append(await called(client, "keep_reader", "a", name=name, cursor="0"))
+        wide = WorkerEntry("x", "host", 1, "1", {"a": 1}, tuple(f"task-{n:010}" for n in range(5_000)))
+        large = await called(client, "register_worker", None, worker=wide, lease_ms=60_000)
+
+    assert [worker and worker["status"] for worker in workers] == [None, None, 429, None]
+    assert (readers[2]["status"], readers[3].name) == (429, "u")
+    assert (large["status"], large["errors"][0]["pointer"]) == (400, "/worker")

@@ -262,7 +262,9 @@ async def test_a_call_that_could_find_nothing_makes_no_queue(move: str, tmp_path
         "worker": "w",
         "limit": 1,
         "lease_ms": 1_000,
+        "keys": ["k"],
         "after": 1,
+        "floor_us": 0,
     }
     given = {name: items[name] for name in CALLS[move].fields}
     async with asked(SqliteStore(tmp_path / "jobs.db")) as client:
@@ -423,3 +425,21 @@ async def test_a_schedule_that_is_put_is_looked_at_before_the_next_look_at_all_q
         body = {"queue": "mail", "task": "digest", "every": 60}
         (await client.put("/v1/schedules/beat", json=body)).raise_for_status()
         await until(lambda: ["mail"] in store.names)
+
+
+@pytest.mark.parametrize(
+    ("call", "given", "field"),
+    [
+        ("enqueue", {"jobs": [NewJob(**FIELDS, payload=b'"%s"' % (b"x" * (1 << 20)))]}, "/jobs/0/payload"),
+        ("settle", {"settlements": [Complete("a", "x", b"1" * ((1 << 20) + 1))]}, "/settlements/0/result"),
+        ("progress", {"reports": [Report("a", "x", b"1" * ((64 << 10) + 1))]}, "/reports/0/value"),
+    ],
+)
+async def test_payloads_results_and_progress_have_the_sizes_of_any_client(
+    call: str, given: dict[str, Any], field: str
+) -> None:
+    async with asked() as client:
+        await called(client, "open_queue")
+        problem = await called(client, call, **given)
+
+    assert (problem["status"], problem["errors"][0]["pointer"]) == (400, field)

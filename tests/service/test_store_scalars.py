@@ -52,7 +52,7 @@ RATE = Rate(1, 1_000, 1)
 GIVEN: dict[str, dict[str, Any]] = {
     "enqueue": {"jobs": [JOB], "spawns": [Spawn("mail", JOB)], "mode": Mode.GLOBAL},
     "promote": {"limit": 1},
-    "claim": {"worker": "w", "limit": 1, "lease_ms": 1_000},
+    "claim": {"worker": "w", "limit": 1, "lease_ms": 1_000, "floor_us": 0},
     "heartbeat": {"beats": [Beat("a", "x")], "lease_ms": 1_000},
     "progress": {"reports": [Report("a", "x", b"1")]},
     "settle": {

@@ -173,7 +173,7 @@ def _respell(place: SparkPlace, number: int, spell: Callable[[bytes], bytes]) ->
     async def run(store: Any) -> None:
         key = keys_of(QUEUE).events
         entries = await store._server.command("XRANGE", key, "-", "+")
-        await store._server.command("DEL", key)
+        await store._server.command("UNLINK", key)
         for entry, (name, packed) in entries:
             spelled = spell(packed) if entry == b"%d-0" % number else packed
             await store._server.command("XADD", key, entry, name, spelled)

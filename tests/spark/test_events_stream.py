@@ -8,6 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from redis import Redis
 
 from penstock.core.errors import CursorLostError, InvalidNameError, OptionError, UnknownQueueError
 from penstock.core.job import QueueRef
@@ -179,10 +180,8 @@ def test_a_queue_that_was_lost_and_made_anew_is_another_one(place: SparkPlace, s
     end = reader.latestOffset(begun, ALL)
     reader.stop()
 
-    async def lose(store: Any) -> None:
-        await store._server.command("FLUSHALL", "SYNC")
-
-    place.run(lose)
+    with Redis.from_url(place.url.replace("penstock:secret@", "")) as operator:
+        operator.flushall()
     fill(place, "a")
     for act in (lambda: start().latestOffset(end, ALL), lambda: start().partitions(begun, end)):
         with pytest.raises(CursorLostError, match="queue default/q was lost and made anew"):

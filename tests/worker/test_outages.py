@@ -27,7 +27,14 @@ class Slow(MemoryStore):
         self.asked: list[int] = []
 
     async def claim(
-        self, queue: QueueRef, *, worker: str, limit: int, lease_ms: int, stand_ms: int = 0
+        self,
+        queue: QueueRef,
+        *,
+        worker: str,
+        limit: int,
+        lease_ms: int,
+        stand_ms: int = 0,
+        floor_us: int = 0,
     ) -> Claims:
         claims = await super().claim(queue, worker=worker, limit=limit, lease_ms=lease_ms)
         self.asked.append(limit)

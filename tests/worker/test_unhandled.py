@@ -1,6 +1,7 @@
 """Jobs whose task a worker does not know, and the registry by which it tells whether another one does."""
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
@@ -9,7 +10,9 @@ from penstock.core.job import QueueRef
 from penstock.core.moves import Move
 from penstock.core.states import State
 from penstock.stores.memory import MemoryStore
+from penstock.stores.open import open_store
 from penstock.stores.values import WorkerEntry
+from penstock.telemetry.logs import HumanFormatter
 from penstock.worker.claim import GIVE_WAY
 from penstock.worker.registration import Registration
 from tests.worker.kit import Cut, Desk, eventually
@@ -143,6 +146,24 @@ async def test_workers_of_one_process_share_an_entry() -> None:
         await eventually(lambda: _has_entries(store, registered))
 
     assert await store.workers("default") == []
+
+
+async def test_the_log_says_once_what_works_where(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
+    caplog.set_level("INFO", "penstock.worker")
+    store = open_store(f"sqlite:///{tmp_path}/jobs.db")
+    await store.open()
+    tasks = [f"t{number:02}" for number in range(23)]
+    registration = Registration(store, "default", "ada", {"mail": 10, "web": 5}, tasks)
+    async with registration.held(), registration.held():
+        pass
+    await store.close()
+
+    (record,) = [each for each in caplog.records if each.getMessage() == "worker started"]
+    line = HumanFormatter().format(record)
+    assert f"store=sqlite:///{tmp_path}/jobs.db" in line
+    assert "worker=ada" in line
+    assert 'queues="mail=10, web=5" slots=15' in line
+    assert f'tasks="{", ".join(tasks[:20])} and 3 more"' in line
 
 
 async def test_a_registry_that_does_not_answer_keeps_no_job_from_going_back() -> None:

@@ -1,6 +1,7 @@
 """The app itself."""
 
 import asyncio
+import logging
 import os
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
@@ -17,7 +18,7 @@ from penstock.bloom.filters import Filters
 from penstock.client.blocking import Blocking
 from penstock.client.client import Client, unknown_queue
 from penstock.client.persist import Persistence
-from penstock.core.errors import ConfigError
+from penstock.core.errors import ConfigError, StoreUnavailableError
 from penstock.core.job import DEFAULT_TENANT, QueueRef
 from penstock.core.limits import Declaration
 from penstock.core.names import check_name
@@ -37,11 +38,13 @@ from penstock.tasks.registry import Registry
 from penstock.tasks.task import AsyncTask, SyncTask, Task
 
 if TYPE_CHECKING:
+    from penstock.app.preparing import Prepared
     from penstock.app.restoring import Restorer
     from penstock.outbox.writing import Outbox
     from penstock.worker.executors.process.host import Host
     from penstock.worker.pool import WorkerPool
 
+_LOGGER: Final = logging.getLogger("penstock.worker")
 DEFAULT_URL: Final = "sqlite:///penstock.db"
 DEFAULT_QUEUE: Final = "default"
 
@@ -425,7 +428,8 @@ class Penstock:
             for name, number in slots.items()
         ]
         first = partial(self._prepare, list(slots))
-        return AppWorkers(self, workers, first, self._restorer(list(slots)), host)
+        restorer = self._restorer(list(slots))
+        return AppWorkers(self, workers, first, restorer, host, declare=self._sending.upkeep)
 
     def _host(self, executor: object) -> "Host | None":
         """What makes processes for handlers, where any of them wants one."""
@@ -455,18 +459,27 @@ class Penstock:
         keeper = TimeKeeper(self.store, self.tenant, queues, **options)
         return AppWorkers(self, [keeper], self._prepare, self._restorer(self.queues))
 
-    async def _prepare(self, queues: Sequence[str] | None = None) -> None:
+    async def _prepare(self, queues: Sequence[str] | None = None) -> "Prepared":
+        from penstock.app.preparing import Prepared, prepared
+
         # A worker that understands its queues otherwise than they are stored must not start.
-        await self._sending.prepare(queues)
-        await self.schedules.sync()
+        names = [name for name in queues or self.queues if self._declared[name] is not None]
+        waiting = await prepared({name: self._sending.prepare([name]) for name in names})
+        try:
+            await self.schedules.sync()
+            await self.schedules.name_undeclared()
+        except StoreUnavailableError as error:
+            _LOGGER.warning("the schedules of the app cannot be put yet, retrying: %s", error)
+            return Prepared(waiting, has_schedules=False)
+        return Prepared(waiting)
 
     def _restorer(self, queues: Sequence[str]) -> "Restorer":
         from penstock.app.restoring import Restorer
 
         declared = [name for name in queues if self._declared[name] is not None]
 
-        async def restore() -> None:
-            await self._sending.prepare(declared)
+        async def restore(lost: Sequence[QueueRef]) -> None:
+            await self._sending.prepare([queue.name for queue in lost if queue.name in declared])
             await self.schedules.sync()
 
         def watched() -> list[QueueRef]:

@@ -3,38 +3,81 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
+from typing import Any, Final
 
+from penstock.app.preparing import Prepared
 from penstock.app.restoring import Restorer
+from penstock.core.errors import StoreUnavailableError
 from penstock.worker.executors.process.host import Host
 from penstock.worker.pool import Runner, WorkerPool
+from penstock.worker.worker import Worker
+
+STOP_CHECK: Final = 0.2
+"""Seconds between two looks whether a worker that waits for its queue is stopped."""
+PAUSE: Final = 1.0
+"""Seconds before a declaration is attempted again."""
 
 
 class AppWorkers(WorkerPool):
     """Opens the app for as long as they run, so that their handlers can enqueue; does `first` before.
 
-    If the store loses what was declared while they run, `restorer` declares it again.
+    If the store loses what was declared while they run, `restorer` declares it again. The worker of a queue
+    that cannot be reached starts when `declare` has compared what is stored of it.
     """
 
     def __init__(
         self,
         app: AbstractAsyncContextManager[object],
         workers: Sequence[Runner],
-        first: Callable[[], Awaitable[object]],
+        first: Callable[[], Awaitable[Prepared]],
         restorer: Restorer,
         host: Host | None = None,
+        *,
+        declare: Callable[[str], Awaitable[object]] | None = None,
     ) -> None:
         super().__init__(workers, host)
         self._app = app
         self._first = first
         self._restorer = restorer
+        self._declare = declare
+        self._waiting: dict[str, asyncio.Task[Any]] = {}
+        self._is_stopped = False
+
+    def stop(self, now: bool = False) -> None:
+        """Ask all of them to return; from any thread."""
+        self._is_stopped = True
+        super().stop(now)
 
     async def run(self, handle_signals: bool = False) -> None:
         """Work until stopped; as `WorkerPool.run`."""
         async with self._app:
-            await self._first()
+            ready = await self._first()
+            self._waiting = dict(ready.waiting)
+            self._restorer.is_behind = not ready.has_schedules
             restoring = asyncio.create_task(self._restorer.run())
             try:
                 await super().run(handle_signals)
             finally:
-                restoring.cancel()
-                await asyncio.wait([restoring])
+                left = [restoring, *self._waiting.values()]
+                for task in left:
+                    task.cancel()
+                await asyncio.gather(*left, return_exceptions=True)
+
+    async def run_one(self, worker: Runner) -> None:
+        """Run one worker, once its queue is declared."""
+        name = worker.queue.name if isinstance(worker, Worker) else None
+        while name in self._waiting and not self._is_stopped:
+            # Stopping can come from any thread.
+            await asyncio.wait([self._waiting[name]], timeout=STOP_CHECK)
+            if not self._waiting[name].done():
+                continue
+            try:
+                self._waiting.pop(name).result()
+            except StoreUnavailableError:
+                self._waiting[name] = asyncio.create_task(self._again(name))
+        await worker.run()
+
+    async def _again(self, name: str) -> None:
+        await asyncio.sleep(PAUSE)
+        if self._declare is not None:
+            await self._declare(name)

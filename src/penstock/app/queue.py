@@ -1,17 +1,20 @@
 """A queue as an app declares it."""
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Final, Literal, Protocol
+from datetime import datetime
+from typing import Any, Final, Literal, Protocol, TypedDict, Unpack
 
 from msgspec.structs import replace
 
 from penstock.app.decorator import Register, TaskDecorator
-from penstock.client.upkeep import Upkeep
+from penstock.client.job_filter import JobFilter
+from penstock.client.upkeep import Upkeep, check_states
+from penstock.client.where import Where
 from penstock.core.errors import OptionError
-from penstock.core.job import QueueRef
+from penstock.core.job import Job, QueueRef
 from penstock.core.limits import Declaration, KeyRule, Mode, Rate, check_declaration
 from penstock.core.names import check_key
-from penstock.core.states import State
+from penstock.core.states import LIVE, REDRIVABLE, State
 from penstock.stores.values import KeyInfo
 from penstock.tasks.call import Call, Sender
 from penstock.tasks.execution import Execution, TaskOptions
@@ -63,6 +66,22 @@ def declaration_of(name: str, given: Mapping[str, Any], defaults: JobOptions) ->
         wanted = f"none: in queue {name!r}, which is {declaration.mode}, keys take turns"
         raise OptionError("priority", defaults.priority, wanted)
     return declaration
+
+
+class JobMatch(TypedDict, total=False):
+    """Which jobs of a queue are meant: those for which every field that is given holds.
+
+    `since` is compared with the ending where all `states` are endings, and else with the enqueue. `where` is
+    an SQL condition over a job's columns, such as "error like 'Timeout%'".
+    """
+
+    states: Iterable[State | str]
+    task: str
+    key: str
+    since: datetime
+    reason: str
+    fingerprint: str
+    where: str
 
 
 class QueueSender(Sender, Protocol):
@@ -159,6 +178,32 @@ class QueueHandle:
         """Delete jobs that are not running, those that wait if no states are given; how many that were."""
         return await (await self._upkeep()).purge(states)
 
+    async def jobs(self, *, limit: int = 100, **match: Unpack[JobMatch]) -> list[Job]:
+        """Jobs for which every field of `match` holds, the newest first: by ending if all states are endings.
+
+        Their results are left out, and their payloads unless `where` is given.
+        """
+        return await (await self._upkeep()).jobs(_filter(match, frozenset(State), frozenset()), limit)
+
+    async def retry_all(self, *, limit: int | None = None, **match: Unpack[JobMatch]) -> int:
+        """Run jobs again, in their order, with all their attempts; how many there were.
+
+        Those that are dead or failed, unless `states` says otherwise.
+        """
+        wanted = _filter(match, REDRIVABLE, frozenset({State.DEAD, State.FAILED}))
+        return await (await self._upkeep()).retry_all(wanted, limit)
+
+    async def cancel_all(self, *, limit: int | None = None, **match: Unpack[JobMatch]) -> int:
+        """Cancel live jobs, and ask those to stop that run; how many there were."""
+        return await (await self._upkeep()).cancel_all(_filter(match, LIVE, LIVE), limit)
+
+    async def delete_all(self, *, limit: int | None = None, **match: Unpack[JobMatch]) -> int:
+        """Delete jobs that are not running and in one of `states`; how many there were."""
+        if "states" not in match:
+            raise OptionError("states", None, "some states to delete jobs in, such as ['failed']")
+        deletable = frozenset(State) - {State.ACTIVE}
+        return await (await self._upkeep()).delete_all(_filter(match, deletable, deletable), limit)
+
     async def delete(self, *, purge: bool = False) -> int:
         """Delete the queue; with `purge` its ended jobs first, of which the answer says how many.
 
@@ -177,3 +222,24 @@ class QueueHandle:
 
     def __repr__(self) -> str:
         return f"<QueueHandle {self.ref}>"
+
+
+def _filter(match: JobMatch, able: frozenset[State], default: frozenset[State]) -> JobFilter:
+    """The filter of a call; OptionError names the field that is wrong."""
+    states = check_states(match["states"]) if "states" in match else default
+    for state in State:
+        if state in states - able:
+            wanted = f"some of {', '.join(each for each in State if each in able)}"
+            raise OptionError("states", str(state), wanted)
+    since, where = match.get("since"), match.get("where")
+    if since is not None and getattr(since, "tzinfo", None) is None:
+        raise OptionError("since", since, "a datetime with a time zone")
+    return JobFilter(
+        states=states,
+        task=match.get("task"),
+        key=match.get("key"),
+        since=None if since is None else int(since.timestamp() * 1000),
+        reason=match.get("reason"),
+        fingerprint=match.get("fingerprint"),
+        where=None if where is None else Where(where),
+    )

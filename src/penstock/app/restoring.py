@@ -6,7 +6,7 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from penstock.core.errors import StoreError
+from penstock.core.errors import StoreError, StoreUnavailableError
 from penstock.core.job import QueueRef
 from penstock.stores.protocol import Store
 
@@ -16,19 +16,24 @@ EVERY: Final = 5.0
 
 
 class Restorer:
-    """Looks whether queues were made anew, and calls `restore` if so. Any number of processes may."""
+    """Looks whether queues were made anew, and calls `restore` with them if so. Any number of processes may.
+
+    A queue that cannot be reached is looked at the next time. `is_behind` says that not all of the app's
+    schedules could be put when its workers started; `restore` puts them.
+    """
 
     def __init__(
         self,
         store: Store,
         queues: Callable[[], Sequence[QueueRef]],
-        restore: Callable[[], Awaitable[object]],
+        restore: Callable[[Sequence[QueueRef]], Awaitable[object]],
     ) -> None:
         self._store = store
         self._queues = queues
         self._restore = restore
-        self._marks: dict[QueueRef, str] | None = None
+        self._marks: dict[QueueRef, str] = {}
         self._failure = ""
+        self.is_behind = False
 
     async def run(self) -> None:
         """Keep looking until cancelled, or until it is clear that this store loses nothing."""
@@ -37,11 +42,20 @@ class Restorer:
 
     async def look(self) -> bool:
         """Look once; False when there is no need to look again."""
+        marks: dict[QueueRef, str] = {}
+        is_unreached = False
         try:
-            # What is missing is made, so that it has a mark.
-            marks = {queue: (await self._store.open_queue(queue)).made for queue in self._queues()}
-            if self._marks is not None and marks != self._marks:
-                await self._restore()
+            for queue in self._queues():
+                try:
+                    # What is missing is made, so that it has a mark.
+                    marks[queue] = (await self._store.open_queue(queue)).made
+                except StoreUnavailableError:
+                    is_unreached = True
+            lost = [queue for queue, mark in marks.items() if self._marks.get(queue, mark) != mark]
+            if lost or self.is_behind:
+                await self._restore(lost)
+                self.is_behind = False
+            if lost:
                 _LOGGER.warning("the store had lost queues: what the app says of them is declared again")
         except StoreError:
             # Workers tell of that.
@@ -54,5 +68,6 @@ class Restorer:
                     error,
                 )
             return True
-        self._marks, self._failure = marks, ""
-        return any(marks.values())
+        self._marks |= marks
+        self._failure = ""
+        return is_unreached or any(marks.values())

@@ -1,9 +1,12 @@
 """The schedules of an app: declared in its code, or handled while it runs."""
 
+import logging
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
-from typing import Any, Protocol, TypeVar, Unpack, cast
+from typing import Any, Final, Protocol, TypeVar, Unpack, cast
+
+import msgspec
 
 from penstock.app.planning import Limits, When, check_limits, make_schedule, spec_of
 from penstock.client.client import unknown_queue
@@ -18,6 +21,9 @@ from penstock.tasks.call import Call
 from penstock.tasks.handle import JobHandle
 from penstock.tasks.task import Task
 
+_LOGGER: Final = logging.getLogger("penstock.scheduler")
+NAMED: Final = 20
+"""Schedules that the log names; of the others it tells the number."""
 S = TypeVar("S", bound=Task[..., ..., Any] | Call[Any])
 
 
@@ -61,7 +67,8 @@ class Declared:
     def made(self) -> tuple[str, Schedule]:
         """The queue and the schedule."""
         call = self._call()
-        return call.queue, make_schedule(self.name, self._spec, call, **self._limits)
+        schedule = make_schedule(self.name, self._spec, call, **self._limits)
+        return call.queue, msgspec.structs.replace(schedule, declared=True)
 
 
 class Schedules:
@@ -145,9 +152,40 @@ class Schedules:
     async def sync(self) -> list[str]:
         """Put the schedules that the code declares and the store has otherwise; their names.
 
-        Done when a worker starts. A schedule that is no longer in the code stays until it is removed.
+        Done when a worker starts. A schedule that is no longer in the code stays until it is removed, as
+        `prune` does.
         """
         return await self._book().put_all([each.made() for each in self._declared.values()])
+
+    async def undeclared(self) -> list[ScheduleInfo]:
+        """The stored schedules of this app's queues that code declared once and that this app does not."""
+        return [
+            each
+            for each in await self._book().list()
+            if each.schedule.declared and each.queue in self._app.queues and each.name not in self._declared
+        ]
+
+    async def prune(self) -> list[ScheduleInfo]:
+        """Remove the schedules that `undeclared` names; jobs that they made stay.
+
+        Another app that shares a queue with this one may declare them: it puts them again with its next
+        worker.
+        """
+        book = self._book()
+        return [await book.remove(each.name) for each in await self.undeclared()]
+
+    async def name_undeclared(self) -> None:
+        """Log the names of what `prune` would remove; done when a worker starts."""
+        names = [each.name for each in await self.undeclared()]
+        if names:
+            more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+            _LOGGER.warning(
+                "schedules that the app no longer declares still fire: %s%s; "
+                "`penstock schedules prune` removes them",
+                ", ".join(names[:NAMED]),
+                more,
+                extra={"tenant": self._app.tenant},
+            )
 
     # At run time
 

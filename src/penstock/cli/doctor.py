@@ -20,6 +20,7 @@ from penstock.cli.checks import (
     examine_schedules,
     examine_wall,
 )
+from penstock.cli.clock_steps import examine_clock_steps
 from penstock.cli.desk import Desk
 from penstock.cli.output import span
 from penstock.cli.webhook_secrets import examine_webhook_secrets
@@ -56,7 +57,9 @@ async def doctor(
         checks += await examine_wall(store, desk.tenant)
         checks += examine_files(store)
         checks += await examine_webhook_secrets(desk, store)
-        for each in await desk.queues(store, queue):
+        queues = await desk.queues(store, queue)
+        checks.append(await examine_clock_steps(store, queues))
+        for each in queues:
             if repair:
                 checks.append(await _repair(store, each.queue))
             checks += await _examine(store, each, history=history)

@@ -17,7 +17,6 @@ from penstock.cli.records import (
     job_document,
     job_fields,
     states_of,
-    tries,
 )
 from penstock.cli.selection import (
     Action,
@@ -112,21 +111,21 @@ async def list_jobs(
 def show_jobs(desk: Desk, jobs: Sequence[Job]) -> None:
     """A table of jobs in any state."""
     desk.out.table(
-        ["id", "queue", "task", "state", "tries", "enqueued", "reason", "error"],
+        ["id", "queue", "task", "state", "attempts", "enqueued", "reason", "error"],
         (
             (
                 job.id,
                 job.queue,
                 job.task,
                 job.state,
-                f"{tries(job)}/{job.options.max_attempts}",
+                f"{job.attempts}/{job.options.max_attempts}",
                 local(job.enqueued_at),
                 job.reason,
                 (job.error or "").partition("\n")[0],
             )
             for job in jobs
         ),
-        drop=["enqueued", "tries", "reason", "task", "queue"],
+        drop=["enqueued", "attempts", "reason", "task", "queue"],
     )
 
 

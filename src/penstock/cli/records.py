@@ -52,14 +52,9 @@ def job_document(job: Job, *, payload: bool = False) -> dict[str, Any]:
     )
 
 
-def tries(job: Job) -> int:
-    """Attempts that are used, with the one that runs or went well: a job counts only those that failed."""
-    return job.attempts + (job.state in (State.ACTIVE, State.COMPLETED))
-
-
 def job_fields(job: Job, now: int, *, payload: bool) -> list[tuple[str, object]]:
     """The record for people."""
-    attempts = f"{tries(job)} of {job.options.max_attempts} used"
+    attempts = f"{job.attempts} of {job.options.max_attempts} used"
     return [
         ("id", job.id),
         ("queue", str(job.ref)),

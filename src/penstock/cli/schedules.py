@@ -1,5 +1,6 @@
-"""`penstock schedules`: what runs when; add, pause, resume, run now, remove."""
+"""`penstock schedules`: what runs when; add, pause, resume, run now, remove, prune."""
 
+from contextlib import nullcontext
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
@@ -100,6 +101,27 @@ async def remove(desk: Desk, name: Name) -> None:
         gone = await _book(desk, store).remove(name)
     desk.out.document(_document(gone) | {"removed": True})
     desk.out.line(f"removed schedule {name!r}: {gone.when}")
+
+
+@command(group, "prune")
+async def prune(
+    desk: Desk,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only name them")] = False,
+) -> None:
+    """Remove schedules of the app's queues that code declared once and the app no longer does."""
+    if desk.app is None:
+        raise ConfigError(
+            "no app is named: give --app MODULE:APP, such as shop.jobs:app, or set PENSTOCK_APP"
+        )
+    with desk.app.using(desk.make_store()) if desk.settings.url else nullcontext():
+        async with desk.app:
+            schedules = desk.app.schedules
+            found = await (schedules.undeclared() if dry_run else schedules.prune())
+    desk.out.document({"schedules": [_document(each) for each in found], "removed": not dry_run})
+    for each in found:
+        desk.out.line(f"{'would remove' if dry_run else 'removed'} schedule {each.name!r}: {each.when}")
+    if not found:
+        desk.out.line("the app declares all schedules that code declared")
 
 
 @command(group, "add")

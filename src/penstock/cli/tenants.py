@@ -96,7 +96,7 @@ async def quota(
         bool, typer.Option("--default", help="For tenants without a quota of their own")
     ] = False,
     jobs_per_second: Annotated[float | None, _most("Jobs enqueued, over all queues")] = None,
-    queue_length: Annotated[int | None, _most("Jobs that wait in one queue")] = None,
+    queue_length: Annotated[int | None, _most("Jobs that wait or run in one queue")] = None,
     payload_bytes: Annotated[int | None, _most("The largest payload")] = None,
     schedules: Annotated[int | None, _most("Schedules")] = None,
     queues: Annotated[int | None, _most("Queues")] = None,

@@ -3,10 +3,11 @@
 The order of a queue's entries is kept: an entry is applied only after all before it were applied, by this run
 or by one that removed them. Runs may overlap and may stop anywhere: applying an entry again changes nothing.
 
-One kind of entry can be refused for a while: a job for a queue that is full. It stays, and holds back what
-belongs to it (its children, and whatever is addressed to it) but nothing else, since the endings that make
-room may well stand behind it. Within one call there is no room for a child where there was none for its
-parent. A job that can never be taken in ends for its parents as if it was deleted.
+Some entries cannot be carried over for a while: a job for a queue that is full, and whatever is for a queue
+that cannot be reached, as on a node of a cluster that is away. They stay, and hold back what belongs to them
+(a job's children, and whatever is addressed to it) but nothing else, since the endings that make room may
+well stand behind them. Within one call there is no room for a child where there was none for its parent. A
+job that can never be taken in ends for its parents as if it was deleted.
 """
 
 import logging
@@ -14,6 +15,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
+from penstock.core.errors import StoreUnavailableError
 from penstock.core.flows import ChildEnding, JobRef
 from penstock.core.job import NewJob, QueueRef
 from penstock.core.outcomes import Enqueued, Refusal, Refused
@@ -33,7 +35,8 @@ LARGE_PORTION: Final = 16
 async def relay(store: Store, queue: QueueRef, *, limit: int = RELAY_LIMIT) -> int:
     """Carry over the next entries of a queue, `limit` of them at most; how many were.
 
-    Fewer than `limit` means that nothing else can be carried over now.
+    Fewer than `limit` means that nothing else can be carried over now. Where nothing was because a queue
+    cannot be reached, that error is raised.
     """
     run = _Run(store, queue)
     carried = after = 0
@@ -49,6 +52,8 @@ async def relay(store: Store, queue: QueueRef, *, limit: int = RELAY_LIMIT) -> i
             break
         after = entries[-1].number
         portion = PORTION if sum(map(size_of, entries)) < CHUNK_BYTES else LARGE_PORTION
+    if run.failure is not None and not carried:
+        raise run.failure
     return carried
 
 
@@ -60,7 +65,10 @@ class _Run:
         self._queue = queue
         self.held: set[int] = set()
         self._late: set[JobRef] = set()
-        """Jobs that are not in their queue yet."""
+        """Jobs that are not in their queue yet, or do not know all their children."""
+        self._away: set[QueueRef] = set()
+        self.failure: StoreUnavailableError | None = None
+        """Why a queue could not be reached."""
 
     async def carry(self, entries: Sequence[Relay]) -> list[int]:
         """Apply entries in their order; the numbers of those that are dealt with."""
@@ -68,23 +76,31 @@ class _Run:
         for queue, group in _groups(entries):
             target = QueueRef(self._queue.tenant, queue)
             free = [entry for entry in group if not self._waits(entry)]
-            match free:
-                case []:
+            if free and target not in self._away:
+                try:
+                    done += await self._apply(target, free)
                     continue
-                case [Relay(what=NewJob()), *_]:
-                    done += await self._jobs(target, free)
-                case [Relay(what=Adoption()), *_]:
-                    await self._store.adopt(
-                        target, [entry.what for entry in free if isinstance(entry.what, Adoption)]
-                    )
-                    done += [entry.number for entry in free]
-                case _:
-                    # Refused where the parent is gone or waits no longer: then nobody wants to know.
-                    await self._store.child_ended(
-                        target, [entry.what for entry in free if isinstance(entry.what, ChildEnding)]
-                    )
-                    done += [entry.number for entry in free]
+                except StoreUnavailableError as error:
+                    # What was applied is applied again when the queue is back.
+                    self._away.add(target)
+                    self.failure = error
+            for entry in free:
+                self._hold(entry)
         return done
+
+    async def _apply(self, target: QueueRef, entries: Sequence[Relay]) -> list[int]:
+        """Apply entries of one kind to their queue; the numbers of those that are dealt with."""
+        match entries[0].what:
+            case NewJob():
+                return await self._jobs(target, entries)
+            case Adoption():
+                adoptions = [entry.what for entry in entries if isinstance(entry.what, Adoption)]
+                await self._store.adopt(target, adoptions)
+            case _:
+                # Refused where the parent is gone or waits no longer: then nobody wants to know.
+                endings = [entry.what for entry in entries if isinstance(entry.what, ChildEnding)]
+                await self._store.child_ended(target, endings)
+        return [entry.number for entry in entries]
 
     def _waits(self, entry: Relay) -> bool:
         """True when the entry belongs to a job that is not in its queue yet; it is held back, too."""
@@ -97,8 +113,12 @@ class _Run:
 
     def _hold(self, entry: Relay) -> None:
         self.held.add(entry.number)
-        if isinstance(entry.what, NewJob):
-            self._late.add(JobRef(entry.queue, entry.what.id))
+        match entry.what:
+            case NewJob(id=job):
+                self._late.add(JobRef(entry.queue, job))
+            case Adoption(parent=parent):
+                # A child that ended before its parent knows of it would be waited for for ever.
+                self._late.add(JobRef(entry.queue, parent))
 
     async def _jobs(self, target: QueueRef, entries: Sequence[Relay]) -> list[int]:
         jobs = [entry.what for entry in entries if isinstance(entry.what, NewJob)]

@@ -2,17 +2,18 @@
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from typing import Final
 
 from msgspec.structs import replace
 
 from penstock.bloom.rotating import RotatingBloom
+from penstock.client.job_filter import JobFilter, matching_pages
 from penstock.client.persist import Persistence
 from penstock.core.errors import OptionError, QueueNotEmptyError, ResultTimeoutError, UnknownQueueError
-from penstock.core.job import QueueRef
+from penstock.core.job import Job, QueueRef
 from penstock.core.limits import KeyRule
-from penstock.core.outcomes import Applied
+from penstock.core.outcomes import Applied, Refused
 from penstock.core.states import LIVE, WAITING, State
 from penstock.stores.protocol import Store
 from penstock.stores.values import KeyInfo, Pause, Query, QueueContents, Topic
@@ -21,6 +22,7 @@ _LOGGER: Final = logging.getLogger("penstock.client")
 PAGE: Final = 500
 LONGEST_POLL: Final = 2.0
 ENDED: Final = frozenset(State) - LIVE
+Move = Callable[[QueueRef, Sequence[str]], Awaitable[Sequence[Applied | Refused]]]
 
 
 class Upkeep:
@@ -61,7 +63,7 @@ class Upkeep:
 
     async def purge(self, states: Iterable[State | str] | None) -> int:
         """Delete what is not running and in one of these states; how many jobs that were."""
-        chosen = WAITING if states is None else frozenset(_state(each) for each in states)
+        chosen = WAITING if states is None else check_states(states)
         if not chosen or State.ACTIVE in chosen:
             raise OptionError("states", states, "some states, and not active: what runs cannot be deleted")
         query, deleted = Query(states=chosen, limit=PAGE, payloads=False, results=False), 0
@@ -84,6 +86,33 @@ class Upkeep:
                 filtered, query = None, replace(query, after=None)
             else:
                 return deleted
+
+    async def jobs(self, wanted: JobFilter, limit: int) -> list[Job]:
+        """Jobs that are meant, the newest first, without results."""
+        now, found = await self._persistence.call(self._store.now), list[Job]()
+        async for page in matching_pages(self._store, self._queue, wanted, now, limit=limit):
+            found += page
+        return found
+
+    async def retry_all(self, wanted: JobFilter, limit: int | None) -> int:
+        """Run the jobs that are meant again, in their order; how many there were."""
+        return await self._all(self._store.redrive, wanted, limit)
+
+    async def cancel_all(self, wanted: JobFilter, limit: int | None) -> int:
+        """Cancel the jobs that are meant; how many there were."""
+        return await self._all(self._store.cancel, wanted, limit)
+
+    async def delete_all(self, wanted: JobFilter, limit: int | None) -> int:
+        """Delete the jobs that are meant; how many there were."""
+        return await self._all(self._store.delete, wanted, limit)
+
+    async def _all(self, move: Move, wanted: JobFilter, limit: int | None) -> int:
+        now, done = await self._persistence.call(self._store.now), 0
+        pages = matching_pages(self._store, self._queue, wanted, now, limit=limit, oldest_first=True)
+        async for page in pages:
+            answers = await move(self._queue, [job.id for job in page])
+            done += sum(isinstance(answer, Applied) for answer in answers)
+        return done
 
     async def delete(self, *, purge: bool) -> int:
         """Delete the queue; with `purge` its ended jobs first, of which the answer says how many.
@@ -135,6 +164,11 @@ def not_empty(queue: QueueRef, left: QueueContents) -> QueueNotEmptyError:
         advice.append("let a worker or scheduler carry its relay entries over")
     found = f"queue {str(queue)!r} was not deleted: found {left}"
     return QueueNotEmptyError(f"{found}; first {', '.join(advice)}", left.found)
+
+
+def check_states(states: Iterable[State | str]) -> frozenset[State]:
+    """The states; OptionError for one that there is not."""
+    return frozenset(_state(each) for each in states)
 
 
 def _state(value: State | str) -> State:

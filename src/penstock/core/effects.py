@@ -4,6 +4,7 @@ from typing import Any, Final, assert_never
 
 from msgspec.structs import replace
 
+from penstock.core.clocks import next_fence
 from penstock.core.decide import CANCELLED, CHILD_FAILED
 from penstock.core.flows import JobRef
 from penstock.core.job import Job, NewJob, QueueRef
@@ -84,27 +85,31 @@ def replaced(job: Job, new: NewJob, now: int) -> Job:
     return _moved(job, state, payload=new.payload, visible_at=visible_at if waits else None)
 
 
-def claimed(job: Job, *, token: str, worker: str, now: int, now_us: int, lease_ms: int) -> Job:
+def claimed(
+    job: Job, *, token: str, worker: str, now: int, now_us: int, lease_ms: int, floor_us: int = 0
+) -> Job:
     """Leased to the worker."""
     return _moved(
         job,
         State.ACTIVE,
         token=token,
         worker=worker,
-        fence=max(job.fence + 1, now_us),
+        fence=next_fence(job.fence, now_us, floor_us),
         delivery=job.delivery + 1,
         deadline=now + lease_ms,
+        lease_ms=lease_ms,
     )
 
 
 def renewed(job: Job, now: int, lease_ms: int) -> Job:
     """Held for longer; no transition, so the version stays."""
-    return replace(job, deadline=max(job.deadline or 0, now + lease_ms))
+    deadline = max(job.deadline or 0, now + lease_ms)
+    return replace(job, deadline=deadline, lease_ms=max(job.lease_ms or 0, lease_ms))
 
 
 def reported(job: Job, value: bytes, now: int) -> tuple[Job, bool]:
     """With the newest progress; True when it is time for an event."""
-    if job.progress_at is not None and now < job.progress_at + PROGRESS_EVERY_MS:
+    if job.progress_at is not None and job.progress_at <= now < job.progress_at + PROGRESS_EVERY_MS:
         return replace(job, progress=value), False
     return _moved(job, State.ACTIVE, progress=value, progress_at=now), True
 
@@ -175,7 +180,7 @@ def redriven(job: Job) -> Job:
 def _moved(job: Job, state: State, **changes: Any) -> Job:
     fields: dict[str, Any] = {"visible_at": None}
     if state is not State.ACTIVE:
-        fields |= {"token": None, "deadline": None}
+        fields |= {"token": None, "deadline": None, "lease_ms": None}
     return replace(job, state=state, version=job.version + 1, **(fields | changes))
 
 

@@ -110,11 +110,19 @@ COUNTED_MOVES: Final = frozenset({Move.RETRY, Move.BURY, Move.EXPIRE})
 
 
 def event_of(
-    job: Job, move: Move, source: State | None, *, seq: int, at: int, attempt: int | None = None
+    job: Job,
+    move: Move,
+    source: State | None,
+    *,
+    seq: int,
+    at: int,
+    attempt: int | None = None,
+    deadline: int | None = None,
 ) -> Event:
     """The event of a move that led to this record, from this state.
 
-    `attempt` is the number of the execution that the move ended, where the record alone does not tell it.
+    `attempt` is the number of the execution that the move ended, and `deadline` that of its lease, where the
+    record alone does not tell them.
     """
     fields: dict[str, Any] = {}
     if move is Move.ENQUEUE:
@@ -131,6 +139,8 @@ def event_of(
         fields["worker"] = job.worker
     if move is Move.CLAIM:
         fields["deadline"] = job.deadline
+    if move is Move.EXPIRE:
+        fields["deadline"] = deadline
     if job.state is State.DELAYED:
         fields["visible_at"] = job.visible_at
     if move in FAULT_MOVES or job.state is State.CANCELLED or move is Move.UNBLOCK:

@@ -95,6 +95,8 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     token: str | None = None
     fence: int = 0
     deadline: int | None = None
+    lease_ms: int | None = None
+    """How long the lease was claimed or renewed for, the longest of these; None without a lease."""
     worker: str | None = None
     cancel_requested: bool = False
     last_delay_ms: int | None = None

@@ -64,7 +64,8 @@ class Claims(msgspec.Struct, frozen=True):
     that of the queue: the next one may bring what this did not. `stands` is the store's time at which a claim
     that brought nothing was left standing, where it was: the next one may bring what was leased since then.
     `is_contended` says that the last claim that brought jobs was another worker's, at a store that answers
-    one call after the other.
+    one call after the other. `now_us` is the store's time of the claim in microseconds, from which later
+    claims project the floor of their fences; 0 where it was not told.
     """
 
     jobs: list[Claimed] = []
@@ -73,6 +74,7 @@ class Claims(msgspec.Struct, frozen=True):
     is_more: bool = False
     stands: int | None = None
     is_contended: bool = False
+    now_us: int = 0
 
 
 def repeated(settled: str, token: str, move: Move) -> State | None:

@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from penstock.core.clocks import has_ended
 from penstock.core.job import Job
 from penstock.core.moves import Move
 from penstock.core.outcomes import Refusal
@@ -23,9 +24,9 @@ class Guard(StrEnum):
     TOKEN = "token"  # noqa: S105 (the name of a guard)
     """The token is the job's current one."""
     HELD = "held"
-    """The lease's deadline has not passed."""
+    """The lease holds: its deadline has not passed, nor lies in a time that the clock was set back from."""
     EXPIRED = "expired"
-    """The lease's deadline has passed."""
+    """The lease has ended."""
     DUE = "due"
     """`visible_at` has come."""
     KEPT = "kept"
@@ -209,46 +210,28 @@ def refusal(
     *,
     now: int,
     token: str | None = None,
-    lease_limit_ms: int | None = None,
     is_open: bool = True,
 ) -> Refusal | None:
     """Why the row forbids the move on this record at this time; None if it allows it."""
-    broken = {
-        guard for guard in row.guards if not _holds(guard, row, job, now, token, lease_limit_ms, is_open)
-    }
+    broken = {guard for guard in row.guards if not _holds(guard, row, job, now, token, is_open)}
     if not broken:
         return None
     return Refusal.LOST if Guard.TOKEN in row.guards else Refusal.STATE
 
 
-def _holds(
-    guard: Guard,
-    row: Row,
-    job: Job,
-    now: int,
-    token: str | None,
-    lease_limit_ms: int | None,
-    is_open: bool,
-) -> bool:
+def _holds(guard: Guard, row: Row, job: Job, now: int, token: str | None, is_open: bool) -> bool:
     match guard:
         case Guard.STATE:
             return job.state in row.sources
         case Guard.TOKEN:
             return job.token == token
         case Guard.HELD:
-            return not is_expired(job, now, lease_limit_ms)
+            return not has_ended(job.deadline, job.lease_ms, now)
         case Guard.EXPIRED:
-            return is_expired(job, now, lease_limit_ms)
+            return has_ended(job.deadline, job.lease_ms, now)
         case Guard.DUE:
             return (job.visible_at or 0) <= now
         case Guard.KEPT:
             return job.ended_at is None or job.ended_at + job.options.kept_ms <= now
         case Guard.OPEN:
             return is_open
-
-
-def is_expired(job: Job, now: int, lease_limit_ms: int | None = None) -> bool:
-    """True when the lease ran out, or ends later than any lease may: then the clock was set back."""
-    if job.deadline is None:
-        return True
-    return job.deadline <= now or (lease_limit_ms is not None and job.deadline > now + lease_limit_ms)

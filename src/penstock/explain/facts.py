@@ -14,7 +14,7 @@ from penstock.explain.events import events_of
 from penstock.stores.protocol import Store
 from penstock.stores.values import KeyInfo, Pause
 
-MOST_KEYS: Final = 100_000
+MOST_KEYS: Final = 10_000
 """More keys than this are not looked through."""
 NAMED: Final = 5
 """Children that are looked at one by one."""

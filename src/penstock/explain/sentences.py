@@ -2,14 +2,13 @@
 
 from typing import Final
 
+from penstock.core.clocks import has_ended
 from penstock.core.decide import CHILD_FAILED, LEASE_EXPIRED, NO_HANDLER
 from penstock.core.moves import Move
 from penstock.core.states import State
-from penstock.core.transitions import is_expired
 from penstock.explain.facts import Facts
 from penstock.explain.reasons import blocked, held_back
 from penstock.explain.words import local, span
-from penstock.stores.bounds import MAX_LEASE_MS
 
 __all__ = ["Facts", "explain"]
 
@@ -96,7 +95,7 @@ def _active(facts: Facts) -> list[str]:
     # The fence is the store's time in µs at the claim, unless two claims fell into one microsecond.
     since = claimed.at if claimed is not None else job.fence // 1000
     deadline = job.deadline or 0
-    if is_expired(job, facts.now, MAX_LEASE_MS):
+    if has_ended(job.deadline, job.lease_ms, facts.now):
         ago = span(facts.now - deadline)
         what = "the next claim or tick in this queue gives the job another attempt or buries it"
         out = [f"waiting for recovery: worker {job.worker} let its lease run out {ago} ago; {what}"]

@@ -7,6 +7,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Final, Protocol
 
+from penstock.core.clocks import STEP_MS
 from penstock.core.cron.schedule import Schedule, decode_schedule
 from penstock.core.job import NewJob, QueueRef
 from penstock.core.limits import MAX_COUNT
@@ -53,6 +54,7 @@ class Ticker:
         self._room = MAX_COUNT
         self._is_full = False
         self._unreadable: set[str] = set()
+        self._examined_at: int | None = None
 
     async def attend(self, *, look: bool = True) -> float:
         """Fire what is due; the seconds until something will be, infinite when nothing."""
@@ -85,6 +87,7 @@ class Ticker:
         """Fire one batch; True when there may be more."""
         # Those that could not be fired would stand at the front for ever, and in the way of the others.
         limit = SCHEDULE_LIMIT + self._stuck
+        await self._follow_clock()
         due = await self._store.due_schedules(self._queue, limit)
         if not due:
             self._stuck = 0
@@ -101,6 +104,36 @@ class Ticker:
             _LOGGER.warning("queue %s is full: schedules that are due wait", self._queue, extra=self._about)
         self._stuck = len(due) - fired
         return fired > 0 and (left or len(due) >= limit)
+
+    async def _follow_clock(self) -> None:
+        """Let schedules go on by the new time, once after the clock was set back."""
+        now, before = await self._store.now(), self._examined_at
+        if before is None:
+            info = await self._store.queue(self._queue)
+            step = None if info is None else info.clock_step
+            is_stepped = step is not None and step.holds_back(now)
+        else:
+            is_stepped = before - now > STEP_MS
+        self._examined_at = now if before is None or is_stepped else max(before, now)
+        if is_stepped:
+            for stored in await self._store.schedules(self._queue.tenant):
+                if stored.queue == self._queue and stored.next_at is not None and not stored.paused:
+                    await self._restart(stored, stored.next_at, now)
+
+    async def _restart(self, stored: StoredSchedule, at: int, now: int) -> None:
+        if at <= now:
+            return
+        try:
+            next_at = decode_schedule(stored.body).restarted(at, now)
+        except Exception as error:  # noqa: BLE001 (whatever is wrong with one schedule, the others fire)
+            self._cannot_read(stored.name, error)
+            return
+        if next_at == at:
+            return
+        if await self._store.fire(self._queue, Firing(stored.name, at, (), next_at, stored.last_at)):
+            self._note(stored.name, next_at)
+            told = "schedule %s goes on by the new time: the store's clock was set back"
+            _LOGGER.warning(told, stored.name, extra=self._about)
 
     async def _fire(self, stored: StoredSchedule, now: int) -> bool | None:
         """Fire one schedule: True when it has more instants now, None when nothing was done."""

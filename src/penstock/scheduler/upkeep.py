@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from penstock.core.clocks import STEP_MS
 from penstock.core.job import QueueRef
 from penstock.scheduler.agenda import Agenda, Visit
 from penstock.scheduler.attempts import Attempts
@@ -72,6 +73,7 @@ class Upkeep:
         self._admission = admission
         self._options = options or UpkeepOptions()
         self._tenants = tenants
+        self._last_tenants: Sequence[str] = ()
         self._slots = slots
         self._added: dict[QueueRef, list[UpkeepOptions]] = {}
         self._duties: dict[QueueRef, QueueDuties] = {}
@@ -81,6 +83,7 @@ class Upkeep:
         self._asked: dict[QueueRef, None] = {}
         self._wanted = asyncio.Event()
         self._running: asyncio.Task[None] | None = None
+        self._told_at = 0
 
     # What it is done for
 
@@ -185,9 +188,15 @@ class Upkeep:
     async def _look_round(self) -> None:
         turns = _by_tenant(self._added)
         if self._tenants is not None:
-            known = await self._attempts.attempt("looking for tenants", self._tenants, {})
-            turns.extend((tenant, None, "") for tenant in known or ())
+            turns.extend((tenant, None, "") for tenant in await self._known_tenants(self._tenants))
         await self._look_turns(turns)
+
+    async def _known_tenants(self, list_tenants: Callable[[], Awaitable[Sequence[str]]]) -> Sequence[str]:
+        """The tenants; while they cannot be listed those of the last time, whose queues may be there."""
+        listed = await self._attempts.attempt("looking for tenants", list_tenants, {})
+        if listed is not None:
+            self._last_tenants = listed
+        return self._last_tenants
 
     async def _look_turns(self, turns: "deque[_Turn]") -> None:
         """One page after the other; a tenant with many waits for its next until the others had theirs."""
@@ -206,6 +215,7 @@ class Upkeep:
             if page is None:
                 continue
             self._plan(tenant, page)
+            await self._follow_clock(page.now)
             if page.next is not None:
                 turns.append((tenant, None, page.next))
 
@@ -221,6 +231,17 @@ class Upkeep:
             self._attempts.failed("reaching some queues", ", ".join(page.unreachable[:5]), about)
         else:
             self._attempts.over("reaching some queues", about)
+
+    async def _follow_clock(self, now: int) -> None:
+        """Visit every queue at once where the store's clock was set back."""
+        back_ms, self._told_at = self._told_at - now, now
+        if back_ms > STEP_MS:
+            _LOGGER.warning(
+                "the store's clock was set back by %d s: its new time is followed", back_ms // 1000
+            )
+            for queue in await self._every_queue():
+                if self._agenda is not None:
+                    self._agenda.put(queue, EVERY_DUTY)
 
     async def _visit_all(self, agenda: Agenda) -> None:
         while True:
@@ -273,7 +294,7 @@ class Upkeep:
         lists = [list(self._added)]
         tenants = self._tenants
         if tenants is not None:
-            for tenant in await self._attempts.attempt("looking for tenants", tenants, {}) or ():
+            for tenant in await self._known_tenants(tenants):
                 list_queues = partial(self._store.queues, tenant)
                 infos = await self._attempts.attempt("listing queues", list_queues, {"tenant": tenant})
                 lists.append([info.queue for info in infos or ()])

@@ -8,11 +8,11 @@ import msgspec
 from penstock.core.cron.instants import LAST_MS
 from penstock.core.cron.schedule import Schedule, check_schedule, decode_schedule
 from penstock.core.cursors import read_cursor
-from penstock.core.errors import InvalidError, OptionError
+from penstock.core.errors import InvalidError, OptionError, PayloadError
 from penstock.core.job import NewJob, Options
 from penstock.core.limits import check_declaration
 from penstock.core.names import check_key, check_name
-from penstock.core.payload import Words
+from penstock.core.payload import PAYLOAD_LIMIT, PROGRESS_LIMIT, Words
 from penstock.core.retry import MAX_DELAY_MS, Shape
 from penstock.core.states import State
 from penstock.service.json_bodies import check_unique_names, check_values
@@ -133,7 +133,9 @@ def _check_at(field: str, at: int | None) -> None:
         raise InvalidError(field, at, f"Unix milliseconds from {_FIRST_MS} to {LAST_MS}")
 
 
-def _check_text(field: str, value: bytes | None) -> None:
+def _check_text(field: str, value: bytes | None, most: int = PAYLOAD_LIMIT) -> None:
+    if value is not None and len(value) > most:
+        raise PayloadError(field, Words(f"{len(value)} bytes"), f"at most {most} bytes")
     try:
         is_text = "\0" not in (value or b"").decode()
     except UnicodeDecodeError:
@@ -157,7 +159,7 @@ def _check_expiries(given: Mapping[str, Any]) -> None:
 
 def _check_reports(given: Mapping[str, Any]) -> None:
     for place, each in enumerate(given["reports"]):
-        _check_text(f"reports[{place}].value", each.value)
+        _check_text(f"reports[{place}].value", each.value, PROGRESS_LIMIT)
 
 
 def _check_endings(given: Mapping[str, Any]) -> None:

@@ -36,6 +36,9 @@ EXAMPLES: Final[dict[str, Any]] = {
             {"name": "report", "queue": "mail", "task": "report", "after": ["fetch"]},
         ]
     },
+    "retry_many": {"states": ["failed"], "where": "error like 'Timeout%'"},
+    "cancel_many": {"states": ["pending"], "key": "customer-7"},
+    "delete_many": {"states": ["failed"], "since": "2026-01-31T12:00:00Z", "limit": 500},
     "redrive_dead_letters": {"task": "send", "reason": "MAX_ATTEMPTS", "limit": 100},
     "purge_dead_letters": {"ids": ["01M7HGBTXE0001BH54QNQ8EYHZ"]},
     "create_webhook": {"url": "https://example.org/hooks", "types": ["job.dead"], "queues": ["mail"]},

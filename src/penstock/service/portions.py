@@ -21,6 +21,9 @@ from penstock.stores.values import Adoption, Kept, Page, Query, Relay
 T = TypeVar("T")
 LARGEST_PORTION: Final = 256
 """The same of records that were small so far."""
+CLAIM_PORTION: Final = 64
+"""Jobs that are claimed at a time while their payloads are small."""
+SMALL_PAYLOAD: Final = 16 << 10
 SLIM_PORTION: Final = 500
 """Records without payload and result that are read in one call."""
 MOST_RECORDS: Final = 5_000
@@ -57,16 +60,27 @@ async def in_portions(
 
 
 async def claim(
-    store: Moves, queue: QueueRef, *, worker: str, limit: int, lease_ms: int, most_bytes: int
+    store: Moves,
+    queue: QueueRef,
+    *,
+    worker: str,
+    limit: int,
+    lease_ms: int,
+    floor_us: int = 0,
+    most_bytes: int,
 ) -> Claims:
     """Lease up to `limit` jobs, fewer where their payloads are large: `is_more` says so."""
     jobs: list[Claimed] = []
     first: Claims | None = None
     size = 0
     while True:
-        portion = min(PORTION, limit - len(jobs))
+        # Payloads that were small so far let the next portion be larger: most claims take two at most.
+        is_small = jobs and size <= len(jobs) * SMALL_PAYLOAD
+        portion = min(CLAIM_PORTION if is_small else PORTION, limit - len(jobs))
         try:
-            claims = await store.claim(queue, worker=worker, limit=portion, lease_ms=lease_ms)
+            claims = await store.claim(
+                queue, worker=worker, limit=portion, lease_ms=lease_ms, floor_us=floor_us
+            )
         except (PenstockError, OSError):
             if first is None:
                 raise

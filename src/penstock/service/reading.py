@@ -1,7 +1,7 @@
 """Reading a request: headers, names in the path, the query, the body."""
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
@@ -65,11 +65,29 @@ def headers_of(scope: Scope) -> dict[str, str]:
 def check_headers(scope: Scope) -> None:
     """MalformedError when a header that the service acts on is repeated: a proxy could act on another one."""
     names = [name.lower() for name, _ in scope["headers"]]
+    _check_hops(scope, names)
     if len(set(names)) == len(names):
         return
     for name, count in Counter(names).items():
         if count > 1 and name in SINGLE_HEADERS:
             raise MalformedError(f"header {name.decode()}: found {count} of them, wanted one")
+
+
+def _check_hops(scope: Scope, names: Sequence[bytes]) -> None:
+    """MalformedError for what a proxy may read otherwise, or has to remove on the way."""
+    if b"transfer-encoding" in names and scope.get("http_version") == "1.0":
+        raise MalformedError(
+            "header transfer-encoding: found in a request of HTTP/1.0, wanted content-length"
+        )
+    for name, value in scope["headers"]:
+        if name.lower() != b"connection":
+            continue
+        for each in value.lower().split(b","):
+            if each.strip() in SINGLE_HEADERS:
+                found = each.strip().decode()
+                raise MalformedError(
+                    f"header connection: found {found!r}, wanted no header with a meaning here"
+                )
 
 
 def check_names(values: Mapping[str, str]) -> None:

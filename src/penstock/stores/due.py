@@ -2,7 +2,6 @@
 
 import msgspec
 
-from penstock.stores.bounds import MAX_LEASE_MS
 from penstock.stores.values import DueQueue, Duty
 
 
@@ -12,7 +11,8 @@ class UpkeepFacts(msgspec.Struct, frozen=True, kw_only=True):
     visible_at: int | None = None
     """When the first delayed job may be claimed."""
     first_deadline: int | None = None
-    last_deadline: int | None = None
+    has_far_lease: bool = False
+    """True where a lease has ended because the clock was set back."""
     next_instant: int | None = None
     """The first instant of its schedules that are not paused."""
     has_relays: bool = False
@@ -35,8 +35,7 @@ def due_queue(
     ):
         if at is not None and at <= until:
             due[duty] = at
-    if facts.last_deadline is not None and facts.last_deadline > now + MAX_LEASE_MS:
-        # It ends later than any lease may: the clock was set back.
+    if facts.has_far_lease:
         due[Duty.RECOVER] = now
     if facts.has_relays:
         due[Duty.RELAY] = now

@@ -97,13 +97,23 @@ class Moves(Protocol):
         ...
 
     async def claim(
-        self, queue: QueueRef, *, worker: str, limit: int, lease_ms: int, stand_ms: int = 0
+        self,
+        queue: QueueRef,
+        *,
+        worker: str,
+        limit: int,
+        lease_ms: int,
+        stand_ms: int = 0,
+        floor_us: int = 0,
     ) -> Claims:
         """Promote what is due, lease up to `limit` jobs to the worker, and name leases that ran out.
 
         With `stand_ms`, a worker that gets nothing waits for the bell, so long at most, and a store may leave
         the claim standing: the next job is leased to the worker as it comes, the bell rings, and the worker's
         next claim brings it. One with a limit of 0 stands down, and brings what was leased meanwhile.
+
+        No fence is lower than `floor_us`, unless that lies more than an hour above the store's time. A store
+        takes the time that it projects itself as floor where that is higher.
         """
         ...
 

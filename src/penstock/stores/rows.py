@@ -123,8 +123,8 @@ QUARANTINED: Final = "quarantined"
 
 JOB_COLUMNS: Final = (
     "id, nonce, task, state, payload, priority, options, enqueued_at, version, drive, delivery, attempts, "
-    "visible_at, idempotency_key, key, token, fence, deadline, worker, cancel_requested, last_delay_ms, "
-    "reason, error, fingerprint, result, progress, progress_at, ended_at, settled, more"
+    "visible_at, idempotency_key, key, token, fence, deadline, lease_ms, worker, cancel_requested, "
+    "last_delay_ms, reason, error, fingerprint, result, progress, progress_at, ended_at, settled, more"
 )
 
 

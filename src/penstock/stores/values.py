@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
+from penstock.core.clocks import ClockStep
 from penstock.core.errors import InvalidError
 from penstock.core.events import mark_of
 from penstock.core.flows import ChildEnding, JobRef
@@ -41,6 +42,8 @@ class QueueInfo(msgspec.Struct, frozen=True):
     Empty where that cannot be, and for a queue from before stores kept this."""
     arrival_us: int = 0
     """When the next start would be on time by the queue's rate."""
+    clock_step: ClockStep | None = None
+    """How the store's clock was last set back, as far as this queue saw it; None when it never was."""
 
     def held_until(self, now: int) -> int | None:
         """Until when the queue's rate holds jobs back; None when it does not."""
@@ -144,7 +147,7 @@ class Firing(msgspec.Struct, frozen=True):
     at: int
     jobs: tuple[NewJob, ...]
     next_at: int | None
-    last_at: int
+    last_at: int | None
 
 
 class Query(msgspec.Struct, frozen=True, kw_only=True):

@@ -139,7 +139,7 @@ _FIRING: Final = msgspec.defstruct(
         ("at", int),
         ("jobs", Annotated[list[msgspec.Raw], msgspec.Meta(max_length=MOST_ITEMS)]),
         ("next_at", int | None),
-        ("last_at", int),
+        ("last_at", int | None),
     ],
 )
 _RELAY: Final = msgspec.defstruct("Relay", [("number", int), ("queue", str), ("what", CARRIED.type)])

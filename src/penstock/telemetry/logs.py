@@ -14,6 +14,7 @@ ROOT: Final = "penstock"
 FIELDS: Final = (
     *("tenant", "queue", "job", "task", "attempt", "delivery", "worker", "reason", "error"),
     *("subject", "request", "status"),
+    *("store", "queues", "slots", "tasks"),
 )
 """What a record can say about the job or the request it is about, in the order it is written."""
 PAYLOADS: Final = ("payload", "result")

@@ -55,7 +55,7 @@ class WorkerPool:
         For the main thread only. The same signal again within half a second is not a second one.
         """
         with self._handling() if handle_signals else _nothing():
-            runs = [asyncio.create_task(worker.run()) for worker in self._workers]
+            runs = [asyncio.create_task(self.run_one(worker)) for worker in self._workers]
             if not runs:
                 return
             try:
@@ -75,6 +75,10 @@ class WorkerPool:
             # Every exception is retrieved here: one of several is raised.
             for error in [error for run in runs if (error := _error(run))]:
                 raise error
+
+    async def run_one(self, worker: Runner) -> None:
+        """Run one worker until it returns."""
+        await worker.run()
 
     def _signalled(self, loop: asyncio.AbstractEventLoop, number: int) -> None:
         """In the main thread, between two steps of whatever it does: also of a handler that blocks it."""

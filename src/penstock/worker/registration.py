@@ -7,11 +7,11 @@ import socket
 from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
-from typing import Final
+from typing import Final, Protocol
 
 from penstock.core.errors import InvalidError, StoreError
 from penstock.core.reasons import Reasons
-from penstock.stores.protocol import Workers
+from penstock.stores.protocol import Health, Workers
 from penstock.stores.values import WorkerEntry
 from penstock.worker.clock import boottime
 
@@ -26,11 +26,19 @@ LEAVE: Final = 2.0
 """Seconds that the removal of the entry may take when the worker ends."""
 
 
+NAMED: Final = 20
+"""Queues and tasks that the log names when a worker starts; of the others it tells the number."""
+
+
+class _Backend(Workers, Health, Protocol):
+    """What is needed of a store."""
+
+
 class Registration:
     """The entry of one process, shared by its workers; there while any of them runs."""
 
     def __init__(
-        self, store: Workers, tenant: str, name: str, queues: Mapping[str, int], tasks: Sequence[str]
+        self, store: _Backend, tenant: str, name: str, queues: Mapping[str, int], tasks: Sequence[str]
     ) -> None:
         self._store = store
         self._tenant = tenant
@@ -53,9 +61,12 @@ class Registration:
     async def held(self) -> AsyncIterator[None]:
         """Registered for the time of the block; from the first of several blocks to the last."""
         self._users += 1
+        is_first = self._renewing is None
         if self._renewing is None:
             self._renewing = asyncio.create_task(self._renew())
         try:
+            if is_first:
+                await self._announce()
             yield
         finally:
             self._users -= 1
@@ -74,6 +85,21 @@ class Registration:
                 self._live = [(worker, frozenset(worker.tasks)) for worker in workers]
                 self._read_at = boottime()
         return any(queue in worker.queues and task in tasks for worker, tasks in self._live)
+
+    async def _announce(self) -> None:
+        """Log what works where; without the store's address if the store does not tell it in time."""
+        shown: str | None = None
+        with suppress(StoreError, TimeoutError):
+            async with asyncio.timeout(READ):
+                shown = (await self._store.info()).url
+        entry = self._entry
+        said = {
+            "store": shown,
+            "queues": _listed([f"{name}={slots}" for name, slots in entry.queues.items()]),
+            "slots": sum(entry.queues.values()),
+            "tasks": _listed(entry.tasks),
+        }
+        _LOGGER.info("worker started", extra=self._about | said)
 
     async def _renew(self) -> None:
         while True:
@@ -100,3 +126,13 @@ class Registration:
     @property
     def _about(self) -> dict[str, object]:
         return {"tenant": self._tenant, "worker": self._entry.name}
+
+
+def _listed(names: Sequence[str]) -> str:
+    """The names, up to a number of them.
+
+    >>> _listed(["a", "b"])
+    'a, b'
+    """
+    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    return f"{', '.join(names[:NAMED])}{more}"

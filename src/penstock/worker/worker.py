@@ -265,7 +265,6 @@ class _Run:
     async def work(self) -> None:
         """Everything from the first claim to the last settlement; raises what made it impossible to go on."""
         await self._tiers.open()
-        _LOGGER.info("worker started", extra=self._about)
         self._keeper.start()
         claiming = asyncio.create_task(self._claims.run())
         ticking = asyncio.create_task(self._scheduler.run())

@@ -118,6 +118,35 @@ async def test_children_that_cannot_be_carried_over_yet_count_too() -> None:
     assert len(await store.relays(a)) + await waiting(store, target) <= 10
 
 
+@pytest.mark.parametrize("how", ["release", "retry", "snooze"])
+async def test_jobs_that_are_given_back_find_their_places_still_taken(how: str) -> None:
+    store, mail = MemoryStore(), QueueRef("acme", "mail")
+    await QuotaBook(store).set("acme", Quota(queue_length=10))
+    held: list[dict[str, Any]] = []
+    async with serving(store) as client:
+        for _ in range(30):
+            await client.post("/v1/queues/mail/jobs", json={"task": "t"})
+            claims = await client.post("/v1/queues/mail/claims", json={"worker": "w", "limit": 10})
+            held += claims.json()["jobs"]
+        more = {} if how == "release" else {"delay": 0}
+        back = [{"how": how, "id": job["id"], "token": job["token"], **more} for job in held]
+        await client.post("/v1/queues/mail/claims/settle", json={"settlements": back})
+
+    assert await waiting(store, mail) == 10
+
+
+async def test_all_schedules_of_a_tenant_have_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("penstock.service.tenants.quotas.SCHEDULE_BYTES", 10_000)
+    wish = {"queue": "mail", "task": "t", "every": 60, "payload": {"a": "x" * 3_000}}
+    async with serving(MemoryStore()) as client:
+        answers = [await client.put(f"/v1/schedules/s{n}", json=wish) for n in range(4)]
+        again = await client.put("/v1/schedules/s0", json=wish)
+
+    assert [answer.status_code for answer in answers] == [201, 201, 201, 429]
+    assert "at most 10000 in all" in answers[-1].json()["detail"]
+    assert again.status_code == 200
+
+
 async def test_jobs_of_a_flow_count_in_their_own_queues() -> None:
     store = MemoryStore()
     await QuotaBook(store).set("acme", Quota(queue_length=10))

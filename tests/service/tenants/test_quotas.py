@@ -4,6 +4,7 @@ import pytest
 
 from penstock.core.errors import OptionError, PayloadError
 from penstock.core.job import QueueRef
+from penstock.core.moves import Complete
 from penstock.service.errors import QuotaError
 from penstock.service.problems import problem_of
 from penstock.service.tenants.book import BUILT_IN, Quota, QuotaBook, quota_of
@@ -124,7 +125,9 @@ async def test_a_queue_may_not_grow_beyond_its_length_and_workers_make_room() ->
     assert await admitted(quotas, 3)
     await enqueue(store, ref, [new_job(f"k{n}") for n in range(3)])
     assert not await admitted(quotas)
-    await claim(store, ref, 5)
+    running = await claim(store, ref, 5)
+    assert not await admitted(quotas), "what runs may be given back at any time"
+    await store.settle(ref, [Complete(job.id, job.token) for job in running])
     assert await admitted(quotas, 5)
     await tick.turn(COUNTED_SECONDS)
     assert await admitted(quotas, 5)
@@ -201,12 +204,12 @@ async def test_a_tenant_has_the_defaults_where_nothing_else_is_set(store: Store,
     await book.set(None, Quota(streams=5, schedules=7))
     await book.set(name, Quota(streams=9))
 
-    most = BUILT_IN.queues
+    most, schedules = BUILT_IN.queues, BUILT_IN.schedules
     assert await book.of(name) == Quota(streams=9, schedules=7, queues=most)
     assert await book.of(f"{name}-other") == Quota(streams=5, schedules=7, queues=most)
     assert (await book.all())[name] == Quota(streams=9)
     assert await book.unset(None)
-    assert await book.of(name) == Quota(streams=9, queues=most)
+    assert await book.of(name) == Quota(streams=9, queues=most, schedules=schedules)
     assert await book.unset(name)
     assert not await book.unset(name)
     assert await book.of(name) == BUILT_IN

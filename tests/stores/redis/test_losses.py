@@ -1,6 +1,7 @@
 """A server that comes back empty under processes that go on: what they know of its queues is put back."""
 
 import asyncio
+from collections.abc import Sequence
 from datetime import timedelta
 
 import pytest
@@ -126,7 +127,7 @@ async def test_what_cannot_be_declared_again_is_told_once_and_ends_no_worker(
     """It is tried again, and may succeed once jobs of the wrong mode have ended."""
     refusals = [DeclarationError("the queue is global"), DeclarationError("the queue is global"), None]
 
-    async def restore() -> None:
+    async def restore(_: object) -> None:
         if refusal := refusals.pop(0):
             raise refusal
 
@@ -146,8 +147,8 @@ async def test_a_queue_that_was_deleted_is_declared_again_also_where_a_store_los
     """A worker that serves it looks, and finds another queue of its name."""
     restored: list[QueueRef] = []
 
-    async def restore() -> None:
-        restored.append(queue)
+    async def restore(lost: Sequence[QueueRef]) -> None:
+        restored.extend(lost)
 
     async with opened(MemoryStore()) as store:
         restorer = Restorer(store, lambda: [queue], restore)

@@ -35,7 +35,7 @@ def _tomorrow() -> dict[str, str]:
     sources = {path: f"{text}\n-- tomorrow\n" for path, text in loaded_sources().items()}
     fill = f"for at = #event + 1, {LAST_OF_EVENT} do event[at] = false end"
     more = {
-        "enqueue.lua": ("  append_enqueue(id, job", f"  job[#job + 1] = '{FROM_TOMORROW}'\n"),
+        "enqueue.lua": ("  append_enqueue(id, job", f"  job[30], job[31] = false, '{FROM_TOMORROW}'\n"),
         "include/lanes.lua": ("    lanes[key] = lane\n", f"    lane[10] = lane[10] or '{FROM_TOMORROW}'\n"),
         "include/events.lua": (
             "  append_packed(cmsgpack",

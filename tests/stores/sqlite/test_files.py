@@ -20,6 +20,9 @@ from penstock.core.errors import (
     StoreVersionError,
 )
 from penstock.core.job import NewJob, QueueRef
+from penstock.core.moves import Beat
+from penstock.core.outcomes import Applied
+from penstock.core.states import State
 from penstock.stores.sqlite import SqliteStore
 from penstock.stores.sqlite.sources import load_migrations
 from penstock.stores.values import Durability, QueueContents
@@ -78,7 +81,7 @@ async def test_a_file_from_before_there_were_readers_gets_them(
         store = SqliteStore(tmp_path / "jobs.db")
         await store.open()
         _open_queue_as_before(tmp_path / "jobs.db")
-        await store.enqueue(QUEUE, [new("a"), new("b")])
+        _enqueue_as_before(tmp_path / "jobs.db", "a", "b")
         written = (await store.info()).schema_version
         await store.close()
     store = SqliteStore(tmp_path / "jobs.db")
@@ -103,7 +106,7 @@ async def test_queues_from_before_they_could_be_deleted_keep_their_numbers(
         store = SqliteStore(tmp_path / "jobs.db")
         await store.open()
         _open_queue_as_before(tmp_path / "jobs.db")
-        await store.enqueue(QUEUE, [new("a")])
+        _enqueue_as_before(tmp_path / "jobs.db", "a")
         await store.close()
     store = SqliteStore(tmp_path / "jobs.db")
     await store.open()
@@ -153,6 +156,64 @@ def _open_queue_as_before(path: Path) -> None:
         connection.execute(
             "INSERT INTO queue (tenant, name, number) VALUES (?, ?, 1)", (QUEUE.tenant, QUEUE.name)
         )
+
+
+def _enqueue_as_before(path: Path, *names: str) -> None:
+    """Jobs as they were written before leases kept their durations."""
+    with closing(sqlite3.connect(path, isolation_level=None)) as connection:
+        for seq, name in enumerate(names, start=1):
+            connection.execute(
+                "INSERT INTO job (queue, id, nonce, task, state, priority, place, enqueued_at, max_attempts, "
+                "retention_ms, key_held_ms, options, payload) "
+                "VALUES (1, ?, ?, 'send', 'pending', 5, ?, 1, 4, 86400000, 86400000, '{}', '{}')",
+                (name, name, seq),
+            )
+            connection.execute(
+                "INSERT INTO event (queue, seq, at, move, job, version, drive, target, task, priority, "
+                "max_attempts) VALUES (1, ?, 1, 'enqueue', ?, 1, 1, 'pending', 'send', 5, 4)",
+                (seq, name),
+            )
+        connection.execute("UPDATE queue SET seq = ?, place = ?, at_us = 1000", (len(names), len(names)))
+
+
+async def test_a_lease_from_before_it_kept_its_duration_is_held_and_ends(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It counts as one of the longest."""
+    older = load_migrations()[:5]
+    with monkeypatch.context() as patched:
+        patched.setattr("penstock.stores.sqlite.migrate.load_migrations", lambda: older)
+        store = SqliteStore(tmp_path / "jobs.db")
+        await store.open()
+        _open_queue_as_before(tmp_path / "jobs.db")
+        _enqueue_as_before(tmp_path / "jobs.db", "a")
+        now = await store.now()
+        await store.close()
+    with closing(sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)) as connection:
+        connection.execute(
+            "UPDATE job SET state = 'active', version = 2, delivery = 1, token = 't', worker = 'w', "
+            "fence = ?, deadline = ?",
+            (now * 1000, now + 30_000),
+        )
+        connection.execute(
+            "INSERT INTO event (queue, seq, at, move, job, version, drive, source, target, task, priority, "
+            "delivery, attempt, fence, worker, deadline) "
+            "VALUES (1, 2, ?, 'claim', 'a', 2, 1, 'pending', 'active', 'send', 5, 1, 1, ?, 'w', ?)",
+            (now, now * 1000, now + 30_000),
+        )
+        connection.execute("UPDATE queue SET seq = 2, at_us = ?", (now * 1000,))
+    store = SqliteStore(tmp_path / "jobs.db")
+    await store.open()
+    held = await store.expired(QUEUE)
+    renewed = await store.heartbeat(QUEUE, [Beat("a", "t")], 30_000)
+    await store.turn(31_000)
+    ended = await store.expired(QUEUE)
+    info = await store.queue(QUEUE)
+    findings = await store.check(QUEUE)
+    await store.close()
+
+    assert (held, renewed, [lease.id for lease in ended]) == ([], [Applied(State.ACTIVE)], ["a"])
+    assert (info.clock_step if info else None, findings) == (None, [])
 
 
 async def test_a_missing_folder_is_named(tmp_path: Path) -> None:

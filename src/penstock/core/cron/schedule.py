@@ -2,9 +2,10 @@
 
 import msgspec
 
+from penstock.core.clocks import STEP_MS
 from penstock.core.cron.catch_up import DEFAULT_LIMIT, MAX_LIMIT, CatchUp, Due, due
 from penstock.core.cron.instants import LAST_MS
-from penstock.core.cron.spec import Spec, check_spec
+from penstock.core.cron.spec import Every, Spec, check_spec
 from penstock.core.errors import OptionError
 from penstock.core.job import DEFAULT_PRIORITY, Options
 from penstock.core.names import check_key, check_name
@@ -27,6 +28,8 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
     starts_at: int | None = None
     ends_at: int | None = None
     unique: Unique | None = None
+    declared: bool = False
+    """Whether the code of an app declares it: one that was put at run time is nobody's to prune."""
 
     def due(self, last_ms: int, now_ms: int) -> Due:
         """As `catch_up.due`, within the schedule's time; a paused one has nothing due, now or later."""
@@ -35,6 +38,17 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True):
         last_ms = max(last_ms, (self.starts_at or 0) - 1)
         ends_ms = LAST_MS if self.ends_at is None else self.ends_at
         return due(self.spec, self.catch_up, last_ms, now_ms, self.catch_up_limit, ends_ms)
+
+    def restarted(self, next_at: int, now_ms: int) -> int | None:
+        """The instant to wait for instead of `next_at`, after the clock was set back to `now_ms`.
+
+        An interval starts anew where it would be waited for longer than the interval and a minute; any other
+        schedule takes the next instant of the new time. The same instant where nothing has to change.
+        """
+        if isinstance(self.spec, Every) and next_at <= now_ms + self.spec.every_ms + STEP_MS:
+            return next_at
+        coming = self.due(now_ms, now_ms).next
+        return next_at if coming is None or coming > next_at else coming
 
 
 def check_schedule(schedule: Schedule) -> Schedule:

@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from penstock.core.clocks import has_ended
 from penstock.core.decide import NO_HANDLER
 from penstock.core.events import COUNTED_MOVES, LEASE_MOVES, Event
 from penstock.core.history.rules import Rule
@@ -30,6 +31,7 @@ class Life(msgspec.Struct, gc=False):
     fence: int | None = 0
     worker: str | None = None
     deadline: int | None = None
+    lease_ms: int | None = None
     visible_at: int | None = None
     max_attempts: int | None = None
     is_cancelling: bool | None = False
@@ -74,7 +76,7 @@ def met(event: Event) -> Life:
 def blur(life: Life, version: int | None) -> None:
     """After an event that cannot be read nothing is known but the version."""
     life.version = life.version + 1 if version is None else version
-    life.state = life.fence = life.deadline = life.visible_at = life.is_cancelling = None
+    life.state = life.fence = life.deadline = life.lease_ms = life.visible_at = life.is_cancelling = None
 
 
 def check_birth(event: Event, tell: Tell) -> None:
@@ -155,6 +157,7 @@ def _claim(life: Life, event: Event, tell: Tell) -> None:
     life.failures = life.failures if attempt is None else attempt - 1
     life.worker = event.worker
     life.deadline = event.deadline
+    life.lease_ms = None if event.deadline is None else event.deadline - event.at
     life.was_executed = False
 
 
@@ -175,8 +178,11 @@ def _use_lease(life: Life, event: Event, tell: Tell) -> None:
     attempt = life.failures + 1
     if event.attempt != attempt:
         tell(Rule.ATTEMPT, event, f"{move} as attempt {event.attempt}, after {life.failures} failures")
-    if move is Move.EXPIRE and life.deadline is not None and event.at < life.deadline:
-        tell(Rule.EARLY_EXPIRE, event, f"expired {life.deadline - event.at} ms before its deadline")
+    if move is Move.EXPIRE:
+        # Renewals write no event: the newest deadline stands with the expiry, unless that is an old one.
+        deadline = life.deadline if event.deadline is None else event.deadline
+        if deadline is not None and not has_ended(deadline, life.lease_ms, event.at):
+            tell(Rule.EARLY_EXPIRE, event, f"expired {deadline - event.at} ms before its deadline")
     if move in COUNTED_MOVES:
         life.failures = attempt
         if life.max_attempts is None:

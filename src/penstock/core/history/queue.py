@@ -6,6 +6,7 @@ from typing import Final
 
 import msgspec
 
+from penstock.core.clocks import STEP_MS
 from penstock.core.events import Event
 from penstock.core.history import life as lives
 from penstock.core.history.life import Life
@@ -143,7 +144,7 @@ class QueueHistory:
             parts = (range(gap.start, seq), range(seq + 1, gap.stop))
             self._missing += [part for part in parts if part]
         if event.at is not None and self._in_order:
-            if self._at is not None and event.at < self._at:
+            if self._at is not None and 0 < self._at - event.at < STEP_MS:
                 self._tell(Rule.TIME_BACK, event, f"{self._at - event.at} ms before the event ahead of it")
             self._at = event.at
         return True

@@ -26,7 +26,10 @@ class Rule(StrEnum):
     SEQ_GAP = "seq-gap", "The numbers of a queue's events have no gaps."
     SEQ_TWICE = "seq-twice", "No event stands in the log twice, and no number is given twice."
     SEQ_ORDER = "seq-order", "Events stand in the order of their numbers."
-    TIME_BACK = "time-back", "Time does not go back within a queue."
+    TIME_BACK = (
+        "time-back",
+        "Time does not go back within a queue, but where the clock was set back by over 60 s.",
+    )
     UNKNOWN = "unknown", "Every event can be read by this version."
     NOTHING_READ = "nothing-read", "Where jobs were produced, run or kept, there are events to read."
 
@@ -50,7 +53,10 @@ class Rule(StrEnum):
     DELIVERY = "delivery", "The delivery grows by one with each claim."
     FENCE = "fence", "Fences of a job strictly increase."
     STALE = "stale", "What is done under a lease carries the fence, worker and delivery of the current one."
-    EARLY_EXPIRE = "early-expire", "No lease is taken away before its deadline."
+    EARLY_EXPIRE = (
+        "early-expire",
+        "No lease is taken away before its deadline, unless that is its duration and 60 s ahead.",
+    )
     ATTEMPT = "attempt", "The number of an attempt is the failures of its drive so far, plus one."
     ATTEMPTS = "attempts", "A job runs at most `max_attempts` times per drive to failure."
     EXHAUSTED = "exhausted", "A job whose attempts are used up is dead, and not tried again."

@@ -3,6 +3,7 @@
 from typing import Final
 
 from penstock.service.routes import (
+    bulk,
     claims,
     dead_letters,
     events,
@@ -19,6 +20,7 @@ from penstock.service.routing import Route
 
 _MODULES: Final = (
     jobs,
+    bulk,
     claims,
     queues,
     schedules,

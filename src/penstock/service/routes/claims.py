@@ -11,6 +11,7 @@ from penstock.core.errors import StoreError
 from penstock.core.job import ExpiredLease, QueueRef
 from penstock.core.moves import Beat, Release, Report
 from penstock.core.outcomes import Claims
+from penstock.core.payload import PROGRESS_LIMIT
 from penstock.scheduler.reclaimer import Reclaimer
 from penstock.service import portions
 from penstock.service.absent import lost
@@ -59,7 +60,8 @@ async def claim(ask: Ask, queue: str, body: ClaimWish) -> ClaimsView:
         for job in claims.jobs:
             jobs.append(claimed_view(job, tenant if is_many else None))
             await ask.yielder.checkpoint()
-    return ClaimsView(jobs, min(due) / 1000 if due else None)
+    now_us = max((claims.now_us for _, claims in found), default=0)
+    return ClaimsView(jobs, min(due) / 1000 if due else None, now_us)
 
 
 @routes.post("/v1/queues/{queue}/claims/heartbeat", Verb.WORK)
@@ -80,7 +82,7 @@ async def progress(ask: Ask, queue: str, body: ProgressReports) -> Outcomes:
     """Keep the newest progress of running jobs."""
     reports: list[Report] = []
     for place, each in enumerate(body.reports):
-        checked_json(f"reports[{place}].value", bytes(each.value))
+        checked_json(f"reports[{place}].value", bytes(each.value), PROGRESS_LIMIT)
         reports.append(Report(each.id, each.token, bytes(each.value)))
         await ask.yielder.checkpoint()
     ref = ask.ref(queue)
@@ -114,6 +116,7 @@ async def _claim(ask: Ask, queue: str, wish: ClaimWish) -> Found:
             worker=wish.worker,
             limit=limit,
             lease_ms=round(wish.lease * 1000),
+            floor_us=wish.fence_floor,
             most_bytes=ask.service.limits.answer_bytes,
         )
         if claims.expired:

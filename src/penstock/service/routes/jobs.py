@@ -19,7 +19,6 @@ from penstock.core.outcomes import Applied, Refusal, Refused
 from penstock.core.states import State
 from penstock.explain.facts import gather
 from penstock.explain.sentences import explain
-from penstock.service import portions
 from penstock.service.answers import Answer
 from penstock.service.ask import Ask
 from penstock.service.job_admission import sizes_of
@@ -28,6 +27,8 @@ from penstock.service.paging import after_of, states_of
 from penstock.service.principal import Verb
 from penstock.service.problems import fault_of, problem_of
 from penstock.service.routing import Routes
+from penstock.service.selecting import listed
+from penstock.service.wire.filters import JobMatch
 from penstock.service.wire.jobs import (
     Explanation,
     JobPage,
@@ -38,13 +39,12 @@ from penstock.service.wire.jobs import (
     MadeOrNot,
     ManyMade,
     ManyWishes,
-    Name,
     Outcome,
     ResultView,
     job_view,
     raw,
 )
-from penstock.stores.values import Page, Query
+from penstock.stores.values import Page
 from penstock.tasks.call import Call
 from penstock.tasks.handle import JobHandle
 
@@ -53,12 +53,11 @@ IDEMPOTENCY_KEY: Final = "idempotency-key"
 Wait = Annotated[float, Meta(ge=0, le=LONGEST_WAIT, description="Seconds to wait at most")]
 
 
-class ListQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class ListQuery(JobMatch, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Which jobs. `after` is the `next` of the page before."""
 
     state: str | None = None
     """Some states, joined by commas, such as pending,delayed."""
-    task: Name | None = None
     limit: Limit = 100
     after: str | None = None
     payload: bool = False
@@ -124,18 +123,14 @@ async def create_jobs(ask: Ask, body: ManyWishes) -> ManyMade:
 async def list_jobs(ask: Ask, queue: str, query: ListQuery) -> JobPage:
     """List jobs, the newest first: by ending where only ended ones are asked for."""
     info = await ask.queue(queue)
-    page = await portions.find(
-        ask.store,
+    page = await listed(
+        ask,
         info.queue,
-        Query(
-            states=states_of(query.state),
-            task=query.task,
-            limit=query.limit,
-            after=after_of(query.after),
-            payloads=query.payload,
-            results=query.result,
-        ),
-        most_bytes=ask.service.limits.answer_bytes,
+        query.filter(states_of(query.state), is_query=True),
+        limit=query.limit,
+        after=after_of(query.after),
+        payloads=query.payload,
+        results=query.result,
     )
     return await page_view(ask, page, payload=query.payload, result=query.result)
 

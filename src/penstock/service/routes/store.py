@@ -7,15 +7,23 @@ from typing import Any, Final
 
 import msgspec
 
+from penstock.core.errors import InvalidError
 from penstock.core.job import QueueRef
 from penstock.core.names import check_name
+from penstock.core.payload import Words
 from penstock.core.states import State
 from penstock.service import entering, portions
 from penstock.service.answers import LINES, Bytes, Stream
 from penstock.service.ask import Ask, unbroken
 from penstock.service.auth.scopes import ALL
 from penstock.service.checks import check_arguments
-from penstock.service.errors import ForbiddenError, MalformedError, NotFoundError, TooLargeError
+from penstock.service.errors import (
+    ForbiddenError,
+    MalformedError,
+    NotFoundError,
+    QuotaError,
+    TooLargeError,
+)
 from penstock.service.naming import require_named, require_relayed, shown_relays
 from penstock.service.portions import in_portions
 from penstock.service.principal import Verb
@@ -51,6 +59,12 @@ from penstock.stores.wire import (
 routes: Final = Routes()
 SHELF: Final = "client."
 """Stands before the names of a client's shelves: those of the service hold its secrets."""
+MOST_WORKERS: Final = 1_000
+"""Registered workers of a tenant: they are read together."""
+WORKER_BYTES: Final = 64 << 10
+"""What a worker says of itself: its queues and tasks."""
+MOST_READERS: Final = 1_000
+"""Registered readers of the events of a queue."""
 ALIVE: Final = 15.0
 """Seconds after which a stream without rings shows that it lives."""
 _PACKER: Final = msgspec.msgpack.Encoder()
@@ -148,6 +162,10 @@ async def _relayed(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]
 
 async def _reader(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
     check_reader(given["name"])
+    if call.name == "keep_reader":
+        there = {reader.name for reader in await ask.store.readers(first[0])}
+        if given["name"] not in there and len(there) >= MOST_READERS:
+            raise QuotaError.of("readers", f"{len(there)} and 1 more", f"at most {MOST_READERS}", 60.0)
     return await _plain(ask, call, first, given)
 
 
@@ -215,9 +233,30 @@ async def _shelves(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]
 
 
 async def _register_worker(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
-    for queue in given["worker"].queues:
+    worker: WorkerEntry = given["worker"]
+    for queue in worker.queues:
         _queue(ask, first[0], queue)
+    if (size := len(_PACKER.encode(worker))) > WORKER_BYTES:
+        raise InvalidError("worker", Words(f"{size} bytes"), f"at most {WORKER_BYTES} bytes")
+    there = await _require_worker(ask, first[0], worker.name)
+    if worker.name not in there and len(there) >= MOST_WORKERS:
+        raise QuotaError.of("workers", f"{len(there)} and 1 more", f"at most {MOST_WORKERS}", 60.0)
     return await _plain(ask, call, first, given)
+
+
+async def _unregister_worker(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
+    await _require_worker(ask, first[0], given["worker"])
+    return await _plain(ask, call, first, given)
+
+
+async def _require_worker(ask: Ask, tenant: str, name: str) -> set[str]:
+    """The names of the tenant's workers; ForbiddenError if one of this name has other queues."""
+    found = await ask.store.workers(tenant)
+    for worker in found:
+        if worker.name == name:
+            for queue in worker.queues:
+                ask.require(queue)
+    return {worker.name for worker in found}
 
 
 async def _workers(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> list[WorkerEntry]:
@@ -279,6 +318,7 @@ _SPECIAL: Final[Mapping[str, _Handler]] = {
     "shelf": _shelves,
     "drop": _shelves,
     "register_worker": _register_worker,
+    "unregister_worker": _unregister_worker,
     "workers": _workers,
     "tenants": _tenants,
     "holdup": _holdup,

@@ -22,10 +22,11 @@ class Quota(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     jobs_per_second: Annotated[float, msgspec.Meta(gt=0, le=1_000_000)] | None = None
     """Jobs taken in, over all queues and all processes of the service."""
     queue_length: Many | None = None
-    """Jobs that wait in one queue."""
+    """Jobs that wait or run in one queue."""
     payload_bytes: Annotated[int, msgspec.Meta(ge=1, le=1_000_000_000)] | None = None
     """The largest payload of a job."""
     schedules: Many | None = None
+    """Schedules; their records have no more than SCHEDULE_BYTES together."""
     queues: Many | None = None
     """Queues, also those without any job. Each costs every process of the service some upkeep."""
     streams: Many | None = None
@@ -36,7 +37,7 @@ class Quota(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return msgspec.convert(msgspec.to_builtins(other) | msgspec.to_builtins(self), Quota)
 
 
-BUILT_IN: Final = Quota(queues=1_000)
+BUILT_IN: Final = Quota(queues=1_000, schedules=1_000)
 """What holds where neither the tenant nor the defaults of the store say otherwise."""
 FIELDS: Final = Quota.__struct_fields__
 

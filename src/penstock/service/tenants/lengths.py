@@ -1,4 +1,4 @@
-"""How many jobs wait in a queue, counted seldom, with those that are on their way into it."""
+"""How many jobs wait or run in a queue, counted seldom, with those that are on their way into it."""
 
 import asyncio
 from collections import Counter
@@ -7,7 +7,7 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from penstock.core.job import QueueRef
-from penstock.core.states import WAITING
+from penstock.core.states import LIVE
 from penstock.service.errors import QuotaError
 from penstock.stores.protocol import Reads
 
@@ -41,7 +41,7 @@ class QueueLengths:
                 # Nobody is refused by an old count: workers may have made room.
                 until, waiting = await self._count(queue)
             if waiting + pending + jobs > most:
-                found = f"{waiting + pending} jobs that wait in queue {queue.name}, and {jobs} more"
+                found = f"{waiting + pending} jobs that wait or run in queue {queue.name}, and {jobs} more"
                 raise QuotaError.of("queue_length", found, f"at most {most}", _FULL_AGAIN)
             self._remember(queue, until, waiting + jobs)
             self._entering[queue] += jobs
@@ -70,7 +70,8 @@ class QueueLengths:
 
     async def _count(self, queue: QueueRef) -> tuple[float, int]:
         counts = await self._store.counts(queue)
-        waiting = sum(counts[state] for state in WAITING)
+        # What runs may be given back at any time, and is never refused then: its place stays taken.
+        waiting = sum(counts[state] for state in LIVE)
         return self._clock() + COUNTED_SECONDS, waiting + self._entering[queue]
 
     def _remember(self, queue: QueueRef, until: float, waiting: int) -> None:

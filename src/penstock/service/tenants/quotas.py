@@ -21,7 +21,10 @@ from penstock.stores.values import EVERYONE
 KNOWN_SECONDS: Final = 2.0
 """How long a quota that was read is used: a change is felt by then."""
 MOST_KNOWN: Final = 10_000
+SCHEDULE_BYTES: Final = 16 << 20
+"""The records of all schedules of a tenant: they are read together."""
 _STREAMS_AGAIN: Final = 5.0
+_REMOVED_AGAIN: Final = 60.0
 K = TypeVar("K")
 V = TypeVar("V")
 
@@ -122,7 +125,12 @@ class StoredQuotas:
         quota = await self._quota(tenant)
 
         async def existing() -> set[str]:
-            there = {f"{each.queue.name}/{each.name}" for each in await self._store.schedules(tenant)}
+            stored = await self._store.schedules(tenant)
+            others = sum(len(each.body) for each in stored if (each.queue.name, each.name) != (queue, name))
+            if others + payload > SCHEDULE_BYTES:
+                found = f"{others} and {payload} more bytes of schedules"
+                raise QuotaError.of("schedules", found, f"at most {SCHEDULE_BYTES} in all", _REMOVED_AGAIN)
+            there = {f"{each.queue.name}/{each.name}" for each in stored}
             return there - {f"{each}/{name}" for each in moved_from}
 
         async with AsyncExitStack() as stack:

@@ -6,6 +6,7 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
+from penstock.core.clocks import FENCE_LIMIT
 from penstock.core.flows import JobRef
 from penstock.core.job import Claimed
 from penstock.core.names import WORKER_FORM
@@ -33,6 +34,8 @@ class ClaimWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     limit: Limit = 1
     lease: Lease = DEFAULT_LEASE
     wait: Annotated[float, Meta(ge=0, le=LONGEST_WAIT)] = 0.0
+    fence_floor: Annotated[int, Meta(ge=0, lt=FENCE_LIMIT)] = 0
+    """The lowest fence: `now_us` of the newest claim, and what a boot clock counted since."""
 
 
 class ClaimedView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -63,6 +66,8 @@ class ClaimsView(msgspec.Struct, frozen=True, omit_defaults=True):
 
     jobs: list[ClaimedView]
     due_in: float | None = None
+    now_us: int = 0
+    """The store's time in microseconds, from which the floor of the next claim's fences is counted."""
 
 
 class LeaseBeat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):

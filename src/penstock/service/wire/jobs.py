@@ -272,10 +272,10 @@ def arguments(payload: msgspec.Raw) -> bytes:
     return encoded
 
 
-def checked_json(field: str, encoded: bytes) -> Any:
+def checked_json(field: str, encoded: bytes, most: int = PAYLOAD_LIMIT) -> Any:
     """The value of some JSON that a job may carry."""
-    if len(encoded) > PAYLOAD_LIMIT:
-        raise PayloadError(field, Words(f"{len(encoded)} bytes"), f"at most {PAYLOAD_LIMIT} bytes")
+    if len(encoded) > most:
+        raise PayloadError(field, Words(f"{len(encoded)} bytes"), f"at most {most} bytes")
     value = decode_json(field, encoded)
     check_json(field, value)
     return value

@@ -2,6 +2,7 @@
 
 from typing import Final
 
+from penstock.core.clocks import LONGEST_LEASE_MS, STEP_MS
 from penstock.core.history.life import TRIES_AGAIN
 from penstock.core.history.rules import Rule
 from penstock.spark.audit.lives import COUNTED, UNDER_LEASE
@@ -10,6 +11,7 @@ from penstock.spark.audit.sqltext import Check, listed
 _CLAIMS: Final = "follows AND move = 'claim'"
 _UNDER_LEASE: Final = f"follows AND move IN ({UNDER_LEASE})"
 _KNOWS: Final = "coalesce(knows_lease, false)"
+_AHEAD_MS: Final = "unix_millis(coalesce(deadline, leased_until)) - unix_millis(at)"
 _FAILS: Final = f"follows AND move IN ({COUNTED})"
 # Where the lease was not known, this event tells of it, and of the attempt.
 _ATTEMPT: Final = "if(tells_lease, coalesce(attempt, failures + 1), failures + 1)"
@@ -56,8 +58,9 @@ CHECKS: Final = (
     ),
     Check(
         Rule.EARLY_EXPIRE,
-        f"{_UNDER_LEASE} AND move = 'expire' AND at < leased_until",
-        "concat('expired ', unix_millis(leased_until) - unix_millis(at), ' ms before its deadline')",
+        f"{_UNDER_LEASE} AND move = 'expire' AND ({_AHEAD_MS}) > 0"
+        f" AND ({_AHEAD_MS}) <= coalesce(leased_for_ms, {LONGEST_LEASE_MS}) + {STEP_MS}",
+        f"concat('expired ', {_AHEAD_MS}, ' ms before its deadline')",
     ),
     Check(
         Rule.EARLY_BURY,

@@ -58,6 +58,11 @@ SELECT
             THEN struct(cast(NULL AS timestamp) AS until)
         WHEN is_known AND move = 'claim' THEN struct(deadline AS until)
     END, true) OVER past).until AS leased_until,
+    (last(CASE
+        WHEN removes OR is_blank OR is_known AND move = 'enqueue'
+            THEN struct(cast(NULL AS bigint) AS ms)
+        WHEN is_known AND move = 'claim' THEN struct(unix_millis(deadline) - unix_millis(at) AS ms)
+    END, true) OVER past).ms AS leased_for_ms,
     last(CASE
         WHEN is_known AND move = 'claim' THEN struct(true AS is_counted, key)
         WHEN removes OR is_blank OR is_known AND (move = 'enqueue' OR NOT target <=> 'active')

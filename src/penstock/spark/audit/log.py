@@ -5,6 +5,7 @@ from typing import Final
 from pyspark.sql import DataFrame
 from pyspark.sql.functions import expr, lit
 
+from penstock.core.clocks import STEP_MS
 from penstock.core.history.rules import Rule
 from penstock.spark.audit.rows import GAP
 
@@ -33,7 +34,7 @@ SELECT tenant, queue, job, seq, in_order, inline(array_compact(array(
         '{Rule.SEQ_GAP}' AS rule,
         concat(coalesce(concat(seq_before + 1, ' to '), 'numbers up to '), seq - 1, ' are missing') AS says
     ) END,
-    CASE WHEN at < at_before THEN struct(
+    CASE WHEN unix_millis(at_before) - unix_millis(at) BETWEEN 1 AND {STEP_MS} - 1 THEN struct(
         '{Rule.TIME_BACK}' AS rule,
         concat(unix_millis(at_before) - unix_millis(at), ' ms before the event ahead of it') AS says
     ) END

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from penstock.core.clocks import has_ended
 from penstock.core.job import QueueRef
 from penstock.core.states import State
 from penstock.stores.bounds import DUE_LIMIT
@@ -35,14 +36,14 @@ class MemoryDue(Room):
             else:
                 wanted, more = list(names), None
             found = [
-                due_queue(name, _facts(ledger), now=now, within_ms=within_ms, events_kept=events_kept)
+                due_queue(name, _facts(ledger, now), now=now, within_ms=within_ms, events_kept=events_kept)
                 for name in wanted
                 if (ledger := self._ledgers.get(QueueRef(tenant, name))) is not None
             ]
         return DuePage([each for each in found if each is not None], now, more)
 
 
-def _facts(ledger: Ledger) -> UpkeepFacts:
+def _facts(ledger: Ledger, now: int) -> UpkeepFacts:
     delayed = ledger.first_delayed()
     deadlines = [job.deadline or 0 for job in ledger.leased()]
     instants = [each.next_at for each in ledger.schedules.values() if not each.paused]
@@ -56,7 +57,9 @@ def _facts(ledger: Ledger) -> UpkeepFacts:
     return UpkeepFacts(
         visible_at=None if delayed is None else delayed.visible_at,
         first_deadline=min(deadlines, default=None),
-        last_deadline=max(deadlines, default=None),
+        has_far_lease=any(
+            has_ended(job.deadline, job.lease_ms, now) for job in ledger.leased() if (job.deadline or 0) > now
+        ),
         next_instant=min((each for each in instants if each is not None), default=None),
         has_relays=bool(ledger.relays),
         prune_at=min(kept, default=None),

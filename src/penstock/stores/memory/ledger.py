@@ -71,7 +71,8 @@ class Ledger:
         self.seq += 1
         before = self.jobs.get(job.id)
         attempt = None if before is None else before.attempts + 1
-        self.log.append(event_of(job, move, source, seq=self.seq, at=at, attempt=attempt))
+        deadline = None if before is None else before.deadline
+        self.log.append(event_of(job, move, source, seq=self.seq, at=at, attempt=attempt, deadline=deadline))
         self.jobs[job.id] = job
         place = self.places[job.id] = -self.seq if front else self.seq
         if before is not None:

@@ -4,11 +4,11 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
+from penstock.core.clocks import has_ended
 from penstock.core.job import ExpiredLease, Job, QueueRef
 from penstock.core.states import State
-from penstock.core.transitions import is_expired
 from penstock.stores.absent import answers_absent
-from penstock.stores.bounds import MAX_LEASE_MS, RECOVER_LIMIT
+from penstock.stores.bounds import RECOVER_LIMIT
 from penstock.stores.memory.ledger import Ledger
 from penstock.stores.memory.room import Room
 from penstock.stores.values import (
@@ -125,11 +125,11 @@ class MemoryReads(Room):
     async def queue(self, queue: QueueRef) -> QueueInfo | None:
         with self._lock:
             ledger = self._ledgers.get(queue)
-            return None if ledger is None else ledger.told
+            return None if ledger is None else self._told(ledger)
 
     async def queues(self, tenant: str) -> list[QueueInfo]:
         with self._lock:
-            infos = [ledger.told for ref, ledger in self._ledgers.items() if ref.tenant == tenant]
+            infos = [self._told(ledger) for ref, ledger in self._ledgers.items() if ref.tenant == tenant]
             return sorted(infos, key=lambda info: info.queue.name)
 
     async def tenants(self) -> list[str]:
@@ -186,7 +186,7 @@ class MemoryReads(Room):
 
 def expired_leases(ledger: Ledger, now: int, limit: int) -> list[ExpiredLease]:
     """Leases that ran out, oldest first."""
-    out = [job for job in ledger.leased() if is_expired(job, now, MAX_LEASE_MS)]
+    out = [job for job in ledger.leased() if has_ended(job.deadline, job.lease_ms, now)]
     out.sort(key=lambda job: (job.deadline or 0, job.id))
     return [
         ExpiredLease(

@@ -4,6 +4,9 @@ import threading
 import time
 from collections.abc import Callable, Sequence
 
+from msgspec.structs import replace
+
+from penstock.core.clocks import ClockStep, stepped, time_after
 from penstock.core.job import Job, QueueRef
 from penstock.core.moves import Move
 from penstock.core.outcomes import Applied, Refusal, Refused
@@ -11,8 +14,8 @@ from penstock.core.states import State
 from penstock.core.transitions import TABLE, Table, refusal
 from penstock.stores.absent import QueueAbsentError
 from penstock.stores.bells import Belfry
-from penstock.stores.bounds import MAX_LEASE_MS
 from penstock.stores.memory.ledger import Ledger
+from penstock.stores.projection import ProjectedTime
 from penstock.stores.values import Kept, QueueInfo, Topic
 
 
@@ -24,6 +27,8 @@ class Room:
         self._clock_us = clock_us or (lambda: time.time_ns() // 1000)
         self._offset_ms = 0
         self._last_us = 0
+        self._step: ClockStep | None = None
+        self._projected = ProjectedTime()
         self._ledgers: dict[QueueRef, Ledger] = {}
         self._numbered: dict[str, int] = {}
         """The highest number that a queue of each tenant ever had."""
@@ -46,8 +51,14 @@ class Room:
             raise QueueAbsentError
         return ledger
 
+    def _told(self, ledger: Ledger) -> QueueInfo:
+        """What is told of a queue."""
+        return replace(ledger.told, clock_step=self._step)
+
     def _now_us(self) -> int:
-        self._last_us = max(self._last_us, self._clock_us() + self._offset_ms * 1000)
+        last_us, clock_us = self._last_us, self._clock_us() + self._offset_ms * 1000
+        self._last_us = time_after(last_us, clock_us)
+        self._step = stepped(last_us, self._last_us, self._step)
         return self._last_us
 
     def _now(self) -> int:
@@ -60,7 +71,7 @@ class Room:
         if job is None:
             return Refused(Refusal.MISSING if token is None else Refusal.LOST)
         row = self._table[move]
-        why = refusal(row, job, now=now, token=token, lease_limit_ms=MAX_LEASE_MS)
+        why = refusal(row, job, now=now, token=token)
         return job if why is None else Refused(why, job.state)
 
     def _put(

@@ -107,11 +107,18 @@ class MemoryStore(
 
     @answers_absent
     async def claim(
-        self, queue: QueueRef, *, worker: str, limit: int, lease_ms: int, stand_ms: int = 0
+        self,
+        queue: QueueRef,
+        *,
+        worker: str,
+        limit: int,
+        lease_ms: int,
+        stand_ms: int = 0,
+        floor_us: int = 0,
     ) -> Claims:
         with self._lock:
             ledger, now_us = self._existing(queue), self._now_us()
-            now = now_us // 1000
+            now, floor_us = now_us // 1000, self._projected.floor_us(floor_us)
             self._promote(ledger, now, PROMOTE_LIMIT)
             self._refresh(ledger)
             taken: list[Claimed] = []
@@ -127,13 +134,16 @@ class MemoryStore(
                     now=now,
                     now_us=now_us,
                     lease_ms=lease_ms,
+                    floor_us=floor_us,
                 )
                 self._put(ledger, after, Move.CLAIM, job.state, now)
                 self._served(ledger, after, now_us)
                 taken.append(_claimed(after))
             if ledger.declared.rate is not None:
                 ledger.arrival_us = ledger.declared.rate.after(ledger.arrival_us, now_us, len(taken))
-            return Claims(taken, expired_leases(ledger, now, RECOVER_LIMIT), self._wait(ledger, now_us))
+            self._projected.told(now_us, floor_us)
+            expired = expired_leases(ledger, now, RECOVER_LIMIT)
+            return Claims(taken, expired, self._wait(ledger, now_us), now_us=now_us)
 
     def _ready(self, ledger: Ledger, limit: int, now_us: int) -> Iterator[Job]:
         """Jobs in claim order, one after the other as the one before was dealt with."""
@@ -331,7 +341,7 @@ class MemoryStore(
 
     async def open_queue(self, queue: QueueRef) -> QueueInfo:
         with self._lock:
-            return self._ledger(queue).told
+            return self._told(self._ledger(queue))
 
     async def delete_queue(self, queue: QueueRef) -> QueueContents | None:
         with self._lock:
@@ -350,7 +360,7 @@ class MemoryStore(
             is_live = any(job.state in LIVE for job in ledger.jobs.values())
             wanted = agreed(ledger.info.declaration, check_declaration(declaration), is_live=is_live)
             if wanted == ledger.info.declaration:
-                return ledger.told
+                return self._told(ledger)
             ledger.info = replace(ledger.info, declaration=wanted)
             rate = wanted.rate
             ledger.arrival_us = 0 if rate is None else rate.owed_at_most(ledger.arrival_us, self._now_us())
@@ -359,7 +369,7 @@ class MemoryStore(
             self._refresh(ledger)
             ledger.lanes.hold_again(wanted, self._now_us())
         self._belfry.ring(queue, Topic.READY)
-        return ledger.told
+        return self._told(ledger)
 
     async def set_key_rule(self, queue: QueueRef, key: str, rule: KeyRule | None) -> None:
         with self._lock:
@@ -391,8 +401,6 @@ class MemoryStore(
     async def turn(self, by_ms: int) -> None:
         with self._lock:
             self._offset_ms += by_ms
-            if by_ms < 0:
-                self._last_us = 0
         self._belfry.ring_all()
 
 

@@ -2,6 +2,8 @@
 
 import asyncio
 
+import msgspec
+
 from penstock.core.job import Claimed, QueueRef
 from penstock.core.limits import MAX_COUNT
 from penstock.core.moves import Move
@@ -9,7 +11,7 @@ from penstock.core.outcomes import Claims
 from penstock.stores.absent import answers_absent
 from penstock.stores.bounds import PROMOTE_LIMIT, RECOVER_LIMIT
 from penstock.stores.damaged import DAMAGED, DamagedRow, unreadable_record
-from penstock.stores.postgres.engine import Row
+from penstock.stores.postgres.engine import Row, Value
 from penstock.stores.postgres.hints import TIERS, Hints
 from penstock.stores.postgres.lanes import Lane, Served, serve
 from penstock.stores.postgres.reads import PostgresReads
@@ -26,6 +28,15 @@ _ACTIVE = """
 SELECT count(*)
 FROM (SELECT 1 FROM penstock.job WHERE queue = $1 AND deadline IS NOT NULL LIMIT $2::bigint) AS job
 """
+
+
+class Order(msgspec.Struct, frozen=True):
+    """What a claim asks for."""
+
+    worker: str
+    limit: int
+    lease_ms: int
+    floor_us: int
 
 
 class PostgresClaims(PostgresReads):
@@ -53,29 +64,36 @@ class PostgresClaims(PostgresReads):
     @answers_absent
     @renumbers
     async def claim(
-        self, queue: QueueRef, *, worker: str, limit: int, lease_ms: int, stand_ms: int = 0
+        self,
+        queue: QueueRef,
+        *,
+        worker: str,
+        limit: int,
+        lease_ms: int,
+        stand_ms: int = 0,
+        floor_us: int = 0,
     ) -> Claims:
         """Lease jobs, and name leases that ran out. What is due is promoted before, only if there is any."""
         number = await self._there(queue)
         hints = self._hints.setdefault(number, Hints())
+        order = Order(worker, limit, lease_ms, self._projected.floor_us(floor_us))
         claims = None
         while claims is None:
             # Each finds out where others have made it the other kind of queue.
             if number in self._limited:
-                claims = await self._claim_limited(queue, number, hints, worker, limit, lease_ms)
+                claims = await self._claim_limited(queue, number, hints, order)
             else:
-                claims = await self._claim_plain(queue, number, hints, worker, limit, lease_ms)
+                claims = await self._claim_plain(queue, number, hints, order)
+        self._projected.told(claims.now_us, order.floor_us)
         return claims
 
-    async def _claim_plain(
-        self, queue: QueueRef, number: int, hints: Hints, worker: str, limit: int, lease_ms: int
-    ) -> Claims | None:
+    async def _claim_plain(self, queue: QueueRef, number: int, hints: Hints, order: Order) -> Claims | None:
         """Without a look at the whole queue; None where that is needed."""
-        rows = await self._lease(number, hints, limit, lease_ms, worker)
+        rows = await self._lease(number, hints, order)
         if rows and (due := rows[0][1]) is not None and due * 1000 <= rows[0][0]:
             at_us = rows[0][0]
             await self._move(Move.PROMOTE, number, PROMOTE_LIMIT, at_us=at_us)
-            rows = await self._lease(number, hints, limit, lease_ms, worker, at_us=at_us)
+            rows = await self._lease(number, hints, order, at_us=at_us)
         if not rows:
             self._limited.add(number)
             return None
@@ -84,8 +102,8 @@ class PostgresClaims(PostgresReads):
         jobs, is_more = (
             await self._claimed(queue, number, rows) if rows[0][_HEAD] is not None else ([], False)
         )
-        deadline: int | None = now + lease_ms
-        is_full = bool(jobs) and len(rows) == limit
+        deadline: int | None = now + order.lease_ms
+        is_full = bool(jobs) and len(rows) == order.limit
         if not (jobs and hints.wants_peek(max(row[_PLACE] for row in rows))):
             deadline = deadline if is_full else await self._first_deadline(number, hints)
         elif is_full:
@@ -95,29 +113,28 @@ class PostgresClaims(PostgresReads):
             deadline, _ = await asyncio.gather(self._first_deadline(number, hints), self._peek(number, hints))
         expired = await self.expired(queue, RECOVER_LIMIT) if is_late else []
         coming = [at for at in (due, deadline, open_at) if at is not None]
-        return Claims(jobs, expired, max(0, min(coming) - now) if coming else None, is_more)
+        wait = max(0, min(coming) - now) if coming else None
+        return Claims(jobs, expired, wait, is_more, now_us=now_us)
 
-    async def _claim_limited(
-        self, queue: QueueRef, number: int, hints: Hints, worker: str, limit: int, lease_ms: int
-    ) -> Claims | None:
+    async def _claim_limited(self, queue: QueueRef, number: int, hints: Hints, order: Order) -> Claims | None:
         """While holding the queue's row: by its limits, and by turns; None where it has become plain."""
         deadline_from, due_from = hints.times()
         async with self._turn(number, due_from=due_from) as turn:
             if turn.is_plain:
                 return None
-            self._seen_us = max(self._seen_us, turn.now_us)
+            self._saw(turn.now_us)
             if turn.due_at is not None and turn.due_at <= turn.now:
                 await self._promote_in(turn, PROMOTE_LIMIT)
                 await turn.refresh()
             if turn.declared.key_rate is not None:
                 await turn.share("goes_on", turn.now_us, turn.key_params[-1])
-            allowed = min(limit, await self._allowance(turn))
+            allowed = min(order.limit, await self._allowance(turn))
             rows = []
             if allowed > 0:
                 claim = self._claim_turns if turn.declared.mode.has_keys else self._claim_line
-                rows = await claim(turn, hints, allowed, lease_ms, worker)
+                rows = await claim(turn, hints, allowed, order)
             [(due, deadline, held_until, is_waiting, open_at, is_late)] = await turn.share(
-                "coming", turn.now, deadline_from, due_from
+                "coming", turn.now, deadline_from, due_from, order.lease_ms
             )
         hints.saw(turn.now, due, is_late=is_late)
         if rows and not turn.declared.mode.has_keys and hints.wants_peek(max(row[_PLACE] for row in rows)):
@@ -126,7 +143,8 @@ class PostgresClaims(PostgresReads):
         coming = [due, deadline, held_until, open_at, _opens_at(turn) if is_waiting else None]
         wait = min((at for at in coming if at is not None), default=None)
         jobs, is_more = await self._claimed(queue, number, rows)
-        return Claims(jobs, expired, None if wait is None else max(0, wait - turn.now), is_more)
+        wait_ms = None if wait is None else max(0, wait - turn.now)
+        return Claims(jobs, expired, wait_ms, is_more, now_us=turn.now_us)
 
     async def _claimed(self, queue: QueueRef, number: int, rows: list[Row]) -> tuple[list[Claimed], bool]:
         """The jobs that were leased, and whether some cannot be read and were set aside instead."""
@@ -154,26 +172,34 @@ class PostgresClaims(PostgresReads):
             allowed = min(allowed, declared.rate.tokens(turn.arrival_us, turn.now_us))
         return allowed
 
-    async def _claim_line(
-        self, turn: Turn, hints: Hints, limit: int, lease_ms: int, worker: str
-    ) -> list[Row]:
+    async def _claim_line(self, turn: Turn, hints: Hints, limit: int, order: Order) -> list[Row]:
         """In the order of the line, with a token of the queue's rate for each."""
-        rows = await turn.move(Move.CLAIM, limit, lease_ms, worker, *hints.spans(), 0, turn.now, True, [])
+        given: tuple[Value, ...] = (
+            limit,
+            order.lease_ms,
+            order.worker,
+            *hints.spans(),
+            0,
+            turn.now,
+            True,
+            [],
+            order.floor_us,
+        )
+        rows = await turn.move(Move.CLAIM, *given)
         rows = [row for row in rows if row[_HEAD] is not None]
         if turn.declared.rate is not None:
             await self._use(turn, len(rows), Served([], []))
         return rows
 
-    async def _claim_turns(self, turn: Turn, _: Hints, limit: int, lease_ms: int, worker: str) -> list[Row]:
+    async def _claim_turns(self, turn: Turn, _: Hints, limit: int, order: Order) -> list[Row]:
         """Key by key as their turns come."""
         found = await turn.share("lanes", limit, *turn.key_params)
         if not found:
             return []
         lanes, numbered = [Lane(*row[1:]) for row in found], found[0][0]
         served = serve(lanes, limit, numbered=numbered, rate=turn.declared.key_rate, now_us=turn.now_us)
-        rows = await turn.move(
-            Move.CLAIM, limit, lease_ms, worker, [], [], [], 0, turn.now, True, served.order
-        )
+        looks: tuple[Value, ...] = ([], [], [], 0, turn.now, True, served.order)
+        rows = await turn.move(Move.CLAIM, limit, order.lease_ms, order.worker, *looks, order.floor_us)
         rows = [row for row in rows if row[_HEAD] is not None]
         # None where the queue is paused: nobody's turn is used then.
         if rows:
@@ -198,25 +224,24 @@ class PostgresClaims(PostgresReads):
             [lane.is_ready for lane in served.lanes],
         )
 
-    async def _lease(
-        self, number: int, hints: Hints, limit: int, lease_ms: int, worker: str, *, at_us: int | None = None
-    ) -> list[Row]:
+    async def _lease(self, number: int, hints: Hints, order: Order, *, at_us: int | None = None) -> list[Row]:
         """One statement; with a time it leases although some are due: it is that of their promotion."""
         rows = await self._move(
             Move.CLAIM,
             number,
-            limit,
-            lease_ms,
-            worker,
+            order.limit,
+            order.lease_ms,
+            order.worker,
             *hints.spans(),
             *hints.times(),
             at_us is not None,
             [],
+            order.floor_us,
             at_us=at_us,
         )
         if rows:
             now_us, due, is_late, *_ = rows[0]
-            self._seen_us = max(self._seen_us, now_us)
+            self._saw(now_us)
             hints.saw(now_us // 1000, due, is_late=is_late)
         return rows
 

@@ -5,6 +5,7 @@ from typing import Any, Final
 
 from penstock.stores.bounds import DUE_LIMIT
 from penstock.stores.due import UpkeepFacts, due_queue
+from penstock.stores.postgres.clock import FAR_LEASE
 from penstock.stores.postgres.room import Room
 from penstock.stores.values import DuePage
 
@@ -23,11 +24,7 @@ SELECT
         WHERE job.queue = chosen.n AND job.deadline IS NOT NULL
         ORDER BY job.deadline LIMIT 1
     ),
-    (
-        SELECT job.deadline FROM penstock.job
-        WHERE job.queue = chosen.n AND job.deadline IS NOT NULL
-        ORDER BY job.deadline DESC LIMIT 1
-    ),
+    EXISTS (SELECT 1 FROM penstock.job WHERE job.queue = chosen.n AND {far_lease}),
     (
         SELECT schedule.next_at FROM penstock.schedule
         WHERE schedule.queue = chosen.n AND schedule.next_at IS NOT NULL AND NOT schedule.paused
@@ -55,8 +52,10 @@ CROSS JOIN LATERAL (
     WHERE queue.tenant = $1 AND {chosen}
 ) AS chosen
 """
-_PAGE: Final = _FACTS.format(chosen='queue.name > $3 ORDER BY queue.name COLLATE "C" LIMIT $4::bigint')
-_NAMED: Final = _FACTS.format(chosen="queue.name = ANY ($3::text[])")
+_PAGE: Final = _FACTS.format(
+    chosen='queue.name > $3 ORDER BY queue.name COLLATE "C" LIMIT $4::bigint', far_lease=FAR_LEASE
+)
+_NAMED: Final = _FACTS.format(chosen="queue.name = ANY ($3::text[])", far_lease=FAR_LEASE)
 
 
 class PostgresDue(Room):
@@ -74,11 +73,13 @@ class PostgresDue(Room):
     ) -> DuePage:
         """Which queues of a tenant need upkeep."""
         limit = max(1, limit)
+        await self._note_clock()
         if names is None:
             rows = await self._ask(_PAGE, tenant, self._seen_us, after, limit)
         else:
             rows = await self._ask(_NAMED, tenant, self._seen_us, list(names))
         now = int(rows[0][1]) if rows else await self._now_us() // 1000
+        self._saw(now * 1000)
         found = [
             due_queue(row[0], _facts(row), now=now, within_ms=within_ms, events_kept=events_kept)
             for row in rows
@@ -88,11 +89,11 @@ class PostgresDue(Room):
 
 
 def _facts(row: tuple[Any, ...]) -> UpkeepFacts:
-    _, _, events, visible_at, first, last, instant, has_relays, *prune = row
+    _, _, events, visible_at, first, far, instant, has_relays, *prune = row
     return UpkeepFacts(
         visible_at=visible_at,
         first_deadline=first,
-        last_deadline=last,
+        has_far_lease=far,
         next_instant=instant,
         has_relays=has_relays,
         prune_at=min((at for at in prune if at is not None), default=None),

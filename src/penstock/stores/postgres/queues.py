@@ -3,6 +3,7 @@
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
+from penstock.core.clocks import ClockStep
 from penstock.core.job import QueueRef
 from penstock.stores.postgres.check import findings
 from penstock.stores.postgres.migrate import version_of
@@ -14,7 +15,10 @@ from penstock.stores.rows import declaration_of, restored, stored
 from penstock.stores.values import Durability, Finding, Pause, QueueInfo, StoreInfo, Topic
 
 _COLUMNS: Final = (
-    "name, number, made, declaration, arrival_us, paused_at, pause_reason, pause_by, paused_until"
+    "name, number, made, declaration, arrival_us, "
+    "(SELECT value FROM penstock.meta WHERE meta.name = 'clock_step_at'), "
+    "(SELECT value FROM penstock.meta WHERE meta.name = 'clock_step_back_ms'), "
+    "paused_at, pause_reason, pause_by, paused_until"
 )
 _QUEUE: Final = f"SELECT {_COLUMNS} FROM penstock.queue WHERE tenant = $1 AND name = $2"  # noqa: S608 (constants)
 _QUEUES: Final = f"SELECT {_COLUMNS} FROM penstock.queue WHERE tenant = $1 ORDER BY name"  # noqa: S608 (constants)
@@ -87,7 +91,7 @@ class PostgresQueues(PostgresQuarantine):
     async def turn(self, by_ms: int) -> None:
         """Turn the clock; the offset is kept in the database."""
         await self._ask(_TURN, by_ms)
-        self._forget_times()
+        self._forget_hints()
         self._wakeups.ring_turned()
 
     async def info(self) -> StoreInfo:
@@ -127,7 +131,15 @@ class PostgresQueues(PostgresQuarantine):
 
 
 def _info(
-    tenant: str, name: str, number: int, made: str, declaration: str | None, arrival_us: int, *pause: Any
+    tenant: str,
+    name: str,
+    number: int,
+    made: str,
+    declaration: str | None,
+    arrival_us: int,
+    step_at: int,
+    step_back_ms: int,
+    *pause: Any,
 ) -> QueueInfo:
     at, reason, by, until = pause
     return QueueInfo(
@@ -137,6 +149,7 @@ def _info(
         None if declaration is None else declaration_of(declaration),
         made,
         arrival_us,
+        ClockStep(step_at, step_back_ms) if step_at else None,
     )
 
 

@@ -5,8 +5,9 @@ from typing import Final
 
 from penstock.core.job import ExpiredLease, Job, QueueRef
 from penstock.core.states import State
-from penstock.stores.bounds import MAX_LEASE_MS, RECOVER_LIMIT
+from penstock.stores.bounds import RECOVER_LIMIT
 from penstock.stores.damaged import DAMAGED, DamagedRow, unreadable_record
+from penstock.stores.postgres.clock import FAR_LEASE
 from penstock.stores.postgres.engine import Value
 from penstock.stores.postgres.queues import PostgresQueues
 from penstock.stores.postgres.records import job_or_error, job_or_none
@@ -15,8 +16,13 @@ from penstock.stores.postgres.sources import in_schema
 from penstock.stores.rows import EXPIRED_COLUMNS, JOB_COLUMNS, expired_of, stored
 from penstock.stores.values import HeldLease, KeyHolder, Page, Query
 
+_LEASE_MS: Final = (
+    "(SELECT job.lease_ms FROM penstock.job WHERE job.queue = $1 AND job.id = record.id) AS lease_ms"
+)
+"""Only live jobs have one."""
+
 _GET: Final = f"""
-SELECT {JOB_COLUMNS}
+SELECT {JOB_COLUMNS.replace("lease_ms", _LEASE_MS)}
 FROM unnest($2::text[]) AS item (new_id)
 CROSS JOIN LATERAL (
     SELECT * FROM penstock.record
@@ -77,7 +83,7 @@ _EXPIRED: Final = f"""
 SELECT {EXPIRED_COLUMNS}
 FROM penstock.job
 CROSS JOIN (SELECT penstock.now_us($2::bigint) / 1000 AS now) AS given
-WHERE queue = $1 AND deadline IS NOT NULL AND (deadline <= given.now OR deadline > given.now + {MAX_LEASE_MS})
+WHERE queue = $1 AND deadline IS NOT NULL AND (deadline <= given.now OR {FAR_LEASE})
 ORDER BY deadline, id
 LIMIT $3::bigint
 """  # noqa: S608 (constants)
@@ -98,7 +104,11 @@ def page_of(query: Query) -> tuple[str, list[Value]]:
     """
     age = "ended_at" if query.is_by_end else "enqueued_at"
     order, beyond = ("ASC", ">") if query.oldest_first else ("DESC", "<")
-    columns = JOB_COLUMNS
+    source, columns = _source(query), JOB_COLUMNS
+    if source != _LIVE:
+        columns = columns.replace(
+            "lease_ms", _LEASE_MS if source == "penstock.record" else "NULL AS lease_ms"
+        )
     if not query.payloads:
         columns = columns.replace("payload", "'' AS payload")
     if not query.results:
@@ -124,7 +134,7 @@ def page_of(query: Query) -> tuple[str, list[Value]]:
         clauses.append(f"({age}, id) {beyond} (${len(values)}::bigint, ${len(values) + 1}::text)")
     values.append(query.limit + 1)
     statement = (
-        f"SELECT {columns} FROM {_source(query)} WHERE {' AND '.join(clauses)} "  # noqa: S608 (constants)
+        f"SELECT {columns} FROM {source} WHERE {' AND '.join(clauses)} "  # noqa: S608 (constants)
         f"ORDER BY {age} {order}, id {order} LIMIT ${len(values) + 1}::bigint"
     )
     return statement, values

@@ -1,10 +1,12 @@
 """What all parts of the PostgreSQL store share: connections, statements, queues, and whom to wake."""
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
 
+from penstock.core.clocks import STEP_US
 from penstock.core.errors import ConfigError, StoreError
 from penstock.core.job import QueueRef
 from penstock.core.moves import Move
@@ -13,12 +15,14 @@ from penstock.core.states import State
 from penstock.core.transitions import TABLE, Table
 from penstock.stores.absent import QueueAbsentError
 from penstock.stores.postgres.address import address_of
+from penstock.stores.postgres.clock import NOTE, NOTE_SECONDS
 from penstock.stores.postgres.engine import Connection, Engine, Row, Value
 from penstock.stores.postgres.hints import LOWEST, Hints
 from penstock.stores.postgres.renumbering import StaleNumberError
 from penstock.stores.postgres.sources import in_schema, own_statements, statements
 from penstock.stores.postgres.turn import Turn
 from penstock.stores.postgres.wakeups import Wakeups
+from penstock.stores.projection import ProjectedTime
 from penstock.stores.values import Topic
 
 _OPENINGS = 100
@@ -41,7 +45,7 @@ class Room:
         self._locked_sql: Mapping[str, str] = made(self._address.schema, locked=True)
         self._engine.on_lost = self._forget_all
         self._wakeups = Wakeups(self._engine)
-        self._wakeups.on_turned = self._forget_times
+        self._wakeups.on_turned = self._forget_hints
         self._numbers: dict[QueueRef, int] = {}
         self._limited: set[int] = set()
         self._keyed: set[int] = set()
@@ -49,6 +53,9 @@ class Room:
         self._pruned: dict[int, int] = {}
         self._lines: dict[QueueRef, asyncio.Lock] = {}
         self._seen_us = 0
+        self._stepped_from_us = 0
+        self._noted_at = -NOTE_SECONDS
+        self._projected = ProjectedTime()
 
     async def _has_keys(self, queue: QueueRef, number: int) -> bool:
         """Whether keys take turns, by what stands in the database now."""
@@ -140,13 +147,29 @@ class Room:
         on: Connection | None = None,
     ) -> list[Row]:
         """The statement of a move; `at_us` is the time of a call that takes several."""
-        time = self._seen_us if at_us is None else -at_us
-        return await self._engine.run(self._sql[f"moves/{move}"], number, time, *params, on=on)
+        at = self._seen_us if at_us is None else -at_us
+        return await self._engine.run(self._sql[f"moves/{move}"], number, at, *params, on=on)
 
     async def _now_us(self, on: Connection | None = None) -> int:
         """The time by the server's clock and the offset in the database, in microseconds."""
         [(now_us,)] = await self._ask("SELECT penstock.now_us($1::bigint)", self._seen_us, on=on)
+        self._saw(now_us)
         return int(now_us)
+
+    def _saw(self, now_us: int) -> None:
+        """The database told the time. Where the clock was set back, nothing known of times holds."""
+        if self._seen_us - now_us > STEP_US:
+            self._stepped_from_us = max(self._stepped_from_us, self._seen_us)
+            self._seen_us = now_us
+            self._forget_hints()
+        self._seen_us = max(self._seen_us, now_us)
+
+    async def _note_clock(self) -> None:
+        """Keep in the database what this process saw of the clock; not often, unless it was set back."""
+        if self._stepped_from_us or time.monotonic() - self._noted_at > NOTE_SECONDS:
+            self._noted_at = time.monotonic()
+            await self._ask(NOTE, self._stepped_from_us)
+            self._stepped_from_us = 0
 
     @asynccontextmanager
     async def _turn(self, number: int, *, holds: bool = True, due_from: int = LOWEST) -> AsyncIterator[Turn]:
@@ -201,8 +224,12 @@ class Room:
         self._forget_times()
 
     def _forget_times(self) -> None:
-        """The clock was turned: nothing known of times holds."""
+        """Another database may have another time."""
         self._seen_us = 0
+        self._forget_hints()
+
+    def _forget_hints(self) -> None:
+        """The clock was turned or set: what lies before which time may have changed."""
         self._hints.clear()
         self._pruned.clear()
 

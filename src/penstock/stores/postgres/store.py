@@ -70,7 +70,10 @@ class PostgresStore(
 
     def twin(self) -> "PostgresStore":
         """Another handle, with connections of its own."""
-        return PostgresStore(self._url, sources=self._sources, table=self._table)
+        twin = PostgresStore(self._url, sources=self._sources, table=self._table)
+        # What one of them was told holds for the process.
+        twin._projected = self._projected
+        return twin
 
     # Moves
 

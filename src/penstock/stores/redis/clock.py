@@ -1,15 +1,11 @@
 """The store's clock: the server's time and an offset that only the test kit sets."""
 
-from typing import Final
-
+from penstock.core.clocks import time_after
 from penstock.core.errors import StoreUnavailableError
 from penstock.core.job import QueueRef
 from penstock.stores.redis import keys
 from penstock.stores.redis.keys import keys_of
 from penstock.stores.redis.server import Server
-
-HELD_BACK_US: Final = 60_000_000
-"""A clock that went back by less is waited out, here as in lua/include/meta.lua."""
 
 
 class ServerClock:
@@ -18,7 +14,6 @@ class ServerClock:
     def __init__(self, server: Server) -> None:
         self._server = server
         self._last_us = 0
-        self._last_offset_ms = 0
 
     async def offset_ms(self) -> int:
         """How far the clock is turned."""
@@ -30,7 +25,7 @@ class ServerClock:
         return self._last_offset_ms
 
     async def now(self) -> int:
-        """Unix milliseconds; not earlier than before, unless the clock was turned or set back."""
+        """Unix milliseconds; not earlier than before, unless the clock was set back by more than a minute."""
         time, offset = await self._server.commands_where_reachable(
             [("TIME",), ("HGET", keys.STORE, "offset_ms")]
         )
@@ -38,14 +33,10 @@ class ServerClock:
             raise time
         seconds, micros = time
         # The node of a cluster that has the offset may be away: its last value holds.
-        is_away = isinstance(offset, StoreUnavailableError)
-        offset_ms = self._last_offset_ms if is_away else int(offset or 0)
-        if offset_ms < self._last_offset_ms:
-            self._last_us = 0
-        self._last_offset_ms = offset_ms
-        now_us = int(seconds) * 1_000_000 + int(micros) + offset_ms * 1000
-        if not 0 < self._last_us - now_us < HELD_BACK_US:
-            self._last_us = now_us
+        if not isinstance(offset, StoreUnavailableError):
+            self._last_offset_ms = int(offset or 0)
+        clock_us = int(seconds) * 1_000_000 + int(micros) + self._last_offset_ms * 1000
+        self._last_us = time_after(self._last_us, clock_us)
         return self._last_us // 1000
 
     async def turn(self, by_ms: int) -> None:
@@ -56,15 +47,15 @@ class ServerClock:
         # A queue that is opened meanwhile has registered itself before it reads the offset: either it
         # reads the new one, or it is found here.
         offset_ms = await self._server.command("HINCRBY", keys.STORE, "offset_ms", by_ms)
-        await self._turn_queues(offset_ms, *(("last_us", 0) if by_ms < 0 else ()))
+        await self._turn_queues(offset_ms)
         await self._server.command("PUBLISH", keys.turned(self._server.database), "")
 
-    async def _turn_queues(self, offset_ms: int, *more: str | int) -> None:
+    async def _turn_queues(self, offset_ms: int) -> None:
         names = [name.decode().split("/") for name in await self._server.command("SMEMBERS", keys.QUEUES)]
         if names:
             await self._server.commands(
                 [
-                    ("HSET", keys_of(QueueRef(tenant, name)).meta, "offset_ms", offset_ms, *more)
+                    ("HSET", keys_of(QueueRef(tenant, name)).meta, "offset_ms", offset_ms)
                     for tenant, name in names
                 ]
             )

@@ -5,7 +5,7 @@ from typing import Any
 
 from penstock.core.job import QueueRef
 from penstock.core.limits import MAX_COUNT
-from penstock.stores.bounds import DUE_LIMIT
+from penstock.stores.bounds import DUE_LIMIT, MAX_LEASE_MS
 from penstock.stores.due import UpkeepFacts, due_queue
 from penstock.stores.redis import keys
 from penstock.stores.redis.clock import ServerClock
@@ -36,7 +36,7 @@ class RedisDue:
             names, more = await self._queues.page(tenant, after, limit)
         kept = MAX_COUNT if events_kept is None else events_kept
         metas = [keys.meta_of(QueueRef(tenant, name)) for name in names]
-        answers = await self._server.run_each("reads/due", metas, kept)
+        answers = await self._server.run_each("reads/due", metas, kept, MAX_LEASE_MS)
         now, due, unreachable = 0, list[DueQueue](), list[str]()
         for name, answer in zip(names, answers, strict=True):
             if isinstance(answer, Exception):
@@ -52,11 +52,11 @@ class RedisDue:
 
 
 def _facts(answer: Sequence[Any]) -> UpkeepFacts:
-    _, visible_at, first, last, instant, relays, prune_at, events = answer
+    _, visible_at, first, far, instant, relays, prune_at, events = answer
     return UpkeepFacts(
         visible_at=_at(visible_at),
         first_deadline=_at(first),
-        last_deadline=_at(last),
+        has_far_lease=far == 1,
         next_instant=_at(instant),
         has_relays=relays == 1,
         prune_at=_at(prune_at),

@@ -4,6 +4,7 @@ import secrets
 from collections.abc import Sequence
 from typing import Any, Final
 
+from penstock.core.clocks import ClockStep
 from penstock.core.errors import StoreUnavailableError
 from penstock.core.job import QueueRef
 from penstock.core.limits import Declaration
@@ -25,6 +26,8 @@ _FACTS: Final = (
     "declared",
     "made",
     "arrival_us",
+    "step_at",
+    "step_back_ms",
 )
 MOST_OPENINGS: Final = 10
 """How often a call opens a queue that others delete again and again."""
@@ -256,7 +259,7 @@ def _contents(schedules: int, relays: int, *jobs: Any) -> QueueContents:
 
 
 def _info(queue: QueueRef, facts: Sequence[bytes | None]) -> QueueInfo | None:
-    number, at, why, by, until, declared, made, arrival_us = facts
+    number, at, why, by, until, declared, made, arrival_us, step_at, step_back_ms = facts
     if number is None:
         return None
     pause = None
@@ -275,4 +278,5 @@ def _info(queue: QueueRef, facts: Sequence[bytes | None]) -> QueueInfo | None:
         declaration,
         "" if made is None else made.decode(),
         int(arrival_us or 0),
+        None if step_at is None else ClockStep(int(step_at), int(step_back_ms or 0)),
     )

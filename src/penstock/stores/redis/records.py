@@ -75,6 +75,8 @@ class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
     nonce: str
     options: str
     extra: Extra | bool
+    lease_ms: Number = False
+    """Of the lease that is held; scripts leave it behind in completed jobs."""
 
 
 MoveName = TypeVar("MoveName")
@@ -269,7 +271,7 @@ def damaged_record(job: bytes, record: bytes, error: Exception) -> Damage:
 
 def claims(answer: Sequence[Any]) -> tuple[Claims, list[Damage]]:
     """What was answered to a claim, and what of it is to be set aside."""
-    jobs, expired, wait_ms, has_keys, is_more, stands, is_contended = answer
+    jobs, expired, wait_ms, has_keys, is_more, stands, is_contended, now_us = answer
     leases, damages = expired_leases(expired, has_keys)
     try:
         claimed = [
@@ -283,7 +285,7 @@ def claims(answer: Sequence[Any]) -> tuple[Claims, list[Damage]]:
             except DAMAGED as error:
                 damages.append(damaged_record(jobs[at], jobs[at + 1], error))
     is_more = bool(is_more) or bool(damages)
-    return Claims(claimed, leases, wait_ms, is_more, stands, bool(is_contended)), damages
+    return Claims(claimed, leases, wait_ms, is_more, stands, bool(is_contended), int(now_us)), damages
 
 
 def handed(job: bytes, record: bytes, payload: bytes) -> Claims:
@@ -424,6 +426,7 @@ def _job_of(
         token=_text(record.token),
         fence=record.fence,
         deadline=_number(record.deadline),
+        lease_ms=_number(record.lease_ms) if record.state is State.ACTIVE else None,
         worker=_text(record.worker),
         cancel_requested=record.cancel_requested,
         last_delay_ms=_number(record.last_delay_ms),

@@ -97,7 +97,7 @@ class RedisSchedules:
             firing.name,
             firing.at,
             _instant(firing.next_at),
-            firing.last_at,
+            _instant(firing.last_at),
             *(new.payload for new in firing.jobs),
         )
         return bool(answer)

@@ -22,6 +22,7 @@ from penstock.stores.bounds import (
     PRUNE_LIMIT,
     RECOVER_LIMIT,
 )
+from penstock.stores.projection import ProjectedTime
 from penstock.stores.protocol import Bell, QueueBell
 from penstock.stores.redis import flows, opening, records
 from penstock.stores.redis.claimable import RedisClaimable
@@ -100,6 +101,7 @@ class RedisStore(
         self._reader = Reader(self._server)
         self._log = StreamLog(self._server)
         self._inbox = Inbox()
+        self._projected = ProjectedTime()
         self._subscriber = Subscriber(self._server, self._inbox)
         self.scanner = Scanner(self._server)
         self._ghosts = None if ghosts is None else GhostScan(self._server, ghosts)
@@ -121,7 +123,10 @@ class RedisStore(
 
     def twin(self) -> "RedisStore":
         """Another client of the same server."""
-        return RedisStore(self._url, sources=self._sources, ghosts=self._ghost_filter)
+        twin = RedisStore(self._url, sources=self._sources, ghosts=self._ghost_filter)
+        # What one of them was told holds for the process.
+        twin._projected = self._projected
+        return twin
 
     # Moves
 
@@ -151,15 +156,23 @@ class RedisStore(
 
     @answers_absent
     async def claim(
-        self, queue: QueueRef, *, worker: str, limit: int, lease_ms: int, stand_ms: int = 0
+        self,
+        queue: QueueRef,
+        *,
+        worker: str,
+        limit: int,
+        lease_ms: int,
+        stand_ms: int = 0,
+        floor_us: int = 0,
     ) -> Claims:
         claimant = queue, worker
         came = self._inbox.take(claimant) if limit else None
         if came is not None:
+            self._projected.told(max(job.fence for job in came.jobs))
             return came
         self._inbox.leave(claimant)
         # The work of one script is bounded, and so is what Lua can hand to a command.
-        limit = min(limit, CLAIM_LIMIT)
+        limit, floor_us = min(limit, CLAIM_LIMIT), self._projected.floor_us(floor_us)
         number = self._inbox.stand(claimant) if stand_ms and limit else b""
         claims = None
         try:
@@ -176,6 +189,7 @@ class RedisStore(
                 MAX_LEASE_MS,
                 HIGHEST_TIER,
                 LOWEST_TIER,
+                floor_us,
                 self._inbox.received(claimant),
                 stand_ms if number else 0,
                 number,
@@ -190,6 +204,7 @@ class RedisStore(
             if claims is None or claims.stands is None:
                 self._inbox.leave(claimant)
         self._inbox.told(claimant)
+        self._projected.told(claims.now_us, floor_us)
         if self._ghosts is not None and claims.is_more:
             await self._ghosts.look(queue, claims.jobs)
         return claims

@@ -11,6 +11,7 @@ import msgspec
 from penstock.core.errors import PayloadError, PenstockError, StoreFormatError, StoreVersionError
 from penstock.core.job import QueueRef
 from penstock.core.payload import Words
+from penstock.stores.projection import ProjectedTime
 from penstock.stores.protocol import Bell, QueueBell
 from penstock.stores.remote.address import parse
 from penstock.stores.remote.faults import Faults
@@ -45,6 +46,7 @@ class RemoteStore:
         self._faults = Faults(self._target)
         self._pool: Pool | None = None
         self._largest = 0
+        self._projected = ProjectedTime()
         self._subscriber = Subscriber(self._listen)
 
     def __repr__(self) -> str:
@@ -75,7 +77,10 @@ class RemoteStore:
 
     def twin(self) -> "RemoteStore":
         """Another client of the same service."""
-        return RemoteStore(self._url, token=self._token)
+        twin = RemoteStore(self._url, token=self._token)
+        # What one of them was told holds for the process.
+        twin._projected = self._projected
+        return twin
 
     def bell(self, queue: QueueRef, topic: Topic) -> AbstractAsyncContextManager[Bell]:
         """Rung by the service's stream."""
@@ -86,6 +91,8 @@ class RemoteStore:
         return self._subscriber.hang_for_all(tenant)
 
     async def _call(self, call: Call, tenant: str | None, queue: str | None, given: dict[str, Any]) -> Any:
+        if call.name == "claim":
+            given = {**given, "floor_us": self._projected.floor_us(given.get("floor_us", 0))}
         found, size = await self._part(call, tenant, queue, first_of(call.name, given))
         while (following := next_of(call.name, given, found, size)) is not None:
             part, size = await self._part(call, tenant, queue, first_of(call.name, following))
@@ -109,6 +116,8 @@ class RemoteStore:
                 f"the service at {self._target.shown} is another version: its answer to {call.name} "
                 f"cannot be read ({error})"
             ) from None
+        if call.name == "claim" and answer.now_us:
+            self._projected.told(answer.now_us, given["floor_us"])
         if call.name == "info":
             # The service says what its store is, and nobody but us knows the way to it.
             answer = msgspec.structs.replace(answer, url=self._target.shown)

@@ -4,10 +4,17 @@ import sqlite3
 import time
 from typing import Final
 
+from penstock.core.clocks import STEP_MS, time_after
 from penstock.core.job import QueueRef
+from penstock.stores.bounds import MAX_LEASE_MS
 
-HELD_BACK_US: Final = 60_000_000
-"""A clock that went back by less than this is waited out; by more, it was set on purpose and is followed."""
+FAR_LEASE: Final = (
+    "deadline > :now + :step_ms AND deadline > :now + coalesce(lease_ms, :lease_limit) + :step_ms"
+)
+"""Holds for a lease that has ended because the clock was set back."""
+STEPPED: Final = "max(at_us / 1000, coalesce(step_at + step_back_ms, 0)) > :now + :step_ms"
+"""Holds for a queue while its clock has not reached again the newest time that it used."""
+LEASE_PARAMS: Final = {"step_ms": STEP_MS, "lease_limit": MAX_LEASE_MS}
 
 
 def offset_ms(connection: sqlite3.Connection) -> int:
@@ -20,14 +27,9 @@ def host_us(connection: sqlite3.Connection) -> int:
     return time.time_ns() // 1000 + offset_ms(connection) * 1000
 
 
-def not_before(last_us: int, host: int) -> int:
-    """The time to use, given the newest one used."""
-    return last_us if 0 < last_us - host < HELD_BACK_US else host
-
-
 def read_now(connection: sqlite3.Connection, queue: QueueRef) -> int:
     """The time that a turn on this queue would have, in milliseconds."""
     row = connection.execute(
         "SELECT at_us FROM queue WHERE tenant = ? AND name = ?", (queue.tenant, queue.name)
     ).fetchone()
-    return not_before(0 if row is None else row[0], host_us(connection)) // 1000
+    return time_after(0 if row is None else row[0], host_us(connection)) // 1000

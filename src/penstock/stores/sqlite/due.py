@@ -7,17 +7,21 @@ from typing import Any, Final
 from penstock.stores.bounds import DUE_LIMIT
 from penstock.stores.due import UpkeepFacts, due_queue
 from penstock.stores.rows import encode
-from penstock.stores.sqlite.clock import host_us
+from penstock.stores.sqlite.clock import FAR_LEASE, LEASE_PARAMS, STEPPED, host_us
 from penstock.stores.sqlite.turns import Turns
 from penstock.stores.values import DuePage
 
-_FACTS: Final = """
+_FACTS: Final = f"""
 SELECT
     name,
     seq - trimmed,
     (SELECT min(visible_at) FROM job WHERE job.queue = queue.n AND state = 'delayed'),
     (SELECT min(deadline) FROM job WHERE job.queue = queue.n AND state = 'active'),
-    (SELECT max(deadline) FROM job WHERE job.queue = queue.n AND state = 'active'),
+    iif(
+        {STEPPED},
+        (SELECT 1 FROM job WHERE job.queue = queue.n AND state = 'active' AND {FAR_LEASE} LIMIT 1),
+        NULL
+    ),
     (SELECT min(next_at) FROM schedule WHERE schedule.queue = queue.n AND next_at IS NOT NULL AND NOT paused),
     (SELECT 1 FROM relay WHERE relay.queue = queue.n LIMIT 1),
     (
@@ -26,7 +30,7 @@ SELECT
     ),
     (SELECT min(until) FROM idempotency WHERE idempotency.queue = queue.n AND until IS NOT NULL)
 FROM queue
-"""
+"""  # noqa: S608 (constants)
 _PAGE: Final = f"{_FACTS} WHERE tenant = :tenant AND name > :after ORDER BY name LIMIT :limit"
 _NAMED: Final = f"{_FACTS} WHERE tenant = :tenant AND name IN (SELECT value FROM json_each(:names))"  # noqa: S608 (constants)
 _NOTHING: Final = (None,) * 7
@@ -47,14 +51,14 @@ class SqliteDue(Turns):
     ) -> DuePage:
         """Which queues of a tenant need upkeep."""
         limit = max(1, limit)
-        params = {"tenant": tenant, "after": after, "limit": limit}
 
         def work(connection: sqlite3.Connection) -> DuePage:
-            if names is None:
-                rows = connection.execute(_PAGE, params).fetchall()
-            else:
-                rows = connection.execute(_NAMED, {"tenant": tenant, "names": encode(list(names))}).fetchall()
             now = host_us(connection) // 1000
+            params: dict[str, Any] = {"tenant": tenant, "now": now, **LEASE_PARAMS}
+            if names is None:
+                rows = connection.execute(_PAGE, params | {"after": after, "limit": limit}).fetchall()
+            else:
+                rows = connection.execute(_NAMED, params | {"names": encode(list(names))}).fetchall()
             most = float("inf") if events_kept is None else events_kept
             # Most queues are idle.
             busy = [row for row in rows if row[2:] != _NOTHING or row[1] > most]
@@ -69,11 +73,11 @@ class SqliteDue(Turns):
 
 
 def _facts(row: tuple[Any, ...]) -> UpkeepFacts:
-    _, events, visible_at, first, last, instant, relay, prune_at, key_until = row
+    _, events, visible_at, first, far, instant, relay, prune_at, key_until = row
     return UpkeepFacts(
         visible_at=visible_at,
         first_deadline=first,
-        last_deadline=last,
+        has_far_lease=far is not None,
         next_instant=instant,
         has_relays=relay is not None,
         prune_at=min((at for at in (prune_at, key_until) if at is not None), default=None),

@@ -4,10 +4,10 @@ import sqlite3
 from collections.abc import Sequence
 from typing import Any, Final, TypeVar
 
+from penstock.core.clocks import ClockStep
 from penstock.core.job import ExpiredLease, Job, QueueRef
 from penstock.core.limits import Mode
 from penstock.core.states import State
-from penstock.stores.bounds import MAX_LEASE_MS
 from penstock.stores.damaged import READING, DamagedRow, unreadable_record
 from penstock.stores.rows import (
     EXPIRED_COLUMNS,
@@ -19,7 +19,7 @@ from penstock.stores.rows import (
     stored,
 )
 from penstock.stores.sqlite.check import findings
-from penstock.stores.sqlite.clock import host_us, offset_ms, read_now
+from penstock.stores.sqlite.clock import FAR_LEASE, LEASE_PARAMS, STEPPED, host_us, offset_ms, read_now
 from penstock.stores.sqlite.records import job_or_error, job_or_none
 from penstock.stores.sqlite.tolerant import fetch
 from penstock.stores.sqlite.turns import Turns
@@ -286,7 +286,15 @@ def read_queue(connection: sqlite3.Connection, queue: QueueRef) -> QueueInfo | N
 
 
 def _info(
-    tenant: str, name: str, number: int, made: str, declaration: str | None, arrival_us: int, *pause: Any
+    tenant: str,
+    name: str,
+    number: int,
+    made: str,
+    declaration: str | None,
+    arrival_us: int,
+    step_at: int | None,
+    step_back_ms: int,
+    *pause: Any,
 ) -> QueueInfo:
     return QueueInfo(
         QueueRef(tenant, name),
@@ -295,6 +303,7 @@ def _info(
         None if declaration is None else declaration_of(declaration),
         made,
         arrival_us,
+        None if step_at is None else ClockStep(step_at, step_back_ms),
     )
 
 
@@ -305,8 +314,8 @@ def read_expired(
     rows = fetch(
         connection,
         f"SELECT {EXPIRED_COLUMNS} FROM job WHERE queue = {_QUEUE} AND state = 'active' "  # noqa: S608 (constants)
-        "AND (deadline <= :now OR deadline > :now + :lease_limit) ORDER BY deadline, id LIMIT :limit",
-        {**_named(queue), "now": now, "limit": limit, "lease_limit": MAX_LEASE_MS},
+        f"AND (deadline <= :now OR {FAR_LEASE}) ORDER BY deadline, id LIMIT :limit",
+        {**_named(queue), **LEASE_PARAMS, "now": now, "limit": limit},
     )
     info = read_queue(connection, queue)
     keyed = info is not None and info.mode.has_keys
@@ -321,8 +330,8 @@ def read_expired(
 
 
 def any_expired(connection: sqlite3.Connection, queue: QueueRef, now: int) -> bool:
-    """True when a lease ran out; two looks at the ends of an index."""
-    params = {**_named(queue), "now": now, "lease_limit": MAX_LEASE_MS}
+    """True when a lease ran out; one look at the end of an index, unless the clock was set back."""
+    params = {**_named(queue), **LEASE_PARAMS, "now": now}
     row = connection.execute(_ANY_EXPIRED, params).fetchone()
     return row is not None and bool(row[0])
 
@@ -335,15 +344,21 @@ def next_due(connection: sqlite3.Connection, queue: QueueRef, now: int) -> int |
 
 
 _INFO: Final = """
-SELECT name, number, made, declaration, arrival_us, paused_at, pause_reason, pause_by, paused_until FROM queue
+SELECT
+    name, number, made, declaration, arrival_us, step_at, step_back_ms,
+    paused_at, pause_reason, pause_by, paused_until
+FROM queue
 """
 
-_ANY_EXPIRED: Final = """
+_ANY_EXPIRED: Final = f"""
 SELECT
     (SELECT min(deadline) FROM job WHERE job.queue = queue.n AND state = 'active') <= :now
-    OR (SELECT max(deadline) FROM job WHERE job.queue = queue.n AND state = 'active') > :now + :lease_limit
+    OR (
+        {STEPPED}
+        AND EXISTS (SELECT 1 FROM job WHERE job.queue = queue.n AND state = 'active' AND {FAR_LEASE})
+    )
 FROM queue WHERE tenant = :tenant AND name = :name
-"""
+"""  # noqa: S608 (constants)
 
 _NEXT_DUE: Final = """
 SELECT

@@ -11,6 +11,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import ClassVar, TypeVar
 
+from penstock.core.clocks import is_floor_ignored
 from penstock.core.errors import OptionError
 from penstock.core.job import NewJob, QueueRef
 from penstock.core.limits import Declaration, KeyRule, Mode
@@ -21,6 +22,7 @@ from penstock.core.transitions import TABLE, Table
 from penstock.stores.absent import answers_absent
 from penstock.stores.bells import Belfry
 from penstock.stores.bounds import PROMOTE_LIMIT, PRUNE_LIMIT, RECOVER_LIMIT
+from penstock.stores.projection import ProjectedTime
 from penstock.stores.protocol import Bell, QueueBell
 from penstock.stores.rows import encode, expire_item, settlement_item, stored
 from penstock.stores.sqlite.claimable import SqliteClaimable
@@ -78,6 +80,7 @@ class SqliteStore(
         self._sql = cut(load_sources() if sources is None else sources)
         self._table = table
         self._belfry = Belfry()
+        self._projected = ProjectedTime()
         self._watch = Watch(self._engine, self._belfry)
         self._users = 0
         self._opening = threading.Lock()
@@ -153,22 +156,33 @@ class SqliteStore(
 
     @answers_absent
     async def claim(
-        self, queue: QueueRef, *, worker: str, limit: int, lease_ms: int, stand_ms: int = 0
+        self,
+        queue: QueueRef,
+        *,
+        worker: str,
+        limit: int,
+        lease_ms: int,
+        stand_ms: int = 0,
+        floor_us: int = 0,
     ) -> Claims:
         """Promote, lease, and name leases that ran out."""
-        tokens = secrets.token_hex(16 * limit)
+        tokens, floor_us = secrets.token_hex(16 * limit), self._projected.floor_us(floor_us)
 
         def move(turn: Turn) -> Claims:
             _promote(turn, PROMOTE_LIMIT)
             turn.limits.refresh()
             allowed = min(limit, turn.limits.allowance())
-            jobs, is_more = claim(turn, allowed, tokens=tokens, worker=worker, lease_ms=lease_ms)
+            floor = 0 if is_floor_ignored(turn.now_us, floor_us) else floor_us
+            jobs, is_more = claim(
+                turn, allowed, tokens=tokens, worker=worker, lease_ms=lease_ms, floor_us=floor
+            )
             turn.rings.clear()
             opens = turn.limits.use_rate(len(jobs))
             due = [at for at in (next_due(turn.connection, queue, turn.now), opens) if at is not None]
             late = any_expired(turn.connection, queue, turn.now)
             expired = recover(turn, queue, RECOVER_LIMIT) if late else []
-            return Claims(jobs, expired, max(0, min(due) - turn.now) if due else None, is_more)
+            wait = max(0, min(due) - turn.now) if due else None
+            return Claims(jobs, expired, wait, is_more, now_us=turn.now_us)
 
         def peek(connection: sqlite3.Connection) -> Claims | None:
             now = read_now(connection, queue)
@@ -178,7 +192,10 @@ class SqliteStore(
             waiting = connection.execute(_ANY_PENDING, (queue.tenant, queue.name)).fetchone()
             return None if waiting else Claims([], [], None if due is None else due - now)
 
-        return await self._turn(queue, move, peek, makes=False)
+        claims = await self._turn(queue, move, peek, makes=False)
+        if claims.now_us:
+            self._projected.told(claims.now_us, floor_us)
+        return claims
 
     @answers_absent
     async def heartbeat(
@@ -297,9 +314,6 @@ class SqliteStore(
 
         def work(connection: sqlite3.Connection) -> None:
             connection.execute("UPDATE meta SET value = value + ? WHERE name = 'clock_offset_ms'", (by_ms,))
-            if by_ms < 0:
-                connection.execute("UPDATE queue SET at_us = 0")
-                connection.execute("UPDATE meta SET value = 0 WHERE name = 'deleted_at_us'")
 
         await self._call(self._engine.write(work))
         self._belfry.ring_all()

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from penstock.core.clocks import STEP_MS, ClockStep, stepped, time_after
 from penstock.core.effects import PROGRESS_EVERY_MS
 from penstock.core.events import COUNTED_MOVES, DELETED, ERROR_CHARS, FAULT_MOVES, LEASE_MOVES
 from penstock.core.job import QueueRef
@@ -19,7 +20,6 @@ from penstock.core.transitions import Table
 from penstock.stores.absent import QueueAbsentError
 from penstock.stores.bounds import MAX_LEASE_MS
 from penstock.stores.rows import encode
-from penstock.stores.sqlite.clock import not_before
 from penstock.stores.sqlite.limits import Limits
 from penstock.stores.sqlite.sources import Steps
 from penstock.stores.values import Pause, Topic
@@ -54,8 +54,12 @@ class Turn:
                 raise QueueAbsentError
             open_queue(connection, queue)
             row = connection.execute(_FIND_QUEUE, (queue.tenant, queue.name)).fetchone()
-        self._n, self._seq, self._place, last_us, offset_ms, self._relays, self.has_flows, *limits = row
-        self.now_us = not_before(last_us, time.time_ns() // 1000 + offset_ms * 1000)
+        self._n, self._seq, self._place, last_us, offset_ms, self._relays, self.has_flows, *rest = row
+        step_at, step_back_ms, *limits = rest
+        self.now_us = time_after(last_us, time.time_ns() // 1000 + offset_ms * 1000)
+        known = None if step_at is None else ClockStep(step_at, step_back_ms)
+        step = stepped(last_us, self.now_us, known)
+        self._new_step = None if step == known else step
         self.now = self.now_us // 1000
         self._params: dict[str, Any] = {
             "queue": self._n,
@@ -64,6 +68,7 @@ class Turn:
             "seq": self._seq,
             "place": self._place,
             "lease_limit": MAX_LEASE_MS,
+            "step_ms": STEP_MS,
             "settled_chars": SETTLED_LIMIT,
             "error_chars": ERROR_CHARS,
             "progress_every": PROGRESS_EVERY_MS,
@@ -257,6 +262,11 @@ class Turn:
     def close(self) -> None:
         """Keep the numbers and the time used; a call that found nothing to do costs the disk nothing."""
         self.limits.refresh()
+        if self._new_step is not None:
+            self.connection.execute(
+                "UPDATE queue SET step_at = ?, step_back_ms = ? WHERE n = ?",
+                (self._new_step.at, self._new_step.back_ms, self._n),
+            )
         if (self.connection.total_changes, self.limits.numbers) == self._before:
             return
         self.connection.execute(
@@ -298,7 +308,7 @@ class Turn:
 _FIND_QUEUE: Final = """
 SELECT
     n, seq, place, at_us, (SELECT value FROM meta WHERE name = 'clock_offset_ms'), relays, has_flows,
-    declaration, arrival_us, virtual, lanes
+    step_at, step_back_ms, declaration, arrival_us, virtual, lanes
 FROM queue WHERE tenant = ? AND name = ?
 """
 

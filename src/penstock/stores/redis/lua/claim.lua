@@ -1,18 +1,29 @@
 -- claim: pending → active; the queue must be open; new token and fence, delivery + 1, deadline = now + lease
 -- Arguments: worker, how many at most, lease_ms, fresh tokens, how many to promote, to recover and to pass over at
---   most, the longest lease, the highest and the lowest tier; the number of the claim whose job was received, or
---   nothing; how long this one may stand, its number, and the channel where its worker listens.
+--   most, the longest lease, the highest and the lowest tier; the floor of fences; the number of the claim whose job was
+--   received, or nothing; how long this one may stand, its number, and the channel where its worker listens.
 -- Result: the jobs claimed, each as its id, record and payload; the leases that ran out, each as its id and record;
 --   the time until something becomes due, or nil; 1 where keys take turns, else 0; 1 where this call could not look at
---   all it should have, else 0; the time, if the claim stands; 1 where another worker was the last to claim jobs, else 0.
+--   all it should have, else 0; the time, if the claim stands; 1 where another worker was the last to claim jobs, else 0; the
+--   time in microseconds.
 -- Refusals: none; a paused queue gives nothing.
 -- flags: allow-oom
 -- include: outcomes
 
 local claim_event -- how it begins, packed
 
+-- What follows in the record of a job that waits: how many values it will have, those up to the 29th, and those behind the
+-- 30th, which a later version added.
+local function rest_of(record, last)
+  local values = string.byte(record, 3)
+  if values < LEASE_MS then return '\30', string.sub(record, last + 1), '' end
+  local stop, tail = cmsgpack.unpack_limit(record, EXTRA, 3), ''
+  if values > LEASE_MS then tail = string.sub(record, cmsgpack.unpack_one(record, stop) + 1) end
+  return string.char(values), string.sub(record, last + 1, stop), tail
+end
+
 -- The record after it; false where the job is not, or not any longer, pending at this place.
-local function lease(id, place, worker, token, deadline)
+local function lease(id, place, worker, token, lease_ms, floor_us)
   local record = load_packed(id)
   if not record then return false end
   local is_sound, last, state, version, its_place, task, priority, key, drive, delivery, attempts, fence =
@@ -25,7 +36,8 @@ local function lease(id, place, worker, token, deadline)
   end
   -- The job left this place and came back at another one.
   if its_place ~= place then return false end
-  version, delivery, fence = version + 1, delivery + 1, math.max(fence + 1, now_us)
+  version, delivery, fence = version + 1, delivery + 1, math.min(math.max(fence + 1, now_us, floor_us), 9007199254740991)
+  local deadline = now + lease_ms
   local its_version, its_task, its_key, its_tier = pack_once(version), pack_once(task), pack_once(key), pack_once(priority)
   local its_drive, its_delivery, its_fence = pack_once(drive), pack_once(delivery), pack_once(fence)
   local ends, who = pack_once(deadline), pack_once(worker)
@@ -34,9 +46,10 @@ local function lease(id, place, worker, token, deadline)
     claim_event .. head_of(id) .. id .. its_version .. its_drive .. '\167pending\166active' .. its_task .. its_key .. its_tier
     .. '\194' .. its_delivery .. pack_once(attempts + 1) .. its_fence .. who .. ends
   )
-  record = string.sub(record, 1, 3) .. '\166active' .. its_version .. cmsgpack.pack(place) .. its_task .. its_tier
+  local values, rest, tail = rest_of(record, last)
+  record = '\220\0' .. values .. '\166active' .. its_version .. cmsgpack.pack(place) .. its_task .. its_tier
     .. its_key .. its_drive .. its_delivery .. pack_once(attempts) .. its_fence .. head_of(token) .. token .. ends .. who
-    .. string.sub(record, last + 1)
+    .. rest .. pack_once(lease_ms) .. tail
   save_packed(id, record)
   gather(added, ACTIVE, score(deadline), id)
   start(key)
@@ -51,7 +64,7 @@ end
 
 -- A claim that found nothing may stand, one in a queue: the enqueue that brings the next job makes it, and sends the job
 -- to the channel where its worker listens, which is of no other worker. `standing` is the claim's number, worker, lease_ms,
--- token, channel, and until when the worker waits; `handed` the number, worker, channel, the job, its token and deadline.
+-- token, channel, until when the worker waits, and the floor of its fences; `handed` the number, worker, channel, the job, its token and deadline.
 -- In its next claim the worker says which number it received; any other job that was handed to it comes along, under
 -- the same lease. Until then, or until that lease is over, nothing else is handed over.
 local function note_of(packed)
@@ -66,10 +79,11 @@ local worker, limit, lease_ms = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local tokens, promote_limit, recover_limit = ARGV[4], tonumber(ARGV[5]), tonumber(ARGV[6])
 local pass_limit, lease_limit_ms = tonumber(ARGV[7]), tonumber(ARGV[8])
 local highest, lowest = tonumber(ARGV[9]), tonumber(ARGV[10])
-local received, stand_ms, number, channel = ARGV[11], tonumber(ARGV[12]), ARGV[13], ARGV[14]
+local floor_us, received, stand_ms, number, channel = tonumber(ARGV[11]), ARGV[12], tonumber(ARGV[13]), ARGV[14], ARGV[15]
+-- One that far above the time is ignored.
+if floor_us > now_us + 3600000000 then floor_us = 0 end
 local paused = is_paused()
 local arrival_us = tonumber(meta[8] or 0)
-local deadline = now + lease_ms
 local TOKEN_LENGTH = 32
 
 local taken, ids, passed = {}, {}, 0
@@ -77,7 +91,7 @@ local serving -- the lane whose list is looked at
 
 local function claim(id, place)
   local nth = #ids * TOKEN_LENGTH
-  local record = lease(id, place, worker, string.sub(tokens, nth + 1, nth + TOKEN_LENGTH), deadline)
+  local record = lease(id, place, worker, string.sub(tokens, nth + 1, nth + TOKEN_LENGTH), lease_ms, floor_us)
   if not record then return false end
   ids[#ids + 1] = id
   taken[#taken + 1], taken[#taken + 2] = id, record
@@ -164,7 +178,7 @@ local function hand_again()
   if its_number == received then return end
   local job = load(id)
   if not job or job[STATE] ~= 'active' or job[TOKEN] ~= token or job[DEADLINE] <= now then return end
-  job[DEADLINE] = math.max(job[DEADLINE], deadline)
+  job[DEADLINE], job[LEASE_MS] = math.max(job[DEADLINE], now + lease_ms), math.max(job[LEASE_MS] or 0, lease_ms)
   gather(added, ACTIVE, job[DEADLINE], id)
   changed[id] = job
   ids[1] = id
@@ -224,14 +238,14 @@ local expired = expired_leases(recover_limit, lease_limit_ms)
 local is_more = passed >= pass_limit or (facts.refreshing or '') ~= ''
 local is_contended = meta[16] and meta[16] ~= worker
 if #ids > 0 and meta[16] ~= worker then facts.claimant = worker end
-local out = {handed_out(), expired, false, has_keys and 1 or 0, is_more and 1 or 0, false, is_contended and 1 or 0}
+local out = {handed_out(), expired, false, has_keys and 1 or 0, is_more and 1 or 0, false, is_contended and 1 or 0, int(now_us)}
 local stands = may_stand(is_more)
 finish()
 out[3] = time_to_wait()
 if stands then
   local till = now + math.min(stand_ms, out[3] or stand_ms)
   local token = string.sub(tokens, 1, TOKEN_LENGTH)
-  redis.call('HSET', META, 'standing', cmsgpack.pack({number, worker, lease_ms, token, channel, till}))
+  redis.call('HSET', META, 'standing', cmsgpack.pack({number, worker, lease_ms, token, channel, till, floor_us}))
   out[6] = now
 end
 return out

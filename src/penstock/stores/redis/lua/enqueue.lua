@@ -190,7 +190,7 @@ local HANDED_BYTES = 65536 -- what a worker gets through its channel; more is le
 
 -- Make the claim that stands, if there is one, for the only job of this call; where to send what to its worker.
 local function hand_over(id, payload)
-  local number, worker, lease_ms, token, channel, till = note_of(meta[14])
+  local number, worker, lease_ms, token, channel, till, floor_us = note_of(meta[14])
   local _, _, _, _, _, held_until = note_of(meta[15])
   if not number or till <= now or held_until and held_until > now then return nil end
   if is_paused() or meta[7] or #payload > HANDED_BYTES then return nil end
@@ -199,10 +199,9 @@ local function hand_over(id, payload)
   if listeners.err or listeners[2] == 0 then return nil end
   -- Its own for every job: after a failover the same note may stand there once more.
   token = string.sub(redis.sha1hex(token .. id), 1, #token)
-  local deadline = now + lease_ms
-  local record = lease(id, seq, worker, token, deadline)
+  local record = lease(id, seq, worker, token, lease_ms, floor_us or 0)
   pushed, rings.ready = {}, nil
-  facts.standing, facts.handed = '', cmsgpack.pack({number, worker, channel, id, token, deadline})
+  facts.standing, facts.handed = '', cmsgpack.pack({number, worker, channel, id, token, now + lease_ms})
   return channel, string.format('%s %s %d ', number, id, #record) .. record .. payload
 end
 

@@ -13,7 +13,7 @@ local function expire(id, token, target, delay_ms, ...)
   if not job then return refuse('lost') end
   if job[STATE] ~= 'active' then return refuse('lost', job[STATE]) end -- guard: state
   if job[TOKEN] ~= token then return refuse('lost', job[STATE]) end -- guard: token
-  if not has_expired(job[DEADLINE], lease_limit_ms) then return refuse('lost', job[STATE]) end -- guard: expired
+  if not has_expired(job, lease_limit_ms) then return refuse('lost', job[STATE]) end -- guard: expired
   count_fault(id, job, ...)
   if job[CANCEL] then
     job[REASON] = cancelled

@@ -12,8 +12,10 @@ local function heartbeat(id, token)
   if not job then return refuse('lost') end
   if job[STATE] ~= 'active' then return refuse('lost', job[STATE]) end -- guard: state
   if job[TOKEN] ~= token then return refuse('lost', job[STATE]) end -- guard: token
-  if has_expired(job[DEADLINE], lease_limit_ms) then return refuse('lost', job[STATE]) end -- guard: held
-  job[DEADLINE] = math.max(job[DEADLINE], now + lease_ms)
+  if has_expired(job, lease_limit_ms) then return refuse('lost', job[STATE]) end -- guard: held
+  job[DEADLINE], job[LEASE_MS] = math.max(job[DEADLINE], now + lease_ms), math.max(job[LEASE_MS] or 0, lease_ms)
+  -- No event tells of this time, and a lease now counts on it.
+  facts.last_us = now_us
   gather(added, ACTIVE, job[DEADLINE], id)
   changed[id] = job
   return applied('active', job[CANCEL])

@@ -47,5 +47,5 @@ asked AS (
         AND after.to_state = 'active'
 ),
 -- include: moved, more=after.more, place=after.seq
--- include: event, move=cancel, lease=false, faulty=true, reason=NULL, drive=after.drive
+-- include: event, move=cancel, lease=false, faulty=true, reason=NULL, drive=after.drive, deadline=NULL
 SELECT i, to_state, to_state = 'active', key FROM after

@@ -2,7 +2,8 @@
 -- $3 is how many at most, $4 the lease in ms, $5 the worker. $6 to $8 are spans of the line to look into, in order: tier,
 -- after which place, up to which; they spare walking over entries of jobs that are long gone. $9 and $10 do so for
 -- leases and delayed jobs: nothing lies before them. With due jobs nothing is claimed unless $11: they are promoted first.
--- Where keys take turns there are no spans, and $12 names the key of each job, in order; then the queue's row is held.
+-- Where keys take turns there are no spans, and $12 names the key of each job, in order; then the queue's row is held. $13 is the
+-- floor of fences. A lease that ends later than one of this claim may is looked for here, any other by upkeep.
 -- include: given, free=queue.is_plain
 gate AS MATERIALIZED (
     SELECT
@@ -21,8 +22,9 @@ gate AS MATERIALIZED (
             WHERE job.queue = $1 AND job.deadline BETWEEN $9::bigint AND given.now
         ) OR EXISTS (
             SELECT 1 FROM penstock.job
-            WHERE job.queue = $1 AND job.deadline > given.now + 3600000
-        ) AS is_late
+            WHERE job.queue = $1 AND job.deadline > given.now + $4::bigint + 60000
+        ) AS is_late,
+        CASE WHEN $13::bigint <= given.now_us + 3600000000 THEN $13::bigint ELSE 0 END AS floor_us
     FROM given
     JOIN penstock.queue ON queue.n = $1
 ),
@@ -78,8 +80,9 @@ leased AS (
         delivery = job.delivery + 1,
         -- One secret for all of the claim, and what tells its jobs apart: a secret of its own costs as much as the rest.
         token = left(gate.secret, 16) || lpad(to_hex(job.place), 16, '0'),
-        fence = greatest(job.fence + 1, gate.now_us),
+        fence = least(greatest(job.fence + 1, gate.now_us, gate.floor_us), 9007199254740991),
         deadline = gate.now + $4::bigint,
+        lease_ms = $4::bigint,
         worker = $5
     FROM gate
     CROSS JOIN (SELECT picked.at, NULL::bigint AS i FROM picked UNION ALL SELECT turned.at, turned.i FROM turned) AS taken

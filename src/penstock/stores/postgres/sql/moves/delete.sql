@@ -36,14 +36,18 @@ gone_live AS (
     DELETE FROM penstock.job
     USING waiting
     WHERE job.ctid = waiting.at
-    RETURNING job.*, NULL::bigint AS ended_at, NULL::bigint AS prune_at, NULL::text AS result, waiting.i
+    RETURNING
+        job.id, job.state, job.version, job.drive, job.stamp, job.task, job.priority, job.key, job.visible_at, job.error,
+        job.fingerprint, job.idempotency_key, job.key_held_ms, job.more, waiting.i
 ),
 gone_ended AS (
     DELETE FROM penstock.ended
     USING ended_ones
     WHERE ended.ctid = ended_ones.at
         AND ended.tableoid = ended_ones.part
-    RETURNING ended.*, ended_ones.i
+    RETURNING
+        ended.id, ended.state, ended.version, ended.drive, ended.stamp, ended.task, ended.priority, ended.key, ended.visible_at, ended.error,
+        ended.fingerprint, ended.idempotency_key, ended.key_held_ms, ended.more, ended_ones.i
 ),
 after AS MATERIALIZED (
     SELECT * FROM gone_live UNION ALL SELECT * FROM gone_ended

@@ -19,7 +19,7 @@ picked AS MATERIALIZED (
         WHERE job.ctid = old.seen
             AND job.state = 'active'  -- guard: state
             AND job.token = item.new_token  -- guard: token
-            AND (job.deadline <= given.now OR job.deadline > given.now + 3600000)  -- guard: expired
+            AND (job.deadline <= given.now OR job.deadline > given.now + coalesce(job.lease_ms, 3600000) + 60000)  -- guard: expired
         FOR UPDATE
     ) AS job
     WHERE job.at = old.seen
@@ -41,5 +41,5 @@ after AS MATERIALIZED (
     FROM (SELECT * FROM picked ORDER BY i) AS ordered
 ),
 -- include: moved, more=after.to_more, place=CASE WHEN after.to_state = 'pending' THEN -after.seq ELSE after.seq END
--- include: event, move=expire, lease=true, faulty=true, reason=NULL, drive=after.drive
+-- include: event, move=expire, lease=true, faulty=true, reason=NULL, drive=after.drive, deadline=after.deadline
 SELECT i, to_state, false, key FROM after

@@ -18,12 +18,14 @@ picked AS MATERIALIZED (
         WHERE job.ctid = old.seen
             AND job.state = 'active'  -- guard: state
             AND job.token = item.new_token  -- guard: token
-            AND job.deadline > given.now AND job.deadline <= given.now + 3600000  -- guard: held
+            AND job.deadline > given.now AND job.deadline <= given.now + coalesce(job.lease_ms, 3600000) + 60000  -- guard: held
         FOR UPDATE
     ) AS job
     WHERE job.at = old.seen
 )
-UPDATE penstock.job SET deadline = greatest(job.deadline, picked.now + $5::bigint)
+UPDATE penstock.job SET
+    deadline = greatest(job.deadline, picked.now + $5::bigint),
+    lease_ms = greatest(job.lease_ms, $5::bigint)
 FROM picked
 WHERE job.ctid = picked.at
 RETURNING picked.i, job.state, job.cancel_requested

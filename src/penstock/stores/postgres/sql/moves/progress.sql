@@ -43,5 +43,5 @@ after AS MATERIALIZED (
         NULL::text AS to_fingerprint
     FROM (SELECT * FROM picked WHERE tells ORDER BY i) AS ordered
 ),
--- include: event, move=progress, lease=true, faulty=false, reason=NULL, drive=after.drive
+-- include: event, move=progress, lease=true, faulty=false, reason=NULL, drive=after.drive, deadline=NULL
 SELECT i, state, cancel_requested FROM picked

@@ -52,5 +52,5 @@ live AS (
         (after.more::jsonb - 'unhandled_since')::text, after.payload
     FROM after
 ),
--- include: event, move=redrive, lease=false, faulty=false, reason=NULL, drive=after.to_drive
+-- include: event, move=redrive, lease=false, faulty=false, reason=NULL, drive=after.to_drive, deadline=NULL
 SELECT i, to_state, false, key FROM after

@@ -42,5 +42,5 @@ changed AS (
     FROM after
     WHERE job.ctid = after.at
 ),
--- include: event, move=replace, lease=false, faulty=false, reason=NULL, drive=after.drive
+-- include: event, move=replace, lease=false, faulty=false, reason=NULL, drive=after.drive, deadline=NULL
 SELECT i, key FROM after ORDER BY i

@@ -40,5 +40,5 @@ after AS MATERIALIZED (
     FROM (SELECT * FROM picked ORDER BY i) AS ordered
 ),
 -- include: moved, more=after.to_more, place=after.seq
--- include: event, move=retry, lease=true, faulty=true, reason=NULL, drive=after.drive
+-- include: event, move=retry, lease=true, faulty=true, reason=NULL, drive=after.drive, deadline=NULL
 SELECT i, to_state, false, key FROM after

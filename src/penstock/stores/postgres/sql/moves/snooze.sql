@@ -44,5 +44,5 @@ after AS MATERIALIZED (
     FROM (SELECT * FROM picked ORDER BY i) AS ordered
 ),
 -- include: moved, more=after.to_more, place=after.seq
--- include: event, move=snooze, lease=true, faulty=false, reason=after.new_reason, drive=after.drive
+-- include: event, move=snooze, lease=true, faulty=false, reason=after.new_reason, drive=after.drive, deadline=NULL
 SELECT i, to_state, false, key FROM after

@@ -1,5 +1,6 @@
 -- What a claim that may wait waits for: the next delayed job, the next deadline, the next key that its rate lets go, whether
--- jobs wait; and whether a lease ran out. $2 is the time in ms, $3 and $4 are times before which no lease and no delayed job is.
+-- jobs wait; and whether a lease ran out. $2 is the time in ms, $3 and $4 are times before which no lease and no delayed job is, $5 is
+-- the lease of the claim in ms.
 SELECT
     (
         SELECT job.visible_at FROM penstock.job
@@ -23,7 +24,7 @@ SELECT
         WHERE job.queue = $1 AND job.deadline BETWEEN $3::bigint AND $2::bigint
     ) OR EXISTS (
         SELECT 1 FROM penstock.job
-        WHERE job.queue = $1 AND job.deadline > $2::bigint + 3600000
+        WHERE job.queue = $1 AND job.deadline > $2::bigint + $5::bigint + 60000
     )
 FROM penstock.queue
 WHERE queue.n = $1

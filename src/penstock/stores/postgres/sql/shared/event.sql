@@ -2,7 +2,7 @@
 told AS (
     INSERT INTO penstock.event (
         queue, stamp, seq, at, move, job, version, drive, source, target, task, priority, key,
-        delivery, attempt, fence, worker, visible_at, reason, error, fingerprint
+        delivery, attempt, fence, worker, deadline, visible_at, reason, error, fingerprint
     )
     SELECT
         $1, greatest(after.stamp, pg_current_xact_id()), after.seq, given.now, '{move}', after.id, after.version + 1,
@@ -11,6 +11,7 @@ told AS (
         CASE WHEN {lease} THEN after.attempts + 1 END,
         CASE WHEN {lease} THEN after.fence END,
         CASE WHEN {lease} THEN after.worker END,
+        {deadline},
         CASE WHEN after.to_state = 'delayed' THEN after.to_visible_at END,
         CASE WHEN {faulty} OR after.to_state = 'cancelled' THEN after.to_reason ELSE {reason} END,
         CASE WHEN {faulty} OR after.to_state = 'cancelled' THEN left(split_part(after.to_error, E'\n', 1), 500) END,

@@ -11,7 +11,7 @@ WITH given AS MATERIALIZED (
     CROSS JOIN LATERAL (
         SELECT CASE
             WHEN $2::bigint < 0 THEN -$2::bigint
-            WHEN $2::bigint - host.us BETWEEN 1 AND 59999999 THEN $2::bigint
+            WHEN $2::bigint - host.us BETWEEN 1 AND 60000000 THEN $2::bigint
             ELSE host.us
         END AS now_us
     ) AS clock

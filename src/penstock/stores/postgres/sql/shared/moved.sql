@@ -15,7 +15,8 @@ changed AS (
         settled = after.to_settled,
         more = {more},
         token = NULL,
-        deadline = NULL
+        deadline = NULL,
+        lease_ms = NULL
     FROM after
     WHERE job.ctid = after.at
         AND after.to_state IN ('pending', 'delayed')

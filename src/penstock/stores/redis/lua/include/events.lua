@@ -23,8 +23,8 @@ local function fill(event, last)
   for at = #event + 1, last do event[at] = false end
 end
 
--- `job` is the record after the move.
-local function append_of(move, id, job, source)
+-- `job` is the record after the move, `deadline` that of its lease before it.
+local function append_of(move, id, job, source, deadline)
   local state = job[STATE]
   local event = {
     1, move, now, id, job[VERSION], job[DRIVE], source, state, job[TASK], job[KEY], job[PRIORITY],
@@ -33,6 +33,7 @@ local function append_of(move, id, job, source)
     event[12], event[13] = false, job[DELIVERY]
     event[14] = COUNTED[move] and job[ATTEMPTS] or job[ATTEMPTS] + 1
     event[15], event[16] = job[FENCE], job[WORKER]
+    if move == 'expire' then event[17] = deadline end
   end
   if state == 'delayed' then
     fill(event, 17)

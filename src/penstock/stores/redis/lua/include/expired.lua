@@ -1,15 +1,23 @@
+-- include: fields
 -- The leases that ran out, oldest first, each as its id and record.
 local function expired_leases(limit, lease_limit_ms)
   local ids = redis.call('ZRANGE', ACTIVE, '-inf', int(now), 'BYSCORE', 'LIMIT', 0, limit)
-  if #ids < limit then
-    -- One that ends later than any lease may is a clock fault.
-    local far = '(' .. int(now + lease_limit_ms)
-    local late = redis.call('ZRANGE', ACTIVE, far, '+inf', 'BYSCORE', 'LIMIT', 0, limit - #ids)
-    for _, id in ipairs(late) do ids[#ids + 1] = id end
-  end
   local out = {}
   for i, id in ipairs(ids) do
     out[2 * i - 1], out[2 * i] = id, redis.call('HGET', RECORDS, id)
+  end
+  if is_stepped and #ids < limit then
+    -- Those that lie further ahead than they were claimed for.
+    local far = redis.call('ZRANGE', ACTIVE, '(' .. int(now + STEP_MS), '+inf', 'BYSCORE', 'WITHSCORES')
+    for i = 1, #far, 2 do
+      local record = redis.call('HGET', RECORDS, far[i])
+      local job = record and cmsgpack.unpack(record)
+      if job and tonumber(far[i + 1]) > now + (job[LEASE_MS] or lease_limit_ms) + STEP_MS then
+        out[#out + 1] = far[i]
+        out[#out + 1] = record
+      end
+      if #out >= 2 * limit then break end
+    end
   end
   return out
 end

@@ -1,9 +1,9 @@
 -- include: relays
 -- What the moves that end a lease have in common.
 
--- Ran out, or ends later than any lease may: then the clock was set back.
-local function has_expired(deadline, lease_limit_ms)
-  return deadline <= now or deadline > now + lease_limit_ms
+-- Ran out, or lies further ahead than it was claimed for: then the clock was set back.
+local function has_expired(job, lease_limit_ms)
+  return job[DEADLINE] <= now or job[DEADLINE] > now + (job[LEASE_MS] or lease_limit_ms) + STEP_MS
 end
 
 -- The answer to a settlement that is refused: the old one, if it repeats what was done with this token.

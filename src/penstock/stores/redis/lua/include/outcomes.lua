@@ -24,6 +24,7 @@ local function finish(answer)
   if rings.ready and meta[14] and meta[14] ~= '' then facts.standing = '' end
   for id, job in pairs(changed) do gather(set, RECORDS, id, cmsgpack.pack(job)) end
   if seq ~= tonumber(meta[2]) then facts.seq, facts.last_us = seq, now_us end
+  if now_us < last_us then facts.last_us, facts.step_at, facts.step_back_ms = now_us, now, newest_ms - now end
   for name, value in pairs(facts) do gather(set, META, name, value) end
   write_all()
   for topic in pairs(rings) do redis.call('PUBLISH', BELL .. topic, '') end

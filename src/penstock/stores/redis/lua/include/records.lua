@@ -214,12 +214,15 @@ end
 
 -- Lead a job to `state` by a move, with its event. Other fields of the record are set before.
 local function lead(move, id, job, state, front)
-  local source = job[STATE]
+  local source, deadline = job[STATE], job[DEADLINE]
   leave(id, job)
   job[STATE], job[VERSION] = state, job[VERSION] + 1
   if state ~= 'delayed' then job[VISIBLE_AT] = false end
-  if state ~= 'active' then job[TOKEN], job[DEADLINE] = false, false end
-  append_of(move, id, job, source)
+  if state ~= 'active' then
+    job[TOKEN], job[DEADLINE] = false, false
+    if #job > LEASE_MS then job[LEASE_MS] = false else job[LEASE_MS] = nil end
+  end
+  append_of(move, id, job, source, deadline)
   enter(id, job, front)
   changed[id] = job
   touch(job[KEY])

@@ -1,12 +1,13 @@
 -- What upkeep has to know of a queue: the first entry of each index. Run for many queues at a time, so it gets one key and
 -- completes the others.
--- Keys: the queue's metadata. Arguments: the number of events that may be kept.
--- Result: now; when the first delayed job may be claimed; the first deadline and the last; the first instant of a schedule;
+-- Keys: the queue's metadata. Arguments: the number of events that may be kept; the longest lease.
+-- Result: now; when the first delayed job may be claimed; the first deadline; 1 where a lease
+--   has ended because the clock was set back, else 0; the first instant of a schedule;
 --   1 where relays wait, else 0; when the first of what is kept for a time need not be; how many events there are. What
 --   there is none of is an empty text; of events it is 0 while there cannot be too many. Nothing for an idle queue, and
 --   where there is none.
 -- flags: allow-oom,no-writes
-local meta = redis.call('HMGET', KEYS[1], 'number', 'seq', 'offset_ms')
+local meta = redis.call('HMGET', KEYS[1], 'number', 'seq', 'offset_ms', 'last_us', 'step_at', 'step_back_ms')
 if not meta[1] then return {} end
 local start, seq = string.sub(KEYS[1], 1, -5), tonumber(meta[2])
 local has_many = seq > tonumber(ARGV[1])
@@ -16,7 +17,21 @@ if not has_many and redis.call(
   start .. 'windows', start .. 'cooling'
 ) == 0 then return {} end
 local clock = redis.call('TIME')
-local now = string.format('%d', clock[1] * 1000 + math.floor(clock[2] / 1000) + meta[3])
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000) + meta[3]
+local STEP_MS, LEASE_MS = 60000, 30
+
+-- While the clock has not reached again the newest time that the queue used; as in include/expired.lua.
+local function has_far_lease()
+  if math.max(math.floor(meta[4] / 1000), (meta[5] or 0) + (meta[6] or 0)) <= now + STEP_MS then return 0 end
+  local first = string.format('(%d', now + STEP_MS)
+  local far = redis.call('ZRANGE', start .. 'active', first, '+inf', 'BYSCORE', 'WITHSCORES')
+  for i = 1, #far, 2 do
+    local record = redis.call('HGET', start .. 'records', far[i])
+    local job = record and cmsgpack.unpack(record)
+    if job and tonumber(far[i + 1]) > now + (job[LEASE_MS] or tonumber(ARGV[2])) + STEP_MS then return 1 end
+  end
+  return 0
+end
 
 local function score(index, rank)
   return redis.call('ZRANGE', start .. index, rank, rank, 'WITHSCORES')[2] or ''
@@ -35,6 +50,6 @@ if has_many then
   if first then events = seq - tonumber(string.match(first[1], '^%d+')) + 1 end
 end
 return {
-  now, score('delayed', 0), score('active', 0), score('active', -1), score('due', 0),
+  string.format('%d', now), score('delayed', 0), score('active', 0), has_far_lease(), score('due', 0),
   redis.call('XLEN', start .. 'relays') > 0 and 1 or 0, prune_at, events
 }

@@ -24,6 +24,7 @@ UPDATE job SET
         settled || token || ':bury:' || iif(cancel_requested, 'cancelled', 'dead') || ' ', -:settled_chars
     ),
     token = NULL,
-    deadline = NULL
+    deadline = NULL,
+    lease_ms = NULL
 FROM temp.touched
 WHERE job.n = touched.n

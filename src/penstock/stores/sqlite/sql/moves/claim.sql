@@ -37,8 +37,9 @@ UPDATE job SET
     version = version + 1,
     delivery = delivery + 1,
     token = substr(:tokens, 32 * (:taken + touched.i) - 31, 32),
-    fence = max(fence + 1, :now_us),
+    fence = min(max(fence + 1, :now_us, :floor_us), 9007199254740991),
     deadline = :now + :lease_ms,
+    lease_ms = :lease_ms,
     worker = :worker
 FROM temp.touched
 WHERE job.n = touched.n

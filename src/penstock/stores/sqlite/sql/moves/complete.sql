@@ -22,6 +22,7 @@ UPDATE job SET
     prune_at = :now + retention_ms,
     settled = substr(settled || token || ':complete:completed ', -:settled_chars),
     token = NULL,
-    deadline = NULL
+    deadline = NULL,
+    lease_ms = NULL
 FROM temp.touched
 WHERE job.n = touched.n

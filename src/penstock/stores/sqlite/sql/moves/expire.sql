@@ -1,14 +1,14 @@
 -- expire: active → delayed / dead / pending; the token must be current and the deadline passed; attempts + 1; cancelled if that was asked for
--- Items: [id, token, target, reason, error, fingerprint, delay in ms].
+-- Items: [id, token, target, reason, error, fingerprint, delay in ms]; the lease's deadline is noted behind them.
 -- step: pick
 INSERT INTO temp.touched (n, item, source, value)
-SELECT job.n, item.key, job.state, item.value
+SELECT job.n, item.key, job.state, json_insert(item.value, '$[#]', job.deadline)
 FROM json_each(:items) AS item
 CROSS JOIN job INDEXED BY job_id ON job.queue = :queue AND job.id = json_extract(item.value, '$[0]')
 WHERE 1
     AND job.state = 'active'  -- guard: state
     AND job.token = json_extract(item.value, '$[1]')  -- guard: token
-    AND (job.deadline <= :now OR job.deadline > :now + :lease_limit)  -- guard: expired
+    AND (job.deadline <= :now OR job.deadline > :now + coalesce(job.lease_ms, :lease_limit) + :step_ms)  -- guard: expired
 ORDER BY item.key
 
 -- step: change
@@ -36,6 +36,7 @@ UPDATE job SET
         cancel_requested OR json_extract(touched.value, '$[2]') = 'dead', :now + retention_ms, NULL
     ),
     token = NULL,
-    deadline = NULL
+    deadline = NULL,
+    lease_ms = NULL
 FROM temp.touched
 WHERE job.n = touched.n

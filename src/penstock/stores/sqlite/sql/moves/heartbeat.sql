@@ -8,10 +8,10 @@ CROSS JOIN job INDEXED BY job_id ON job.queue = :queue AND job.id = json_extract
 WHERE 1
     AND job.state = 'active'  -- guard: state
     AND job.token = json_extract(item.value, '$[1]')  -- guard: token
-    AND job.deadline > :now AND job.deadline <= :now + :lease_limit  -- guard: held
+    AND job.deadline > :now AND job.deadline <= :now + coalesce(job.lease_ms, :lease_limit) + :step_ms  -- guard: held
 ORDER BY item.key
 
 -- step: change
-UPDATE job SET deadline = max(deadline, :now + :lease_ms)
+UPDATE job SET deadline = max(deadline, :now + :lease_ms), lease_ms = max(coalesce(job.lease_ms, 0), :lease_ms)
 FROM temp.touched
 WHERE job.n = touched.n

@@ -23,6 +23,7 @@ UPDATE job SET
         settled || token || ':release:' || iif(cancel_requested, 'cancelled', 'pending') || ' ', -:settled_chars
     ),
     token = NULL,
-    deadline = NULL
+    deadline = NULL,
+    lease_ms = NULL
 FROM temp.touched
 WHERE job.n = touched.n

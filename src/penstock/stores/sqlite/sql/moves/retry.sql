@@ -28,6 +28,7 @@ UPDATE job SET
         settled || token || ':retry:' || iif(cancel_requested, 'cancelled', 'delayed') || ' ', -:settled_chars
     ),
     token = NULL,
-    deadline = NULL
+    deadline = NULL,
+    lease_ms = NULL
 FROM temp.touched
 WHERE job.n = touched.n

@@ -13,7 +13,7 @@ SELECT
     END,
     CASE WHEN :lease THEN job.fence END,
     CASE WHEN :lease THEN job.worker END,
-    CASE WHEN :move = 'claim' THEN job.deadline END,
+    CASE :move WHEN 'claim' THEN job.deadline WHEN 'expire' THEN json_extract(touched.value, '$[7]') END,
     CASE WHEN job.state = 'delayed' THEN job.visible_at END,
     CASE
         WHEN :faulty OR job.state = 'cancelled' THEN job.reason
