@@ -134,6 +134,10 @@ bench-execution: $(BENCH_STAMP) $(BENCH_VENV)-redis/.ready ## Measure executors 
 bench-spark: $(STAMP) ## Measure the pipeline on Spark beside programs without it (BENCH_ARGS=...)
 	$(BIN)/python -m benchmarks spark $(BENCH_ARGS)
 
+.PHONY: bench-queues
+bench-queues: $(STAMP) ## Measure one worker process over 10,000 idle queues (BENCH_ARGS=...)
+	$(BIN)/python -m benchmarks queues $(BENCH_ARGS)
+
 .PHONY: bench-service
 bench-service: $(STAMP) ## Measure the HTTP service beside the direct client (BENCH_ARGS=...)
 	$(BIN)/python -m benchmarks service $(BENCH_ARGS)

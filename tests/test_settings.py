@@ -35,6 +35,7 @@ def test_every_setting_can_be_set_by_flag_by_variable_and_by_file(tmp_path: Path
         **{f"bloom.{each}_rate": "0.5" for each in ("idempotency", "ghost", "cleanup")},
     }
     times = {"lease", "shutdown_timeout", "no_handler_after", "stuck_after", "poll", "sweep"}
+    times |= {"term_after", "kill_after"}
     numbers = times | {"limit", "concurrency", "jobs", "workers", "seed", "port"}
     numbers |= {"connections", "connections_per_peer", "requests_per_tenant", "streams", "streams_per_tenant"}
     numbers |= {

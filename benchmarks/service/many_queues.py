@@ -52,7 +52,8 @@ def served(url: str) -> Iterator[tuple[int, str, str]]:
     try:
         assert service.stdout is not None
         said = json.loads(service.stdout.readline())
-        token = DevelopmentKey.read(said["key"]).mint(
+        key = Path(said["key_file"]).read_text().strip()
+        token = DevelopmentKey.read(key).mint(
             tenants=["small"], subject="bench", scopes=["*"], seconds=3_600, now=time.time()
         )
         yield service.pid, said["address"], token

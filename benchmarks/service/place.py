@@ -83,11 +83,12 @@ def _served(url: str, folder: Path) -> Iterator[Place]:
         if not line:
             raise Failed(f"the service did not begin\n{(folder / 'service.log').read_text()}")
         said = json.loads(line)
-        token = DevelopmentKey.read(said["key"]).mint(
+        key = Path(said["key_file"]).read_text("utf-8").strip()
+        token = DevelopmentKey.read(key).mint(
             tenants=["default"], subject="bench", scopes=["*"], seconds=3_600, now=time.time()
         )
         scheme, _, rest = said["address"].partition("://")
-        yield Place(Reached(url), Reached(f"{scheme}://{token}@{rest}"), said["address"], token, said["key"])
+        yield Place(Reached(url), Reached(f"{scheme}://{token}@{rest}"), said["address"], token, key)
     finally:
         service.terminate()
         try:
@@ -95,3 +96,5 @@ def _served(url: str, folder: Path) -> Iterator[Place]:
         except subprocess.TimeoutExpired:
             service.kill()
             service.wait(5)
+        if service.stdout is not None:
+            service.stdout.close()

@@ -76,6 +76,8 @@ class WorkerSettings(_Group, frozen=True, kw_only=True):
     shutdown_timeout: Seconds | None = None
     no_handler_after: Seconds | None = None
     stuck_after: Seconds | None = None
+    term_after: Seconds | None = None
+    kill_after: Seconds | None = None
     poll: Seconds | None = None
     sweep: Seconds | None = None
     burst: bool = False

@@ -21,6 +21,7 @@ from penstock.core.moves import Bury, Complete, Fail, Fault, Release, Retry, Set
 from penstock.core.outcomes import Enqueued
 from penstock.stores.open import open_store
 from penstock.stores.protocol import Store
+from penstock.stores.values import WorkerEntry
 from tests.conformance.having import kind_among
 from tests.conformance.stores import STORES, Kind, Place
 
@@ -78,6 +79,11 @@ class Shell:
             return list(ids)
 
         return self.store(work)
+
+    def register_worker(self, *queues: str) -> None:
+        """A live worker of these queues."""
+        entry = WorkerEntry("w1", "here", 1, "1", dict.fromkeys(queues, 1), ("send",))
+        self.store(lambda store: store.register_worker("default", entry, 600_000))
 
     def claim(self, many: int = 1, *, queue: QueueRef = MAIL, lease_ms: int = 30_000) -> None:
         """Lease jobs to a worker and leave it at that."""

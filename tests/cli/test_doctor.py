@@ -7,12 +7,25 @@ from typing import Any
 
 import pytest
 
+from penstock.cli.check_persistence import examine_persistence
 from penstock.core.flows import ChildEnding, JobRef
 from penstock.core.job import NewJob
 from penstock.core.limits import Declaration, KeyRule, Mode
 from penstock.stores.protocol import Store
-from penstock.stores.values import StoredSchedule
+from penstock.stores.values import Durability, StoredSchedule, StoreInfo
 from tests.cli.conftest import MAIL, Shell
+
+
+@pytest.fixture(autouse=True)
+def worker(shell: Shell, request: pytest.FixtureRequest) -> None:
+    """Somebody serves the queue, unless a test is about nobody doing so."""
+    if "unserved" not in request.fixturenames:
+        shell.register_worker("mail")
+
+
+@pytest.fixture
+def unserved() -> None:
+    """No worker is registered."""
 
 
 def names(document: dict[str, list[dict[str, object]]]) -> list[object]:
@@ -29,6 +42,58 @@ def test_a_store_with_all_kinds_of_jobs_is_healthy(shell: Shell) -> None:
     shell.enqueue("e", delay_ms=60_000)
 
     assert shell.json("doctor")["healthy"] is True
+
+
+@pytest.mark.usefixtures("unserved")
+def test_jobs_that_wait_without_a_worker_are_a_finding(shell: Shell) -> None:
+    shell.enqueue("a", "b")
+
+    assert names(shell.json("doctor", code=1)) == ["workers"]
+    assert shell("doctor") == 1
+    assert re.search(r"2 jobs wait, the oldest for .*, and no live worker serves the queue", shell.out)
+
+    shell("queues", "pause", "mail")
+    assert shell.json("doctor")["healthy"] is True
+    shell("queues", "resume", "mail")
+    shell.register_worker("web")
+    assert names(shell.json("doctor", code=1)) == ["workers"]
+    shell.register_worker("mail")
+    assert shell.json("doctor")["healthy"] is True
+
+
+@pytest.mark.usefixtures("unserved")
+def test_jobs_that_somebody_claims_without_being_registered_are_served(shell: Shell) -> None:
+    shell.enqueue("a", "b")
+    shell.settle("complete")
+
+    assert shell.json("doctor")["healthy"] is True
+
+
+def test_at_eighty_columns_no_word_is_lost(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    shell.enqueue("a")
+    monkeypatch.setenv("COLUMNS", "80")
+
+    assert shell("doctor") == 0
+
+    assert "…" not in shell.out
+    assert max(map(len, shell.out.splitlines())) <= 80
+    words = {word for line in shell.out.splitlines() for word in line.split()}
+    assert {"seen", "seccomp:", "filtered", "durability"} <= words
+
+
+@pytest.mark.parametrize(
+    ("durability", "findings"),
+    [
+        (Durability.PROCESS, 1),
+        (Durability.SERVER, 0),
+        (Durability.POWER, 0),
+        (Durability.REPLICATED, 0),
+    ],
+)
+def test_a_server_that_keeps_nothing_on_disk_is_a_finding(durability: Durability, findings: int) -> None:
+    (check,) = examine_persistence(StoreInfo("redis", "redis://h", durability, "Valkey 9", 1, 0))
+
+    assert len(check.findings) == findings
 
 
 def test_an_empty_store_is_healthy(shell: Shell) -> None:

@@ -18,6 +18,12 @@ pytestmark = on([kind for kind in STORES if kind.name.startswith("postgres")])
 READ = ("events", "tail", "--queue", "mail", "--reader", "audit", "--json")
 
 
+@pytest.fixture(autouse=True)
+def worker(shell: Shell) -> None:
+    """Somebody serves the queue."""
+    shell.register_worker("mail")
+
+
 def _read(shell: Shell) -> list[tuple[str, int]]:
     assert shell(*READ) == 0, shell.err
     events = [json.loads(line) for line in shell.out.splitlines()]

@@ -43,7 +43,8 @@ def test_a_damaged_job_is_found_set_aside_shown_and_deleted(shell: Shell) -> Non
 
     assert shell.json("quarantine", "delete", "mail", "b", "--yes") == {"queue": "mail", "deleted": 1}
     assert shell.json("quarantine", "list") == {"entries": []}
-    assert shell.json("doctor")["healthy"] is True
+    # Jobs wait and no worker runs: that is all there is to say.
+    assert found(shell).keys() == {"workers"}
 
 
 def test_all_entries_of_a_queue_are_deleted_at_once(shell: Shell) -> None:
@@ -53,7 +54,7 @@ def test_all_entries_of_a_queue_are_deleted_at_once(shell: Shell) -> None:
 
     assert shell("quarantine", "delete", "mail", "--all", "--yes") == 0
     assert shell.out == "deleted 2 entries of the quarantine of queue 'mail'\n"
-    assert shell.json("doctor", "--repair")["healthy"] is True
+    assert found(shell).keys() == {"workers"}
 
 
 def test_what_is_deleted_has_to_be_named(shell: Shell) -> None:

@@ -120,7 +120,7 @@ def numbers_table() -> str:
         ("drain on shutdown", f"{worker['shutdown_timeout']:g} s"),
         (
             "a process is told to stop, gets SIGTERM, is killed",
-            f"at 0, {stopping.TOLD:g}, {stopping.TOLD + stopping.ASKED:g} s",
+            f"at 0, {stopping.TERM_AFTER:g}, {stopping.TERM_AFTER + stopping.KILL_AFTER:g} s",
         ),
         (
             "a process is replaced after",

@@ -1,10 +1,13 @@
 """Mistakes of people who come from other job queues, and what they are told."""
 
+import asyncio
+import threading
 from datetime import UTC, datetime
+from typing import Any
 
 import pytest
 
-from penstock import ConfigError, OptionError, Penstock
+from penstock import ConfigError, OptionError, Penstock, ResultTimeoutError
 
 
 @pytest.fixture
@@ -75,3 +78,64 @@ def test_an_app_without_a_store_obeys_the_environment(monkeypatch: pytest.Monkey
     assert Penstock("sqlite:///other.db").url == "sqlite:///other.db"
     monkeypatch.delenv("PENSTOCK_URL")
     assert Penstock().url == "sqlite:///penstock.db"
+
+
+async def test_a_blocking_wait_in_the_loop_of_the_open_app_is_told_to_await(app: Penstock) -> None:
+    @app.task
+    def send() -> None: ...
+
+    async with app:
+        with app.blocking as queue:
+            sent = queue.enqueue(send)
+            with pytest.raises(ConfigError, match=r"await handle\.result\(\) there, or .*asyncio\.to_thread"):
+                queue.result(sent)
+            with pytest.raises(ResultTimeoutError):
+                await asyncio.to_thread(queue.result, sent, 0.01)
+
+
+async def test_a_task_of_another_app_is_not_accepted() -> None:
+    """Though this app has a queue of that name."""
+    app, other = Penstock("memory://"), Penstock("memory://")
+    app.queue("default")
+
+    @other.task
+    def send() -> None: ...
+
+    told = r"task 'send' is one of another app: .* app\.by_name\('send', queue='default'\)"
+    with app.blocking as queue:
+        with pytest.raises(ConfigError, match=told):
+            queue.enqueue(send)
+        with pytest.raises(ConfigError, match=told):
+            queue.enqueue_many(send, [()])
+    async with app:
+        await app.by_name("send").enqueue()
+
+
+def test_tasks_and_queues_are_registered_from_many_threads(app: Penstock) -> None:
+    """Each queue is one, and of two tasks with one name one is refused."""
+    ready = threading.Barrier(8)
+    queues: list[Any] = []
+    refused: list[str] = []
+
+    def declare(number: int) -> None:
+        def work() -> None: ...
+
+        ready.wait()
+        for each in range(50):
+            queue = app.queue(f"q{each}")
+            queues.append((each, queue))
+            queue.task(name=f"t{each}-{number}")(work)
+            try:
+                queue.task(name=f"same{each}")(work)
+            except ConfigError as error:
+                refused.append(str(error))
+
+    threads = [threading.Thread(target=declare, args=(number,)) for number in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+    assert len({id(queue) for _, queue in queues}) == 50
+    assert len(app.registry.names()) == 50 * 8 + 50
+    assert len(refused) == 50 * 7

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 import os
+import threading
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager
 from functools import partial
@@ -90,6 +91,7 @@ class Penstock:
         self._persistence = Persistence(tries, patience)
         self._filters = filters
         self._queues: dict[str, QueueHandle] = {}
+        self._declaring = threading.Lock()
         self._declared: dict[str, Declaration | None] = {}
         self._sending = Sending()
         self._enqueue_middleware: list[EnqueueMiddleware] = []
@@ -100,7 +102,7 @@ class Penstock:
         self._is_storeless = False
         self.reference: str | None = None
         """The `module:app` by which the command line found the app."""
-        self._blocking = Blocking(self._twin)
+        self._blocking = Blocking(self._twin, self._sending.check_own, self._sending.check_blocking)
         self.schedules = Schedules(self)
         self.cron = self.schedules.cron
         self.every = self.schedules.every
@@ -120,6 +122,17 @@ class Penstock:
         options = JobOptions.of(job_options(defaults), QueueOptions.__annotations__)
         execution = Execution.of(given)
         declaration = declaration_of(name, given, options)
+        with self._declaring:
+            return self._queue(name, given, options, execution, declaration)
+
+    def _queue(
+        self,
+        name: str,
+        given: QueueOptions,
+        options: JobOptions,
+        execution: Execution,
+        declaration: Declaration | None,
+    ) -> QueueHandle:
         known = self._queues.get(name)
         if known is None:
             ref = QueueRef(self.tenant, check_name("queue", name))
@@ -394,6 +407,7 @@ class Penstock:
         from penstock.app.pool import AppWorkers
         from penstock.scheduler.upkeep import Upkeep
         from penstock.worker.options import DEFAULT_CONCURRENCY, worker_name
+        from penstock.worker.poller import CROWDED, QueuePoller
         from penstock.worker.registration import Registration
         from penstock.worker.renewer import LeaseRenewer
         from penstock.worker.worker import Worker
@@ -410,10 +424,11 @@ class Penstock:
         host = self._host(options.get("executor"))
         upkeep, renewer = Upkeep(self.store), LeaseRenewer(self.store)
         registered = {name: number or concurrency or DEFAULT_CONCURRENCY for name, number in slots.items()}
+        options["name"] = worker_name(options.get("name"))
         registration = Registration(
-            self.store, self.tenant, worker_name(options.get("name")), registered, self.registry.names()
+            self.store, self.tenant, options["name"], registered, self.registry.names()
         )
-        workers = [
+        workers: list[Any] = [
             Worker(
                 self.store,
                 self._queues[name].ref,
@@ -427,6 +442,12 @@ class Penstock:
             )
             for name, number in slots.items()
         ]
+        if len(workers) > CROWDED and not options.get("burst"):
+            workers = [
+                QueuePoller(
+                    self.store, workers, upkeep=upkeep, registration=registration, renewer=renewer, host=host
+                )
+            ]
         first = partial(self._prepare, list(slots))
         restorer = self._restorer(list(slots))
         return AppWorkers(self, workers, first, restorer, host, declare=self._sending.upkeep)

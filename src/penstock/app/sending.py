@@ -1,8 +1,8 @@
 """The way from a task to the client of the app that declared it."""
 
 import asyncio
-from collections.abc import Collection, Sequence
-from typing import TypeVar
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any, TypeVar
 
 from penstock.client.client import Client
 from penstock.client.upkeep import Upkeep
@@ -27,18 +27,43 @@ class Sending:
         self.is_storeless = False
         """Whether this process only executes handlers."""
 
+    def check_own(self, calls: Iterable[Call[Any]]) -> None:
+        """ConfigError for a call of a task that another app declared: it would go into this app's store."""
+        for call in calls:
+            if call.sender is not None and call.sender is not self:
+                raise ConfigError(
+                    f"task {call.task!r} is one of another app: enqueue it with that app, or name it here "
+                    f"with app.by_name({call.task!r}, queue={call.queue!r})"
+                )
+
+    def check_blocking(self) -> None:
+        """ConfigError where a wait would stop the event loop that the app is open in."""
+        try:
+            running = asyncio.get_running_loop()
+        except RuntimeError:
+            return
+        if self.client is not None and self.loop is running:
+            raise ConfigError(
+                "app.blocking would wait in the event loop that the app is open in, and stop it: "
+                "await handle.result() there, or wait in a thread with asyncio.to_thread(…)"
+            )
+
     async def send(self, call: Call[R], /) -> JobHandle[R]:
+        self.check_own([call])
         return await self._here().send(call)
 
     async def send_in(self, connection: object, call: Call[R], /) -> JobHandle[R]:
+        self.check_own([call])
         return await self._here().send_in(connection, call)
 
     async def send_many_in(
         self, connection: object, calls: Sequence[Call[R]], /
     ) -> list[JobHandle[R] | PenstockError]:
+        self.check_own(calls)
         return await self._here().send_many_in(connection, calls)
 
     async def send_many(self, calls: Sequence[Call[R]], /) -> list[JobHandle[R] | PenstockError]:
+        self.check_own(calls)
         return await self._here().send_many(calls)
 
     async def job(self, queue: str, job: str, /) -> Job:

@@ -8,6 +8,7 @@ from typing import Final, Protocol
 import msgspec
 
 from penstock.core.errors import ConfigError, OptionError
+from penstock.core.extras import install_command
 
 LEAST_RATE: Final = 1e-15
 """A lower rate of false positives needs more bits than a hash of 64 bits can tell apart."""
@@ -65,9 +66,7 @@ def make_buffer(size: BloomSize) -> Buffer:
     try:
         from rbloom import Bloom
     except ImportError:
-        raise ConfigError(
-            "Bloom filters need the package rbloom: install penstock with the extra bloom"
-        ) from None
+        raise ConfigError(f"Bloom filters need the package rbloom: {install_command('bloom')}") from None
     buffer: Buffer = Bloom(size.capacity, size.rate)
     return buffer
 

@@ -7,6 +7,8 @@ from typing import Annotated, Final
 import typer
 
 from penstock.cli.bulk import each_page
+from penstock.cli.check_persistence import examine_persistence
+from penstock.cli.check_workers import examine_workers
 from penstock.cli.checks import (
     Check,
     examine_blocked,
@@ -30,7 +32,7 @@ from penstock.core.job import QueueRef
 from penstock.core.states import LIVE, State
 from penstock.sandbox.available import means
 from penstock.stores.protocol import HasHoldups, Store
-from penstock.stores.values import Query, QueueInfo, StoreInfo
+from penstock.stores.values import Query, QueueInfo, StoreInfo, WorkerEntry
 
 CLOCK_TOLERANCE_MS: Final = 1_000
 RECOVERY_GRACE_MS: Final = 5_000
@@ -54,15 +56,16 @@ async def doctor(
         info = await store.info()
         checks = [_kind(info), _offset(info), await _clock(store), *await examine_holdup(store)]
         checks += examine_replication(info)
+        checks += examine_persistence(info)
         checks += await examine_wall(store, desk.tenant)
         checks += examine_files(store)
         checks += await examine_webhook_secrets(desk, store)
-        queues = await desk.queues(store, queue)
+        queues, workers = await desk.queues(store, queue), await store.workers(desk.tenant)
         checks.append(await examine_clock_steps(store, queues))
         for each in queues:
             if repair:
                 checks.append(await _repair(store, each.queue))
-            checks += await _examine(store, each, history=history)
+            checks += await _examine(store, each, workers, history=history)
         checks.append(await examine_schedules(store, desk.tenant, queue))
     findings = sum(len(check.findings) for check in checks)
     sandbox = means()
@@ -75,6 +78,7 @@ async def doctor(
             ("wrong" if check.findings else "ok", check.name, check.queue or "–", check.seen)
             for check in checks
         ),
+        wrap=["check", "queue", "seen"],
     )
     desk.out.table(
         ["this machine", "for the permissions of tasks", "seen"],
@@ -82,6 +86,7 @@ async def doctor(
             ("there" if each.is_there else "missing", f"{each.name}: {each.use}", each.seen)
             for each in sandbox
         ),
+        wrap=["for the permissions of tasks", "seen"],
     )
     for check in checks:
         where = f" of queue {check.queue}" if check.queue else ""
@@ -123,7 +128,9 @@ async def _repair(store: Store, ref: QueueRef) -> Check:
     return Check("repair", f"{await store.repair(ref)} entries set aside or mended", ref.name)
 
 
-async def _examine(store: Store, info: QueueInfo, *, history: bool) -> list[Check]:
+async def _examine(
+    store: Store, info: QueueInfo, workers: list[WorkerEntry], *, history: bool
+) -> list[Check]:
     ref, name = info.queue, info.queue.name
     found = await store.check(ref)
     records = Check("records and indexes", f"{len(found)} findings", name)
@@ -137,6 +144,7 @@ async def _examine(store: Store, info: QueueInfo, *, history: bool) -> list[Chec
         await _leases(store, ref),
         await _counts(store, ref, counts, live, mark),
     ]
+    checks.append(await examine_workers(store, info, counts, workers))
     checks += await examine_limits(store, info, counts)
     checks += [await examine_relays(store, ref), await examine_blocked(store, ref)]
     checks.append(await examine_readers(store, ref))

@@ -63,10 +63,12 @@ class Output:
         *,
         right: frozenset[str] = frozenset(),
         drop: Sequence[str] = (),
+        wrap: Sequence[str] = (),
     ) -> None:
         """A table that fits the terminal: columns in `drop` go first, in that order, then the last is cut.
 
-        Columns in `right` are numbers. A line below names what had no room.
+        Columns in `wrap` are not cut: their text goes on in the next line. Columns in `right` are numbers.
+        A line below names what had no room.
         """
         if self.json:
             return
@@ -76,6 +78,7 @@ class Output:
             for at, column in enumerate(columns)
         }
         kept = _fitting(list(columns), widths, drop, self.console.width)
+        _wrap([column for column in kept if column in wrap], kept, widths, self.console.width)
         taken = sum(widths[column] + 3 for column in kept[:-1])
         widths[kept[-1]] = max(1, min(widths[kept[-1]], self.console.width - taken))
         table = Table(box=box.SIMPLE_HEAD, pad_edge=False, show_edge=False, header_style="bold")
@@ -83,8 +86,8 @@ class Output:
             table.add_column(
                 column,
                 justify="right" if column in right else "left",
-                no_wrap=True,
-                overflow="ellipsis",
+                no_wrap=column not in wrap,
+                overflow="fold" if column in wrap else "ellipsis",
                 width=widths[column],
             )
         for row in cells:
@@ -114,6 +117,17 @@ def _fitting(columns: list[str], widths: dict[str, int], drop: Sequence[str], wi
         if len(columns) > 1 and needed() > width:
             columns.remove(column)
     return columns
+
+
+def _wrap(wrapped: list[str], kept: list[str], widths: dict[str, int], width: int) -> None:
+    """Make columns narrower until the table fits, the widest first, down to what can still be read."""
+    excess = sum(widths[column] for column in kept) + 3 * (len(kept) - 1) - width
+    while excess > 0 and wrapped:
+        widest = max(wrapped, key=lambda column: widths[column])
+        if widths[widest] <= LAST_WIDTH:
+            return
+        widths[widest] -= 1
+        excess -= 1
 
 
 def printable(text: str, *, lines: bool = False) -> str:

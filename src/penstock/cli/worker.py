@@ -57,6 +57,22 @@ async def worker(
             metavar="TIME",
         ),
     ] = None,
+    term_after: Annotated[
+        str | None,
+        setting(
+            "worker.term_after",
+            "How long a handler in a process may run on once told to stop, before SIGTERM, such as 1s",
+            metavar="TIME",
+        ),
+    ] = None,
+    kill_after: Annotated[
+        str | None,
+        setting(
+            "worker.kill_after",
+            "How long its process may run on after SIGTERM, such as 500ms",
+            metavar="TIME",
+        ),
+    ] = None,
     poll: Annotated[
         str | None, setting("worker.poll", "How often to look when nothing wakes it", metavar="TIME")
     ] = None,
@@ -121,6 +137,8 @@ def _options(settings: WorkerSettings) -> dict[str, Any]:
         shutdown_timeout=settings.shutdown_timeout,
         no_handler_after=settings.no_handler_after,
         stuck_after=settings.stuck_after,
+        term_after=settings.term_after,
+        kill_after=settings.kill_after,
         poll=settings.poll,
         sweep=settings.sweep,
         burst=settings.burst,

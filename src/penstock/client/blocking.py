@@ -41,12 +41,20 @@ class Sendable(Protocol[P, R]):
 class BlockingQueue:
     """What a producer needs, each call returning when it is done. From any number of threads."""
 
-    def __init__(self, thread: "_LoopThread") -> None:
+    def __init__(
+        self,
+        thread: "_LoopThread",
+        check_own: Callable[[Iterable[Call[Any]]], None],
+        check_loop: Callable[[], None],
+    ) -> None:
         self._thread = thread
+        self._check_own = check_own
+        self._check_loop = check_loop
 
     def enqueue(self, task: Sendable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
         """Enqueue one call; when this returns, the job is in the store."""
         call = _checked(task).call(*args, **kwargs)
+        self._check_own([call])
         return self._thread.call(lambda client: client.send(call))
 
     def enqueue_in(
@@ -57,13 +65,16 @@ class BlockingQueue:
         The connection is used in the thread that calls.
         """
         call = _checked(task).call(*args, **kwargs)
+        self._check_own([call])
         return the_one(self._enqueue_in(connection, [call]))
 
     def enqueue_many_in(
         self, connection: Transaction, task: Sendable[..., R], calls: Iterable[AnyCall[R]]
     ) -> list[JobHandle[R]]:
         """Enqueue many calls as part of such a transaction; as `task.enqueue_many_in`."""
-        return all_of(self._enqueue_in(connection, _checked(task).calls(calls)))
+        sendable = _checked(task).calls(calls)
+        self._check_own(sendable)
+        return all_of(self._enqueue_in(connection, sendable))
 
     def _enqueue_in(
         self, connection: Transaction, calls: Sequence[Call[R]]
@@ -86,6 +97,7 @@ class BlockingQueue:
     ) -> list[JobHandle[R]] | list[JobHandle[R] | PenstockError]:
         """Enqueue many calls in few round trips; as `task.enqueue_many`."""
         sendable = _checked(task).calls(calls)
+        self._check_own(sendable)
         return outcomes(self._thread.call(lambda client: client.send_many(sendable)), on_error)
 
     def enqueue_flow(self, flow: Flow) -> FlowHandle:
@@ -99,7 +111,11 @@ class BlockingQueue:
         return self._thread.call(lambda client: send_batch(client, calls, then, name)).id
 
     def result(self, handle: JobHandle[R], timeout: float | None = None) -> R:
-        """What the handler returned, once it has; as `handle.result`."""
+        """What the handler returned, once it has; as `handle.result`.
+
+        ConfigError in the event loop that the app is open in: a worker there could never get to the job.
+        """
+        self._check_loop()
         return self._thread.call(lambda client: handle.through(client).result(timeout))
 
     def info(self, handle: JobHandle[Any]) -> Job:
@@ -124,8 +140,15 @@ class Blocking:
     a program that enqueues often keeps one block open around the others.
     """
 
-    def __init__(self, opener: Opener) -> None:
+    def __init__(
+        self,
+        opener: Opener,
+        check_own: Callable[[Iterable[Call[Any]]], None],
+        check_loop: Callable[[], None],
+    ) -> None:
         self._opener = opener
+        self._check_loop = check_loop
+        self._check_own = check_own
         self._lock = threading.Lock()
         self._users = 0
         self._thread: _LoopThread | None = None
@@ -158,7 +181,7 @@ class Blocking:
             if self._thread is None:
                 self._thread = _LoopThread(self._opener)
             self._users += 1
-            return BlockingQueue(self._thread)
+            return BlockingQueue(self._thread, self._check_own, self._check_loop)
 
     def __exit__(
         self,

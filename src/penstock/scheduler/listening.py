@@ -37,7 +37,9 @@ class Listeners:
     def listen(self, queues: Iterable[QueueRef]) -> None:
         """Listen to these queues too, as far as there are not too many."""
         for queue in queues:
-            if self._group is None or queue in self._heard or len(self._heard) >= MOST_LISTENED:
+            if self._group is None or len(self._heard) >= MOST_LISTENED:
+                return
+            if queue in self._heard:
                 continue
             topics = (Topic.READY, Topic.ENDED)
             self._heard[queue] = [self._group.create_task(self._listen(queue, each)) for each in topics]
@@ -49,7 +51,7 @@ class Listeners:
 
     def hear_all(self, queues: Collection[QueueRef]) -> bool:
         """True when all of these are listened to."""
-        return self._heard.keys() >= set(queues)
+        return len(queues) <= len(self._heard) and self._heard.keys() >= set(queues)
 
     async def _listen(self, queue: QueueRef, topic: Topic) -> None:
         about: dict[str, object] = {"tenant": queue.tenant, "queue": queue.name}

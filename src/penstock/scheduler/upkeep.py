@@ -3,7 +3,7 @@
 import asyncio
 import logging
 import random
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from contextlib import suppress
 from functools import partial
@@ -76,6 +76,8 @@ class Upkeep:
         self._last_tenants: Sequence[str] = ()
         self._slots = slots
         self._added: dict[QueueRef, list[UpkeepOptions]] = {}
+        self._kinds: Counter[UpkeepOptions] = Counter()
+        """The options of those queues: few differ, however many queues there are."""
         self._duties: dict[QueueRef, QueueDuties] = {}
         self._attempts = Attempts(_LOGGER)
         self._agenda: Agenda | None = None
@@ -89,28 +91,43 @@ class Upkeep:
 
     async def serve(self, queue: QueueRef, options: UpkeepOptions) -> None:
         """Do the upkeep of this queue too until cancelled; those who call this share one loop."""
-        self._added.setdefault(queue, []).append(options)
+        await self.serve_many([(queue, options)])
+
+    async def serve_many(self, queues: Sequence[tuple[QueueRef, UpkeepOptions]]) -> None:
+        """Do the upkeep of these queues too until cancelled."""
+        for queue, options in queues:
+            self._added.setdefault(queue, []).append(options)
+            self._kinds[options] += 1
         if self._running is None:
             self._running = asyncio.create_task(self.run())
         elif self._listeners is not None:
             self._listeners.listen(self._added)
-        self.look_at(queue)
+        for queue, _ in queues:
+            self.look_at(queue)
         running = self._running
         try:
             await asyncio.wait([running])
             running.result()
         finally:
-            self._added[queue].remove(options)
-            if not self._added[queue]:
-                del self._added[queue]
-                if self._listeners is not None:
-                    self._listeners.leave(queue)
-                    self._listeners.listen(self._added)
+            for queue, options in queues:
+                self._leave(queue, options)
+            if self._listeners is not None:
+                self._listeners.listen(self._added)
             if not self._added and self._running is running:
                 # Another one may begin meanwhile, with a loop of its own.
                 self._running = None
                 running.cancel()
                 await asyncio.wait([running])
+
+    def _leave(self, queue: QueueRef, options: UpkeepOptions) -> None:
+        self._kinds[options] -= 1
+        if not self._kinds[options]:
+            del self._kinds[options]
+        self._added[queue].remove(options)
+        if not self._added[queue]:
+            del self._added[queue]
+            if self._listeners is not None:
+                self._listeners.leave(queue)
 
     def nudge(self, queue: QueueRef) -> None:
         """There are relay entries to carry, known to this process: do not wait for a notification."""
@@ -307,8 +324,7 @@ class Upkeep:
         return self._added.get(queue, [self._options])[-1]
 
     def _least(self, name: str) -> float:
-        every = [options for each in self._added.values() for options in each]
-        return min(float(getattr(options, name)) for options in every or [self._options])
+        return min(float(getattr(options, name)) for options in self._kinds or [self._options])
 
     @property
     def _tick(self) -> float:

@@ -22,12 +22,23 @@ def check_values(what: str, body: bytes, most: int) -> Generator[None]:
     exponent of three digits as TINY_WEIGHT more.
     """
     # Most bodies have so few of the signs that it need not be known which of them stand in text.
-    tiny = body.count(b"e-") + body.count(b"E-")
-    if sum(map(body.count, _SIGNS)) + TINY_WEIGHT * tiny <= most:
+    if (yield from _count_signs(body, most)) <= most:
         return
-    yield
     if (yield from count_values(body, most)) > most:
         raise TooLargeError(f"{what}: found more than {most} JSON values, wanted at most {most}")
+
+
+def _count_signs(body: bytes, most: int) -> Generator[None, None, int]:
+    """At least as many as there are values; counting ends soon after `most`."""
+    signs = 0
+    for start in range(0, len(body), PIECE_BYTES):
+        piece = body[start : start + PIECE_BYTES]
+        tiny = piece.count(b"e-") + piece.count(b"E-")
+        signs += sum(map(piece.count, _SIGNS)) + TINY_WEIGHT * tiny
+        if signs > most:
+            break
+        yield
+    return signs
 
 
 def count_values(body: bytes, most: int) -> Generator[None, None, int]:

@@ -21,9 +21,6 @@ from penstock.stores.values import Adoption, Kept, Page, Query, Relay
 T = TypeVar("T")
 LARGEST_PORTION: Final = 256
 """The same of records that were small so far."""
-CLAIM_PORTION: Final = 64
-"""Jobs that are claimed at a time while their payloads are small."""
-SMALL_PAYLOAD: Final = 16 << 10
 SLIM_PORTION: Final = 500
 """Records without payload and result that are read in one call."""
 MOST_RECORDS: Final = 5_000
@@ -74,9 +71,7 @@ async def claim(
     first: Claims | None = None
     size = 0
     while True:
-        # Payloads that were small so far let the next portion be larger: most claims take two at most.
-        is_small = jobs and size <= len(jobs) * SMALL_PAYLOAD
-        portion = min(CLAIM_PORTION if is_small else PORTION, limit - len(jobs))
+        portion = min(PORTION, limit - len(jobs))
         try:
             claims = await store.claim(
                 queue, worker=worker, limit=portion, lease_ms=lease_ms, floor_us=floor_us

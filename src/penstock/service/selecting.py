@@ -31,11 +31,12 @@ async def listed(
     """A page of jobs, the newest first. It may be shorter than `limit` before the end."""
     is_stores = wanted.where is None and wanted.reason is None and wanted.fingerprint is None
     now = 0 if is_stores else await ask.store.now()
-    size = limit if is_stores else min(limit, PAGE_WITH_PAYLOADS)
+    many = limit if is_stores else min(limit, PAGE_WITH_PAYLOADS)
+    most_bytes = ask.service.limits.answer_bytes
     found: list[Job] = []
     most_bytes = ask.service.limits.answer_bytes
     for _ in range(PAGES):
-        query = wanted.query(limit=size, after=after, results=results)
+        query = wanted.query(limit=many, after=after, results=results)
         query = replace(query, payloads=payloads or query.payloads)
         page = await portions.find(ask.store, queue, query, most_bytes=most_bytes)
         if is_stores:
@@ -44,8 +45,8 @@ async def listed(
         if len(found) > limit:
             return Page(found[:limit], wanted.cursor(found[limit - 1]))
         after = page.next
-        is_large = sum(len(job.payload) + len(job.result or b"") for job in found) >= most_bytes
-        if after is None or len(found) == limit or is_large:
+        size = sum(len(job.payload) + len(job.result or b"") for job in found)
+        if after is None or len(found) == limit or size >= most_bytes:
             break
     return Page(found, after)
 
@@ -56,12 +57,13 @@ async def selected(
     """The ids of jobs that are to be changed, some at a time, the oldest first."""
     wanted, now = wish.filter(states), await ask.store.now()
     if wish.ids is not None:
-        ids: list[str] = []
+        left = wish.limit
         for start in range(0, len(wish.ids), PORTION):
             records = await ask.store.get(queue, wish.ids[start : start + PORTION])
-            ids += [job.id for job in await wanted.matching([job for job in records if job is not None], now)]
-        if ids:
-            yield ids[: wish.limit]
+            jobs = (await wanted.matching([job for job in records if job is not None], now))[:left]
+            left -= len(jobs)
+            if jobs:
+                yield [job.id for job in jobs]
         return
     async for page in matching_pages(ask.store, queue, wanted, now, limit=wish.limit, oldest_first=True):
         yield [job.id for job in page]

@@ -27,6 +27,11 @@ class LocalBell:
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(self._rung.set)
 
+    @property
+    def is_rung(self) -> bool:
+        """True where it rang since the last wait."""
+        return self._rung.is_set()
+
     async def wait(self, timeout: float) -> bool:
         """True as soon as it rings; False after `timeout` seconds."""
         try:

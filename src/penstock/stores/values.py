@@ -263,7 +263,10 @@ def check_body(body: bytes) -> None:
 
 
 class WorkerEntry(msgspec.Struct, frozen=True):
-    """A worker process as it is registered: where it runs, its queues with their slots, and its tasks."""
+    """A worker process as it is registered: where it runs, its queues with their slots, and its tasks.
+
+    Of very many, only the first are named; `more_queues` and `more_tasks` are how many others there are.
+    """
 
     name: str
     host: str
@@ -271,6 +274,8 @@ class WorkerEntry(msgspec.Struct, frozen=True):
     version: str
     queues: dict[str, int]
     tasks: tuple[str, ...]
+    more_queues: int = 0
+    more_tasks: int = 0
 
 
 class Holdup(msgspec.Struct, frozen=True):

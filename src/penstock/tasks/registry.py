@@ -1,5 +1,6 @@
 """The tasks an app knows, by name."""
 
+import threading
 from difflib import get_close_matches
 from typing import Any
 
@@ -15,21 +16,25 @@ class Registry:
         self._tasks: dict[str, Task[..., ..., Any]] = {}
         self._batch = batch_task()
         self._is_frozen = False
+        # Modules may be imported, and tasks registered, in several threads.
+        self._lock = threading.Lock()
 
     def add(self, task: Task[..., ..., Any]) -> None:
         """Register a task; ConfigError when its name is taken or a worker has started."""
-        if self._is_frozen:
-            raise ConfigError(
-                f"task {task.name!r} comes too late: a worker has started, and tasks are registered at import"
-            )
-        if task.name == BATCH_TASK:
-            raise ConfigError(f"the name {BATCH_TASK!r} is taken: choose another one")
-        known = self._tasks.get(task.name)
-        if known is not None:
-            raise ConfigError(
-                f"two tasks are named {task.name!r}: {_place(known)} and {_place(task)}; give one a name="
-            )
-        self._tasks[task.name] = task
+        with self._lock:
+            if self._is_frozen:
+                raise ConfigError(
+                    f"task {task.name!r} comes too late: a worker has started, and tasks are registered at "
+                    "import"
+                )
+            if task.name == BATCH_TASK:
+                raise ConfigError(f"the name {BATCH_TASK!r} is taken: choose another one")
+            known = self._tasks.get(task.name)
+            if known is not None:
+                raise ConfigError(
+                    f"two tasks are named {task.name!r}: {_place(known)} and {_place(task)}; give one a name="
+                )
+            self._tasks[task.name] = task
 
     def get(self, name: str) -> Task[..., ..., Any] | None:
         """The task, if there is one; the end of a batch is known to every app."""
@@ -48,13 +53,22 @@ class Registry:
 
     def names(self) -> list[str]:
         """All names, in order."""
-        return sorted(self._tasks)
+        with self._lock:
+            return sorted(self._tasks)
+
+    @property
+    def is_frozen(self) -> bool:
+        """True once no more tasks are taken."""
+        return self._is_frozen
 
     def freeze(self) -> None:
         """Take no more tasks; ConfigError when a task's types cannot be resolved."""
-        for task in self._tasks.values():
-            task.check()
-        self._is_frozen = True
+        with self._lock:
+            if self._is_frozen:
+                return
+            for task in self._tasks.values():
+                task.check()
+            self._is_frozen = True
 
 
 def _place(task: Task[..., ..., Any]) -> str:

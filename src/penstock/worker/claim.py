@@ -24,6 +24,8 @@ from penstock.worker.sharing import is_alone
 from penstock.worker.slots import Slots
 
 _LOGGER: Final = logging.getLogger("penstock.worker")
+LINGER: Final = 2.0
+"""Seconds for which an idle queue of a crowded process keeps its claim loop."""
 SHORTEST_REST: Final = 0.01
 """Seconds to rest at least after an empty claim, whatever the store says is due."""
 KEPT_REST: Final = 0.25
@@ -35,7 +37,11 @@ PATIENCE: Final = 0.02
 
 
 class ClaimLoop:
-    """One per worker. A claim asks for free slots, and all it brings is started."""
+    """One per worker. A claim asks for free slots, and all it brings is started.
+
+    With a `bell` of its own it ends when the queue has been idle for a moment; whoever rings that bell begins
+    another one when there is something to claim. `claimed` is called after each claim.
+    """
 
     def __init__(
         self,
@@ -52,6 +58,8 @@ class ClaimLoop:
         keeper: LeaseKeeper,
         scheduler: Scheduler,
         about: dict[str, object],
+        bell: Bell | None = None,
+        claimed: Callable[[], None] | None = None,
     ) -> None:
         self._store = store
         self._queue = queue
@@ -72,18 +80,27 @@ class ClaimLoop:
         self._task: asyncio.Task[None] | None = None
         self._is_resting = False
         self._is_at_bell = False
+        self._rang = True
         self._is_stopping = False
         self._is_unsure = False
         # What was leased to this worker and did not reach it has to come with a later claim, in time.
-        self._stand_ms = 0 if burst or poll > lease / 2 else round(poll * 1000)
+        is_short = burst or bell is not None
+        self._stand_ms = 0 if is_short or poll > lease / 2 else round(poll * 1000)
         self._stood: tuple[float, int] | None = None
         # Until the store shows that it does not leave claims standing, or that another one stands.
         self._store_stands = self._stand_ms > 0
+        self._bell = bell
+        self._claimed = claimed
+        self.due_in: float | None = None
+        """Seconds after its end at which something becomes due, where that is known."""
         slots.when_idle = self._idle
 
     async def run(self) -> None:
         """Claim until stopped; in a burst, until nothing is claimable."""
         self._task = asyncio.current_task()
+        if self._bell is not None:
+            await self._serve(self._bell)
+            return
         while not self._is_stopping:
             try:
                 async with self._store.bell(self._queue, Topic.READY) as bell:
@@ -150,6 +167,8 @@ class ClaimLoop:
             if not limit:
                 continue
             claims = await self._claim(limit)
+            if self._claimed is not None:
+                self._claimed()
             if claims is not None and claims.is_more:
                 # What it brought begins before the next is asked for.
                 await asyncio.sleep(0)
@@ -160,10 +179,20 @@ class ClaimLoop:
             if self._could_stand:
                 # What ran when it was asked for has ended meanwhile.
                 continue
-            if not (self._burst and not self._slots.taken):
+            if self._bell is not None and not self._slots.taken:
+                if await self._is_idle(bell, claims):
+                    return
+            elif not (self._burst and not self._slots.taken):
                 await self._await_bell(bell, self._seconds(claims))
                 if self._settler.gives_way:
                     await self._rest(partial(asyncio.sleep, GIVE_WAY))
+
+    async def _is_idle(self, bell: Bell, claims: Claims) -> bool:
+        """Wait for the bell for a moment; True where nothing came, and nothing is due yet."""
+        due_in = None if claims.wait_ms is None else max(self._seconds(claims), claims.wait_ms / 1000)
+        await self._await_bell(bell, LINGER if due_in is None else min(LINGER, due_in))
+        self.due_in = None if due_in is None else due_in - LINGER
+        return not self._rang and (self.due_in is None or self.due_in > 0)
 
     def _must_stop(self) -> bool:
         return self._is_stopping
@@ -230,11 +259,14 @@ class ClaimLoop:
         return min(self._poll, max(shortest, claims.wait_ms / 1000))
 
     async def _await_bell(self, bell: Bell, seconds: float) -> None:
-        self._is_at_bell = True
+        self._is_at_bell, self._rang = True, True
         try:
-            await self._rest(partial(bell.wait, seconds))
+            await self._rest(partial(self._hear, bell, seconds))
         finally:
             self._is_at_bell = False
+
+    async def _hear(self, bell: Bell, seconds: float) -> None:
+        self._rang = await bell.wait(seconds)
 
     async def _rest(self, wait: Callable[[], Awaitable[object]]) -> None:
         """Wait, unless there is no time for it; `stop` and `nudge` end it by a cancel that stays in here."""

@@ -4,7 +4,7 @@ import asyncio
 import logging
 import os
 import socket
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from importlib.metadata import version
 from typing import Final, Protocol
@@ -22,6 +22,8 @@ KNOWN_SECONDS: Final = 2.0
 """How long what was read of the registry is used."""
 READ: Final = 2.0
 """Seconds that a look into the registry may take: the job that is asked about is under a lease."""
+NAMED_BYTES: Final = 24_000
+"""Bytes that the names of queues, and those of tasks, may have in an entry."""
 LEAVE: Final = 2.0
 """Seconds that the removal of the entry may take when the worker ends."""
 
@@ -42,14 +44,18 @@ class Registration:
     ) -> None:
         self._store = store
         self._tenant = tenant
+        named_queues, named_tasks = _first(queues), _first(tasks)
         self._entry = WorkerEntry(
             name=name,
             host=socket.gethostname(),
             pid=os.getpid(),
             version=version("penstock"),
-            queues=dict(queues),
-            tasks=tuple(tasks),
+            queues={queue: queues[queue] for queue in named_queues},
+            tasks=tuple(named_tasks),
+            more_queues=len(queues) - len(named_queues),
+            more_tasks=len(tasks) - len(named_tasks),
         )
+        self._slots = sum(queues.values())
         self._users = 0
         self._renewing: asyncio.Task[None] | None = None
         self._live: list[tuple[WorkerEntry, frozenset[str]]] = []
@@ -74,7 +80,10 @@ class Registration:
                 await self._leave()
 
     async def knows(self, queue: str, task: str) -> bool:
-        """True when a live worker of this queue knows the task; False where the store does not answer."""
+        """True when a live worker of this queue knows the task; False where the store does not answer.
+
+        Where the entry of another worker does not name all it has, it may be one of those.
+        """
         async with self._reading:
             if boottime() >= self._read_at + KNOWN_SECONDS:
                 try:
@@ -84,7 +93,11 @@ class Registration:
                     return False
                 self._live = [(worker, frozenset(worker.tasks)) for worker in workers]
                 self._read_at = boottime()
-        return any(queue in worker.queues and task in tasks for worker, tasks in self._live)
+        return any(
+            (queue in worker.queues or worker.more_queues > 0) and (task in tasks or worker.more_tasks > 0)
+            for worker, tasks in self._live
+            if worker.name != self._entry.name or (queue in worker.queues and task in tasks)
+        )
 
     async def _announce(self) -> None:
         """Log what works where; without the store's address if the store does not tell it in time."""
@@ -95,9 +108,9 @@ class Registration:
         entry = self._entry
         said = {
             "store": shown,
-            "queues": _listed([f"{name}={slots}" for name, slots in entry.queues.items()]),
-            "slots": sum(entry.queues.values()),
-            "tasks": _listed(entry.tasks),
+            "queues": _listed([f"{name}={slots}" for name, slots in entry.queues.items()], entry.more_queues),
+            "slots": self._slots,
+            "tasks": _listed(entry.tasks, entry.more_tasks),
         }
         _LOGGER.info("worker started", extra=self._about | said)
 
@@ -128,11 +141,23 @@ class Registration:
         return {"tenant": self._tenant, "worker": self._entry.name}
 
 
-def _listed(names: Sequence[str]) -> str:
-    """The names, up to a number of them.
+def _first(names: Iterable[str]) -> list[str]:
+    """As many of the names as an entry has room for."""
+    found, size = list[str](), 0
+    for name in names:
+        size += len(name) + 8
+        if size > NAMED_BYTES:
+            break
+        found.append(name)
+    return found
 
-    >>> _listed(["a", "b"])
+
+def _listed(names: Sequence[str], others: int) -> str:
+    """The names, up to a number of them, and how many others there are.
+
+    >>> _listed(["a", "b"], 0)
     'a, b'
     """
-    more = f" and {len(names) - NAMED} more" if len(names) > NAMED else ""
+    left_out = max(0, len(names) - NAMED) + others
+    more = f" and {left_out} more" if left_out else ""
     return f"{', '.join(names[:NAMED])}{more}"

@@ -2,7 +2,7 @@
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
@@ -12,8 +12,8 @@ from penstock.core.moves import Release
 from penstock.scheduler.pruner import EVENTS_AGE, EVENTS_KEPT
 from penstock.scheduler.reclaimer import keeping
 from penstock.scheduler.scheduler import Scheduler
-from penstock.scheduler.upkeep import SWEEP, Upkeep
-from penstock.stores.protocol import Store
+from penstock.scheduler.upkeep import SWEEP, Upkeep, UpkeepOptions
+from penstock.stores.protocol import Bell, Store
 from penstock.tasks.execution import default_tier
 from penstock.tasks.middleware import ExecutionMiddleware
 from penstock.tasks.registry import Registry
@@ -22,6 +22,7 @@ from penstock.worker.claim import ClaimLoop
 from penstock.worker.delivery import Delivery
 from penstock.worker.execute import Executions
 from penstock.worker.executors.process.host import Host
+from penstock.worker.executors.stopping import KILL_AFTER, TERM_AFTER, StopDelays
 from penstock.worker.executors.tiers import Tiers
 from penstock.worker.lease import LeaseKeeper
 from penstock.worker.options import (
@@ -45,7 +46,9 @@ _LOGGER: Final = logging.getLogger("penstock.worker")
 CLAIM_WAIT: Final = 5.0
 """Seconds that a claim under way has to come back on shutdown."""
 STOP_GRACE: Final = 2.0
-"""Seconds that handlers have to end once they were told to stop."""
+"""Seconds that handlers have to end once they were told to stop, at least."""
+STOP_MARGIN: Final = 0.5
+"""Seconds beyond the time in which the process of a handler is killed."""
 NO_HANDLER_AFTER: Final = 24 * 3600.0
 """Seconds after which a job is dead whose task no worker knew."""
 SETTLE_WAIT: Final = 5.0
@@ -62,7 +65,8 @@ class Worker:
     makes the processes for those that do not run in the worker. Workers of one process share an
     `upkeep`, a `renewer` of leases and a `registration`, their entry in the registry. A job is dead when no
     worker knew its task for `no_handler_after`. A worker ends itself when a thread runs on for `stuck_after`
-    beyond its timeout, the timeout again unless given.
+    beyond its timeout, the timeout again unless given. The process of a handler that was told to stop gets
+    SIGTERM after `term_after` and SIGKILL after `kill_after` more.
     """
 
     def __init__(
@@ -87,6 +91,8 @@ class Worker:
         upkeep: Upkeep | None = None,
         no_handler_after: float = NO_HANDLER_AFTER,
         stuck_after: float | None = None,
+        term_after: float = TERM_AFTER,
+        kill_after: float = KILL_AFTER,
         registration: Registration | None = None,
         renewer: LeaseRenewer | None = None,
     ) -> None:
@@ -95,8 +101,8 @@ class Worker:
         self.concurrency = check_count("concurrency", concurrency, 1, MAX_CONCURRENCY)
         self.lease = check_seconds("lease", lease, MIN_LEASE, MAX_LEASE)
         self._store = store
-        self._registry = registry
-        self._poll = check_seconds("poll", poll, 0.01, MAX_TIME)
+        self.registry = registry
+        self.poll = check_seconds("poll", poll, 0.01, MAX_TIME)
         self.shutdown_timeout = check_seconds("shutdown_timeout", shutdown_timeout, 0, MAX_TIME)
         self._middleware = tuple(middleware)
         self._burst = burst
@@ -110,6 +116,10 @@ class Worker:
         self._no_handler_after = check_seconds("no_handler_after", no_handler_after, 0, 365 * MAX_TIME)
         self._stuck_after = (
             None if stuck_after is None else check_seconds("stuck_after", stuck_after, 0, MAX_TIME)
+        )
+        self._delays = StopDelays(
+            check_seconds("term_after", term_after, 0, MAX_TIME),
+            check_seconds("kill_after", kill_after, 0, MAX_TIME),
         )
         self._registration = registration or Registration(
             store, queue.tenant, self.name, {queue.name: self.concurrency}, registry.names()
@@ -131,9 +141,27 @@ class Worker:
 
     async def run(self) -> None:
         """Work until stopped. Being cancelled stops without draining; jobs that run are given back."""
-        self._registry.freeze()
+        await self._working(None, None)
+
+    async def serve(self, bell: Bell, claimed: Callable[[], None]) -> float | None:
+        """Work until stopped, or until the queue has been idle for a moment. For one of many in a process.
+
+        Its upkeep is done elsewhere, and `bell` rings for it alone. `claimed` is called after each claim. The
+        answer is the seconds after which something becomes due, where that is known.
+        """
+        return await self._working(bell, claimed)
+
+    @property
+    def upkeep_options(self) -> UpkeepOptions:
+        """How the upkeep of its queue is done."""
+        return UpkeepOptions(
+            tick=self._tick, sweep=self._sweep, events_kept=self._events_kept, events_age=self._events_age
+        )
+
+    async def _working(self, bell: Bell | None, claimed: Callable[[], None] | None) -> float | None:
+        self.registry.freeze()
         self._loop = asyncio.get_running_loop()
-        self._run = _Run(self)
+        run = self._run = _Run(self, bell, claimed)
         body = self._loop.create_task(self._run.work())
         self._pass_on()
         try:
@@ -144,15 +172,17 @@ class Worker:
             raise
         finally:
             self._run = None
+        return run.due_in
 
-    async def give_back(self) -> int:
+    async def give_back(self, opened: Store | None = None) -> int:
         """Give back what runs, in another event loop: for when a handler blocks the worker's own."""
         run = self._run
         if run is None:
             return 0
         held = [Release(each.job.id, each.token) for each in run.held.copy().values() if not each.closed]
-        store = self._store.twin()
-        await store.open()
+        store = opened or self._store.twin()
+        if opened is None:
+            await store.open()
         await store.settle(self.queue, held)
         # What was leased to it and did not get through to the loop.
         leases = await store.leases(self.queue, self.name)
@@ -168,10 +198,13 @@ class Worker:
 class _Run:
     """The parts of a worker while it runs, on the event loop it runs in."""
 
-    def __init__(self, worker: Worker) -> None:
+    def __init__(
+        self, worker: Worker, bell: Bell | None = None, claimed: Callable[[], None] | None = None
+    ) -> None:
         store, queue = worker._store, worker.queue
         self._about = about = about_worker(queue, worker.name)
         self._shutdown_timeout = worker.shutdown_timeout
+        self._stop_grace = max(STOP_GRACE, worker._delays.total + STOP_MARGIN)
         self.held: dict[str, Delivery] = {}
         held = self.held
         self._slots = slots = Slots(worker.concurrency)
@@ -187,10 +220,11 @@ class _Run:
         self._reporter = Reporter(store, queue, self._asked)
         self._tiers = Tiers(
             queue,
-            worker._registry,
+            worker.registry,
             default=worker._executor,
             host=worker._host,
             concurrency=worker.concurrency,
+            delays=worker._delays,
         )
         self._settler = Settler(
             store,
@@ -206,7 +240,7 @@ class _Run:
         )
         self._executions = Executions(
             queue,
-            worker._registry,
+            worker.registry,
             worker=worker.name,
             held=held,
             slots=slots,
@@ -236,7 +270,7 @@ class _Run:
             queue,
             worker=worker.name,
             lease=worker.lease,
-            poll=worker._poll,
+            poll=worker.poll,
             burst=worker._burst,
             slots=slots,
             executions=self._executions,
@@ -244,7 +278,10 @@ class _Run:
             keeper=self._keeper,
             scheduler=self._scheduler,
             about=about,
+            bell=bell,
+            claimed=claimed,
         )
+        self._is_one_of_many = bell is not None
         self._registration = worker._registration
         self._failure: StuckHandlerError | None = None
         self._now = asyncio.Event()
@@ -253,6 +290,11 @@ class _Run:
     def knows(self, token: str) -> bool:
         """True for a lease that its executions know of."""
         return self._executions.knows(token)
+
+    @property
+    def due_in(self) -> float | None:
+        """Seconds after which something becomes due, where that is known."""
+        return self._claims.due_in
 
     def stop(self, now: bool) -> None:
         """Claim no more; with `now`, do not wait for what runs."""
@@ -267,8 +309,8 @@ class _Run:
         await self._tiers.open()
         self._keeper.start()
         claiming = asyncio.create_task(self._claims.run())
-        ticking = asyncio.create_task(self._scheduler.run())
-        ends: list[asyncio.Future[None]] = [self._end, claiming, ticking]
+        works = [claiming] if self._is_one_of_many else [claiming, asyncio.create_task(self._scheduler.run())]
+        ends: list[asyncio.Future[None]] = [self._end, *works]
         try:
             async with self._registration.held():
                 with keeping(self._executions.keeps), sharing():
@@ -277,14 +319,15 @@ class _Run:
                         self._now.set()
                     await self._shut_down(claiming)
         finally:
-            ticking.cancel()
-            claiming.cancel()
+            for work in works:
+                work.cancel()
             self._executions.close()
             await self._tiers.close()
             await self._reporter.close()
             await self._keeper.stop()
-            await asyncio.wait([claiming, ticking], timeout=STOP_GRACE)
-            _LOGGER.info("worker stopped", extra=self._about)
+            await asyncio.wait(works, timeout=STOP_GRACE)
+            level = logging.DEBUG if self._is_one_of_many else logging.INFO
+            _LOGGER.log(level, "worker stopped", extra=self._about)
         for error in map(_error, ends):
             if error is not None:
                 raise error
@@ -305,7 +348,7 @@ class _Run:
             idle.cancel()
         if self._slots.taken:
             self._executions.stop_all()
-            await _within(STOP_GRACE, self._slots.idle())
+            await _within(self._stop_grace, self._slots.idle())
         if self._slots.taken:
             self._executions.abandon_all()
         await _within(SETTLE_WAIT, self._settler.flush())

@@ -5,10 +5,13 @@ import pytest
 
 from penstock.core.errors import ConfigError, CursorLostError, StoreFormatError
 from penstock.core.job import QueueRef
-from penstock.core.moves import Complete
+from penstock.core.moves import Beat, Complete
+from penstock.core.outcomes import Applied
+from penstock.core.states import State
 from penstock.stores.postgres import PostgresStore
 from penstock.stores.postgres.migrate import grants, script
 from penstock.stores.postgres.owner import SchemaOwner
+from penstock.stores.postgres.sources import load_migrations
 from tests.conformance.arrange import claim, claim_one, enqueue, new_job
 from tests.conformance.stores import opened
 
@@ -135,3 +138,43 @@ async def test_a_cluster_whose_numbers_are_higher_needs_nothing(schema: str) -> 
     assert len(events) == 1
     assert after.is_settled
     assert after.store == before.store
+
+
+SAMPLE = """
+SELECT owned.open_queue('default', 'q');
+INSERT INTO owned.job (
+    queue, priority, version, delivery, max_attempts, place, stamp, fence, enqueued_at, deadline,
+    retention_ms, key_held_ms, state, id, nonce, task, options, payload, token, worker
+)
+SELECT
+    n, 5, 2, 1, 4, 1, '1', 1, 1, (extract(epoch FROM clock_timestamp()) * 1000)::bigint + 30000,
+    86400000, 86400000, 'active', 'a', 'a', 'send', '{}', '{}', 't', 'w'
+FROM owned.queue
+"""
+"""A lease as it was written before leases kept their durations."""
+
+
+async def test_a_lease_from_before_it_kept_its_duration_is_held_and_ends(
+    schema: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It counts as one of the longest."""
+    older = load_migrations()[:9]
+    with monkeypatch.context() as patched:
+        patched.setattr("penstock.stores.postgres.migrate.load_migrations", lambda: older)
+        await SchemaOwner(schema).up([])
+    run(schema, SAMPLE)
+    await SchemaOwner(schema).up([])
+    store = PostgresStore(schema)
+    async with opened(store):
+        held = await store.expired(QUEUE)
+        [record] = await store.get(QUEUE, ["a"])
+        renewed = await store.heartbeat(QUEUE, [Beat("a", "t")], 30_000)
+        await store.turn(31_000)
+        ended = await store.expired(QUEUE)
+        info = await store.queue(QUEUE)
+
+    assert (held, renewed, [lease.id for lease in ended]) == ([], [Applied(State.ACTIVE)], ["a"])
+    assert record is not None
+    assert record.lease_ms is None
+    assert info is not None
+    assert info.clock_step is None

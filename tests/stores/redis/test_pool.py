@@ -58,6 +58,11 @@ async def test_a_few_connections_are_kept_open(url: str, operator: Redis) -> Non
         assert await store.now() > 0
 
 
+async def test_half_of_the_connections_are_kept_open_unless_it_is_said(url: str, operator: Redis) -> None:
+    async with opened(RedisStore(f"{url}?client_name={NAME}&connections=6")):
+        await _until(lambda: _has(operator, 3))
+
+
 async def test_who_finds_no_room_in_time_is_told_that_nothing_was_sent(
     url: str, operator: Redis, queue: QueueRef
 ) -> None:

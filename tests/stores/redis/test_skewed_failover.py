@@ -12,6 +12,7 @@ from redis.asyncio import Redis
 from penstock.core.errors import StoreUnavailableError
 from penstock.core.job import Claimed, QueueRef
 from penstock.stores.redis import RedisStore
+from penstock.stores.redis.keys import keys_of
 from penstock.stores.redis.scripts import loaded_sources
 from tests.conformance.arrange import enqueue, new_job
 from tests.conformance.stores import opened
@@ -45,11 +46,11 @@ def replica(binary: Path, tmp_path: Path, server: valkey.Server) -> Iterator[val
 async def fail_over(server: valkey.Server, replica: valkey.Server, seconds: int) -> tuple[Claimed, Claimed]:
     """The leases that a store gets of one job: of a primary whose replica misses it, and of that replica."""
     queue = QueueRef("default", "q")
-    primary, promoted = Redis.from_url(server.url), Redis.from_url(replica.url)
+    promoted = Redis.from_url(replica.url)
     async with proxied(server.port) as proxy, opened(RedisStore(proxy.url, sources=skewed())) as store:
         await enqueue(store, queue, [new_job("a")])
         async with asyncio.timeout(SECONDS):
-            while await primary.wait(1, 200) < 1:
+            while not await promoted.exists(keys_of(queue).records):
                 pass
         await promoted.replicaof("NO", "ONE")
         before = await store.claim(queue, worker="w", limit=1, lease_ms=30_000)
@@ -61,7 +62,6 @@ async def fail_over(server: valkey.Server, replica: valkey.Server, seconds: int)
             # The first calls find connections that were cut.
             with suppress(StoreUnavailableError):
                 after = await store.claim(queue, worker="w", limit=1, lease_ms=30_000)
-    await primary.aclose()
     await promoted.aclose()
     return before.jobs[0], after.jobs[0]
 

@@ -14,6 +14,7 @@ class ServerClock:
     def __init__(self, server: Server) -> None:
         self._server = server
         self._last_us = 0
+        self._last_offset_ms = 0
 
     async def offset_ms(self) -> int:
         """How far the clock is turned."""

@@ -29,7 +29,8 @@ class Pool:
         self._target = target
         self._address = address
         self._calls = numbers.calls_per_connection
-        self._idle = min(numbers.idle_connections, numbers.connections)
+        wanted = numbers.idle_connections
+        self._idle = numbers.connections // 2 if wanted is None else min(wanted, numbers.connections)
         self._patience = patience
         self._lines: list[Line] = []
         self._last: dict[bytes, Line] = {}

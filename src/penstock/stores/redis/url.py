@@ -32,8 +32,8 @@ class Numbers(msgspec.Struct, frozen=True, kw_only=True):
 
     connections: int = 10
     """At most so many at once, not counting the one that listens."""
-    idle_connections: int = 5
-    """So many are kept open."""
+    idle_connections: int | None = None
+    """So many are kept open; half of `connections` unless given."""
     calls_per_connection: int = 32
     """At most so many calls wait for their replies on one connection."""
     pool_timeout: float = 4.0

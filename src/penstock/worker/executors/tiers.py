@@ -1,7 +1,9 @@
 """Which executor runs which task of a worker."""
 
 import shutil
-from typing import Any
+from collections.abc import Collection
+from typing import Any, Final
+from weakref import WeakKeyDictionary
 
 from penstock.core.errors import ConfigError
 from penstock.core.job import QueueRef
@@ -12,7 +14,10 @@ from penstock.worker.executors.inline import Inline
 from penstock.worker.executors.process.executor import Processes
 from penstock.worker.executors.process.host import Host
 from penstock.worker.executors.protocol import Executor
+from penstock.worker.executors.stopping import StopDelays
 from penstock.worker.executors.subprocess.executor import Programs
+
+_DELAYS: Final = StopDelays()
 
 
 class Tiers:
@@ -26,22 +31,21 @@ class Tiers:
         default: Tier | None,
         host: Host | None,
         concurrency: int,
+        delays: StopDelays = _DELAYS,
     ) -> None:
-        tiers = {name: registry.require(name).execution.tier(default) for name in registry.names()}
-        for task in map(registry.require, registry.names()):
-            # What belongs to other queues may have its programs on other machines.
-            if task.execution.program is not None and task.queue == queue.name:
-                _check_program(task.name, task.execution.program[0])
+        check_programs(registry, [queue.name])
+        elsewhere = _elsewhere(registry, default)
         self._inline: Executor = Inline(f"penstock-{queue.name}")
         self._executors: dict[Tier, Executor] = {}
-        if not set(tiers.values()) <= {Tier.INLINE}:
+        if elsewhere:
             if host is None:
                 raise ConfigError("handlers in processes need the worker of an app: app.worker()")
-            self._executors = {Tier.PROCESS: Processes(host, concurrency), Tier.SUBPROCESS: Programs(host)}
+            self._executors = {
+                Tier.PROCESS: Processes(host, concurrency, delays),
+                Tier.SUBPROCESS: Programs(host, delays),
+            }
         # By name, for each job asks.
-        self._elsewhere = {
-            name: self._executors[tier] for name, tier in tiers.items() if tier is not Tier.INLINE
-        }
+        self._elsewhere = {name: self._executors[tier] for name, tier in elsewhere.items()}
 
     async def open(self) -> None:
         """Open those that are there."""
@@ -60,6 +64,36 @@ class Tiers:
     def uses_thread(self, task: Task[..., ..., Any]) -> bool:
         """True when the handler runs where it cannot be interrupted."""
         return not task.is_async and task.name not in self._elsewhere
+
+
+_ELSEWHERE: Final[WeakKeyDictionary[Registry, dict[Tier | None, dict[str, Tier]]]] = WeakKeyDictionary()
+_PROGRAMS: Final[WeakKeyDictionary[Registry, dict[str, list[tuple[str, str]]]]] = WeakKeyDictionary()
+
+
+def _elsewhere(registry: Registry, default: Tier | None) -> dict[str, Tier]:
+    """The tasks that do not run in the worker; looked for once where the tasks do not change any more."""
+    known = _ELSEWHERE.setdefault(registry, {}).get(default)
+    if known is None or not registry.is_frozen:
+        tiers = {name: registry.require(name).execution.tier(default) for name in registry.names()}
+        known = {name: tier for name, tier in tiers.items() if tier is not Tier.INLINE}
+        _ELSEWHERE[registry][default] = known
+    return known
+
+
+def check_programs(registry: Registry, queues: Collection[str]) -> None:
+    """ConfigError where a program of these queues is not there: every job would fail.
+
+    What belongs to other queues may have its programs on other machines.
+    """
+    known = _PROGRAMS.get(registry)
+    if known is None or not registry.is_frozen:
+        known = _PROGRAMS[registry] = {}
+        for task in map(registry.require, registry.names()):
+            if task.execution.program is not None:
+                known.setdefault(task.queue, []).append((task.name, task.execution.program[0]))
+    for queue in known.keys() & set(queues):
+        for name, program in known[queue]:
+            _check_program(name, program)
 
 
 def _check_program(task: str, program: str) -> None:

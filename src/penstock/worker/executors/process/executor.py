@@ -22,7 +22,7 @@ from penstock.worker.executors.process.kept import Gone, Kept
 from penstock.worker.executors.process.pool import Pool
 from penstock.worker.executors.process.wire import Answer, Ask, Done, Progress, Run, SpawnCall, Stop
 from penstock.worker.executors.protocol import Call
-from penstock.worker.executors.stopping import KILLED, stop
+from penstock.worker.executors.stopping import KILLED, StopDelays, stop
 
 MAX_ASKS: Final = 16
 """Questions of one handler that may be open at once."""
@@ -31,7 +31,8 @@ MAX_ASKS: Final = 16
 class Processes:
     """The executor for `process`."""
 
-    def __init__(self, host: Host, slots: int) -> None:
+    def __init__(self, host: Host, slots: int, delays: StopDelays) -> None:
+        self._delays = delays
         self._host = host
         self._pool = Pool(host, slots)
         self._numbers = 0
@@ -64,7 +65,8 @@ class Processes:
             try:
                 await asyncio.wait([done])
             except asyncio.CancelledError:
-                if not await stop(delivery, child.process, done, partial(child.send, Stop(number))):
+                tell = partial(child.send, Stop(number))
+                if not await stop(delivery, child.process, done, tell, self._delays):
                     raise
             found = done.result()
             if isinstance(found, Gone):

@@ -18,7 +18,7 @@ from penstock.worker.executors.deaths import died
 from penstock.worker.executors.process.host import Exit, Host
 from penstock.worker.executors.process.wire import OVERHEAD
 from penstock.worker.executors.protocol import Call
-from penstock.worker.executors.stopping import stop
+from penstock.worker.executors.stopping import StopDelays, stop
 from penstock.worker.executors.subprocess.lines import STOP, job_line, said, signal_of
 from penstock.worker.executors.subprocess.pipes import Pipes
 
@@ -26,7 +26,8 @@ from penstock.worker.executors.subprocess.pipes import Pipes
 class Programs:
     """The executor for `subprocess`."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, delays: StopDelays) -> None:
+        self._delays = delays
         self._host = host
         self._running: set[Pipes] = set()
 
@@ -68,7 +69,7 @@ class Programs:
         try:
             await asyncio.wait([pipes.ended])
         except asyncio.CancelledError:
-            if not await stop(delivery, pipes.process, pipes.ended, tell):
+            if not await stop(delivery, pipes.process, pipes.ended, tell, self._delays):
                 raise
         finally:
             if timer is not None:

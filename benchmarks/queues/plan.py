@@ -1,0 +1,18 @@
+"""How much is measured: enough to mean something, or just enough to see that it runs."""
+
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Queues, jobs that are sent to some of them, and seconds in which the worker idles."""
+
+    rounds: int
+    queues: int
+    jobs: int
+    idle: float
+
+
+FULL: Final = Plan(rounds=1, queues=10_000, jobs=300, idle=30.0)
+QUICK: Final = Plan(rounds=1, queues=500, jobs=20, idle=3.0)
