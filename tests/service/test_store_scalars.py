@@ -119,6 +119,7 @@ GIVEN: dict[str, dict[str, Any]] = {
     "workers": {},
     "events": {"after": "1-00000000", "limit": 1},
     "event_columns": {"after": 1, "through": "1-00000000", "limit": 1},
+    "damaged_events": {"after": 1, "limit": 1},
     "cursor_after": {"after": 1, "limit": 1},
     "cursor_at": {"at": 1},
     "event_range": {},
@@ -130,6 +131,9 @@ GIVEN: dict[str, dict[str, Any]] = {
     "holdup": {},
     "now": {},
     "turn": {"by_ms": 1},
+    "quarantined": {"after": "a", "limit": 1},
+    "delete_quarantined": {"entries": ["a"]},
+    "repair": {},
     "info": {},
     "check": {},
 }

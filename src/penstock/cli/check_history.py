@@ -5,7 +5,6 @@ from typing import Final
 
 from penstock.cli.bulk import PAGE, each_page, progress
 from penstock.cli.checks import Check
-from penstock.core.errors import StoreFormatError
 from penstock.core.events import Event
 from penstock.core.history import Breach, Checker, NewTable, Rule, SpillingMap
 from penstock.core.job import QueueRef
@@ -103,31 +102,31 @@ async def examine_history(
     newest = (await store.event_range(ref))[1]
     is_held = await _is_held(store)
     is_late = mark < first
-    reached, damage = first - 1, None
+    reached, read = first - 1, 0
     total = newest - first + 1
-    try:
-        with progress(f"checking the events of {ref.name}", total, quiet_under=QUIET_UNDER) as advance:
-            async for events in _events(store, ref, first - 1, newest):
-                for event in events:
-                    checker.feed(event)
-                    if is_late:
-                        # Written while the live jobs were read: the log knows better than what was read.
-                        stored.follow(event)
-                    is_late = is_late or event.seq == mark
-                    reached = event.seq
-                advance(len(events))
-    except StoreFormatError as error:
-        damage = str(error)
+    with progress(f"checking the events of {ref.name}", total, quiet_under=QUIET_UNDER) as advance:
+        async for events in _events(store, ref, first - 1, newest):
+            for event in events:
+                checker.feed(event)
+                if is_late:
+                    # Written while the live jobs were read: the log knows better than what was read.
+                    stored.follow(event)
+                is_late = is_late or event.seq == mark
+                reached = event.seq
+            read += len(events)
+            advance(len(events))
     whole = first == 1
-    verdict = checker.finish(stored.ordered() if whole and not is_held and damage is None else None)
+    # Events that cannot be read were passed over: what they did is not known.
+    damages = await store.damaged_events(ref, first - 1) if read < total else []
+    verdict = checker.finish(stored.ordered() if whole and not is_held and not damages else None)
     told = f"{verdict.events} events of {verdict.jobs} jobs, {verdict.lost} lost"
     check = Check("history", told if whole else f"{told}; the log begins at {first}", ref.name)
     if is_held:
         check.seen += "; not compared with the jobs, whose newest events cannot be read yet"
     check.findings = [str(breach) for breach in verdict.breaches]
-    if damage is not None:
-        check.seen += "; not checked further"
-        check.findings.append(damage)
+    check.findings += [each.why for each in damages]
+    if damages:
+        check.seen += "; not compared with the jobs, some events cannot be read"
     elif store.numbers_in_order and reached < newest:
         says = f"{reached + 1} to {newest} are missing"
         check.findings.append(str(Breach(Rule.SEQ_GAP, ref, None, newest, says)))

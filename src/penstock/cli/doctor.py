@@ -14,6 +14,7 @@ from penstock.cli.checks import (
     examine_files,
     examine_holdup,
     examine_limits,
+    examine_quarantine,
     examine_readers,
     examine_relays,
     examine_replication,
@@ -41,6 +42,9 @@ async def doctor(
     desk: Desk,
     queue: Annotated[str | None, typer.Option(help="Only this queue")] = None,
     history: Annotated[bool, typer.Option(help="Read the whole event log and check it")] = True,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Set aside what is damaged first, and mend what points to it")
+    ] = False,
 ) -> None:
     """Check the store, its queues and their history; the exit code is 1 if something is wrong."""
     async with desk.store() as store:
@@ -54,6 +58,8 @@ async def doctor(
         queues, workers = await desk.queues(store, queue), await store.workers(desk.tenant)
         checks.append(await examine_clock_steps(store, queues))
         for each in queues:
+            if repair:
+                checks.append(await _repair(store, each.queue))
             with Scratch() as scratch:
                 checks += await _examine(store, each, workers, scratch.new_table, history=history)
         checks.append(await examine_schedules(store, desk.tenant, queue))
@@ -114,6 +120,10 @@ async def _clock(store: Store) -> Check:
     return check
 
 
+async def _repair(store: Store, ref: QueueRef) -> Check:
+    return Check("repair", f"{await store.repair(ref)} entries set aside or mended", ref.name)
+
+
 async def _examine(
     store: Store, info: QueueInfo, workers: list[WorkerEntry], new_table: NewTable, *, history: bool
 ) -> list[Check]:
@@ -124,7 +134,12 @@ async def _examine(
     first, mark = await store.event_range(ref)
     counts = await store.counts(ref)
     stored = await read_live(store, ref, counts, new_table)
-    checks = [records, await _leases(store, ref), await examine_counts(store, ref, counts, stored, mark)]
+    checks = [
+        records,
+        await examine_quarantine(store, ref),
+        await _leases(store, ref),
+        await examine_counts(store, ref, counts, stored, mark),
+    ]
     checks.append(await examine_workers(store, info, counts, workers))
     checks += await examine_limits(store, info, counts)
     checks += [await examine_relays(store, ref), await examine_blocked(store, ref)]

@@ -63,7 +63,7 @@ class Inspector:
         if declared is None or not read_declaration(declared).mode.has_keys:
             return {}
         return {
-            key.decode(): read_lane(packed)
+            key.decode(errors="backslashreplace"): read_lane(packed)
             async for page in self._pages.hash(keys.lanes)
             for key, packed in page.items()
         }
@@ -88,7 +88,10 @@ class Inspector:
             if could_run != (lane.turn is not False):
                 out.append(Finding(f"key {key!r} {'is not' if could_run else 'is'} in line to be served"))
         for index, is_held in ((keys.ready, False), (keys.held, True)):
-            rows = {member.decode() for member in await self._server.command("ZRANGE", index, 0, -1)}
+            rows = {
+                member.decode(errors="backslashreplace")
+                for member in await self._server.command("ZRANGE", index, 0, -1)
+            }
             wanted = {
                 f"{lane.joined:016d} {key}"
                 for key, lane in lanes.items()

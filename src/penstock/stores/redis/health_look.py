@@ -4,10 +4,11 @@ from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Set
 
 from penstock.core.states import State
+from penstock.stores.damaged import DAMAGED, unreadable_record
 from penstock.stores.redis.health_sums import ENDED, PRUNABLE, SIDE_HASHES, KeyCounts, line_of, lines_of
 from penstock.stores.redis.keys import QueueKeys
 from penstock.stores.redis.lanes import Lane
-from penstock.stores.redis.records import Record, read_record
+from penstock.stores.redis.records import Record, read_whole
 from penstock.stores.redis.whole_keys import PageReader
 from penstock.stores.values import Finding
 
@@ -27,11 +28,13 @@ class CloseLook:
         self._lanes = lanes
         self._is_wanted = is_wanted
         self._records: dict[str, Record] = {}
+        self._unreadable: dict[str, Finding] = {}
 
     async def take(self) -> tuple[list[Finding], KeyCounts]:
         """What is wrong with these jobs, and what the records of all jobs say of the queue's keys."""
         counts = await self._read_records()
         found = [
+            *self._unreadable.values(),
             *await self._beside(),
             *await self._pending(),
             *await self._blocked(),
@@ -45,28 +48,39 @@ class CloseLook:
         counts = KeyCounts()
         async for page in self._pages.hash(self._keys.records):
             for job, packed in page.items():
-                if self._is_wanted(job):
-                    self._records[job.decode()] = read_record(packed)
+                is_wanted = self._is_wanted(job)
+                if not is_wanted and not self._lanes:
+                    continue
+                name = _text(job)
+                try:
+                    record = read_whole(packed)
+                except DAMAGED as error:
+                    if is_wanted:
+                        self._unreadable[name] = Finding(unreadable_record(error), name)
+                    continue
+                if is_wanted:
+                    self._records[name] = record
                 if self._lanes:
-                    counts.count(read_record(packed))
+                    counts.count(record)
         return counts
 
     async def _beside(self) -> list[Finding]:
         """What stands under a job's id beside its record."""
         records = self._records.keys()
+        known = records | self._unreadable.keys()
         listed = {job async for job, _ in self._scores(self._keys.jobs)}
         out = [
             *_each("a record that is not in the list of jobs", records - listed),
-            *_each("an entry in the list of jobs without a record", listed - records),
+            *_each("an entry in the list of jobs without a record", listed - known),
         ]
         for name in ("payloads", *SIDE_HASHES):
             held = {
-                job.decode()
+                _text(job)
                 async for fields in self._pages.fields(getattr(self._keys, name))
                 for job in fields
                 if self._is_wanted(job)
             }
-            out += _each(f"one of the {name} without a record", held - records)
+            out += _each(f"one of the {name} without a record", held - known)
             if name == "payloads":
                 out += _each("a record without a payload", records - held)
         return out
@@ -84,19 +98,19 @@ class CloseLook:
         for line in lines:
             entries, left = standing.get(line, []), notes.get(line, set())
             for entry in entries:
-                place, _, job = entry.decode().partition(" ")
+                place, _, job = _text(entry).partition(" ")
                 record = self._records.get(job)
                 stands = (
                     record is not None
                     and record.state is State.PENDING
-                    and record.place == int(place)
+                    and str(record.place) == place
                     and line == line_of(record, self._lanes)
                 )
                 claimable[job] += stands
                 if stands == (entry in left):
                     what = "a pending job noted as gone" if stands else "a pending entry without its job"
                     out.append(Finding(what, job))
-            out += _each("a note of an entry that is not there", (e.decode() for e in left - set(entries)))
+            out += _each("a note of an entry that is not there", (_text(e) for e in left - set(entries)))
         for job, record in self._records.items():
             if record.state is State.PENDING and claimable[job] != 1:
                 out.append(Finding(f"a pending job that stands {claimable[job]} times in its list", job))
@@ -112,7 +126,7 @@ class CloseLook:
 
     async def _delayed(self) -> list[Finding]:
         found = {
-            (member.decode(), score)
+            (_text(member), score)
             async for page in self._pages.scores(self._keys.delayed)
             for member, score in page
             if self._is_wanted(_job_of(member))
@@ -151,10 +165,14 @@ class CloseLook:
         async for page in self._pages.scores(key):
             for job, score in page:
                 if self._is_wanted(job):
-                    yield job.decode(), score
+                    yield _text(job), score
 
     def _wanted_of(self, entries: Iterable[bytes]) -> Iterator[bytes]:
         return (entry for entry in entries if self._is_wanted(_job_of(entry)))
+
+
+def _text(found: bytes) -> str:
+    return found.decode(errors="backslashreplace")
 
 
 def _job_of(entry: bytes) -> bytes:

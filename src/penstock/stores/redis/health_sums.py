@@ -7,9 +7,10 @@ from typing import Final
 import msgspec
 
 from penstock.core.states import State
+from penstock.stores.damaged import DAMAGED
 from penstock.stores.redis.keys import TIERS, QueueKeys, lane_line
 from penstock.stores.redis.lanes import Lane
-from penstock.stores.redis.records import Record, read_record
+from penstock.stores.redis.records import Record, read_whole
 from penstock.stores.redis.server import Server
 from penstock.stores.redis.tally import Tally
 from penstock.stores.redis.whole_keys import PageReader
@@ -59,7 +60,11 @@ class SumTaker:
         counts = KeyCounts()
         async for page in self._pages.hash(keys.records):
             for job, packed in page.items():
-                record = read_record(packed)
+                try:
+                    record = read_whole(packed)
+                except DAMAGED:
+                    tally.mark(job)
+                    continue
                 _want(tally, job, record, lanes)
                 if lanes:
                     counts.count(record)

@@ -100,13 +100,13 @@ class PageReader:
         while True:
             page = await self._page(key, start)
             # Claims take entries from the left meanwhile: go back to where the last one would stand now.
-            while start and (not page or _place(page[0]) > _place(last)):
+            while start and (not page or _is_behind(page[0], last)):
                 start = max(0, start - PAGE)
                 page = await self._page(key, start)
             if last in page:
                 fresh = page[page.index(last) + 1 :]
             else:
-                fresh = [entry for entry in page if _place(entry) > _place(last)]
+                fresh = [entry for entry in page if _is_behind(entry, last)]
             if fresh:
                 yield fresh
                 last = fresh[-1]
@@ -119,5 +119,9 @@ class PageReader:
         return page
 
 
-def _place(entry: bytes) -> int:
-    return int(entry.partition(b" ")[0])
+def _is_behind(entry: bytes, other: bytes) -> bool:
+    """True when an entry has the later place; False where a damaged one has none."""
+    try:
+        return int(entry.partition(b" ")[0]) > int(other.partition(b" ")[0])
+    except ValueError:
+        return False
