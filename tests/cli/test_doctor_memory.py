@@ -3,6 +3,7 @@
 import gc
 import json
 import re
+import sys
 import tracemalloc
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from penstock.cli import check_history
 from penstock.cli.bulk import PAGE
 from penstock.core.history import lines, scratch
-from tests.cli.conftest import Shell
+from tests.cli.conftest import Shell, Terminal
 from tests.conformance.having import shared
 
 pytestmark = shared()
@@ -73,3 +74,15 @@ def test_long_work_says_how_far_it_is(shell: Shell, monkeypatch: pytest.MonkeyPa
 
     assert re.search(r"^reading the live jobs of mail: 1000 of 1000$", shell.err, re.MULTILINE)
     assert re.search(r"^checking the events of mail: 1000 of 1000$", shell.err, re.MULTILINE)
+
+
+def test_a_terminal_gets_a_bar_instead(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(check_history, "QUIET_UNDER", 100)
+    shell.register_worker("mail")
+    fill(shell, 0, 1_000)
+    terminal = Terminal()
+    monkeypatch.setattr(sys, "stderr", terminal)
+    shell("doctor")
+
+    assert "━" in terminal.getvalue()
+    assert " of 1000" not in terminal.getvalue()
