@@ -35,9 +35,11 @@ _RULES: Final = {
 }
 _LIMIT: Final = 100
 _CHUNK: Final = 1_000
-_ALL: Final = f"""
-SELECT n, {JOB_COLUMNS} FROM job WHERE queue = ? AND n > ? AND state <> 'quarantined' ORDER BY n LIMIT ?
+_FIRST: Final = f"""
+SELECT n, {JOB_COLUMNS} FROM job WHERE queue = ?1 AND state <> 'quarantined' ORDER BY id LIMIT ?2
 """  # noqa: S608 (constants)
+# An id may be no text, and is then not read as what it is: the row it stands in is named instead.
+_NEXT: Final = _FIRST.replace("ORDER BY", "AND id > (SELECT id FROM job WHERE n = ?3) ORDER BY")
 
 
 def findings(connection: sqlite3.Connection, queue: QueueRef) -> list[Finding]:
@@ -96,12 +98,12 @@ def _damage(connection: sqlite3.Connection) -> list[Finding]:
 def damaged_rows(connection: sqlite3.Connection, queue: QueueRef, number: int) -> list[DamagedRow]:
     """The jobs of a queue that cannot be read."""
     found: list[DamagedRow] = []
-    after = -1
-    while rows := fetch(connection, _ALL, (number, after, _CHUNK)):
+    rows = fetch(connection, _FIRST, (number, _CHUNK))
+    while rows:
         for _, *row in rows:
             try:
                 job_of(queue, tuple(row))
             except READING as error:
                 found.append((str(row[0]), unreadable_record(error)))
-        after = rows[-1][0]
+        rows = fetch(connection, _NEXT, (number, _CHUNK, rows[-1][0]))
     return found
