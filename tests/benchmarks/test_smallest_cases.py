@@ -17,6 +17,7 @@ from benchmarks.bloom.plan import QUICK as BLOOM
 from benchmarks.cases import OURS, Case
 from benchmarks.execution.plan import QUICK as EXECUTION
 from benchmarks.postgres.plan import QUICK as POSTGRES
+from benchmarks.queues.plan import QUICK as QUEUES
 from benchmarks.redis.plan import QUICK as REDIS
 from benchmarks.service.plan import QUICK as SERVICE
 from benchmarks.spark.plan import QUICK as SPARK
@@ -41,6 +42,7 @@ SMALLEST: dict[str, Any] = {
     "bloom": replace(BLOOM, jobs=100, bytes=10_000, stores=("sqlite",)),
     "execution": _only_ours(EXECUTION),
     "postgres": _only_ours(POSTGRES),
+    "queues": replace(QUEUES, queues=20, jobs=5, idle=0.5),
     "redis": _only_ours(REDIS),
     "service": replace(SERVICE, jobs=200, stores=("sqlite",)),
     "spark": replace(SPARK, enqueues=200),

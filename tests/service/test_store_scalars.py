@@ -120,6 +120,7 @@ GIVEN: dict[str, dict[str, Any]] = {
     "workers": {},
     "events": {"after": "1-00000000", "limit": 1},
     "event_columns": {"after": 1, "through": "1-00000000", "limit": 1},
+    "damaged_events": {"after": 1, "limit": 1},
     "cursor_after": {"after": 1, "limit": 1},
     "cursor_at": {"at": 1},
     "event_range": {},
@@ -131,6 +132,9 @@ GIVEN: dict[str, dict[str, Any]] = {
     "holdup": {},
     "now": {},
     "turn": {"by_ms": 1},
+    "quarantined": {"after": "a", "limit": 1},
+    "delete_quarantined": {"entries": ["a"]},
+    "repair": {},
     "info": {},
     "check": {},
 }

@@ -6,7 +6,7 @@ import msgspec
 
 from penstock.cli.bulk import each_page
 from penstock.cli.output import local, span
-from penstock.core.errors import CursorLostError, StoreFormatError
+from penstock.core.errors import CursorLostError
 from penstock.core.events import Event
 from penstock.core.flows import ChildEnding, JobRef
 from penstock.core.job import Job, NewJob, QueueRef
@@ -28,6 +28,8 @@ OVERDUE_MS: Final = 10_000
 """Two ticks of a worker with its defaults."""
 RELAYS: Final = 10_000
 """Entries that are looked at."""
+QUARANTINED: Final = 1_000
+"""Entries of the quarantine that are looked at."""
 PASSED_OVER: Final = 3
 """Turns that another key may have more than its share before it counts as a fault."""
 
@@ -82,11 +84,7 @@ async def _turns(store: Store, ref: QueueRef, keys: list[KeyInfo]) -> Check:
     ]
     check = Check("turns of keys", f"{len(ready)} could be served", ref.name)
     oldest, newest = await store.event_range(ref)
-    try:
-        events = await store.events(ref, max(oldest - 1, newest - WINDOW), WINDOW)
-    except StoreFormatError as error:
-        check.findings.append(str(error))
-        return check
+    events = await store.events(ref, max(oldest - 1, newest - WINDOW), WINDOW)
     weights = {key.key: key.weight for key in keys}
     for key in ready:
         served = _served_since(events, key.key)
@@ -110,6 +108,19 @@ def _served_since(events: list[Event], key: str) -> dict[str, int]:
         if event.move is Move.CLAIM and event.key is not None:
             served[event.key] = served.get(event.key, 0) + 1
     return served
+
+
+async def examine_quarantine(store: Store, ref: QueueRef) -> Check:
+    """What was damaged and set aside: it is a finding until people have seen to it."""
+    found = await store.quarantined(ref, limit=QUARANTINED)
+    many = f"{len(found)}{' or more' if len(found) == QUARANTINED else ''}"
+    check = Check("quarantine", f"{many} set aside", ref.name)
+    check.findings = [
+        f"{each.what} was set aside at {local(each.at)} (job {each.id}): "
+        f"see `penstock quarantine list --queue {ref.name}`"
+        for each in found
+    ]
+    return check
 
 
 async def examine_relays(store: Store, ref: QueueRef) -> Check:
@@ -224,7 +235,7 @@ async def _holds_back(store: Store, ref: QueueRef, reader: Reader, last: int, no
         return True
     try:
         unread = await store.events(ref, reader.cursor, 1)
-    except (CursorLostError, StoreFormatError):
+    except CursorLostError:
         # Told to the reader itself, at its next read.
         return False
     return bool(unread) and unread[0].at < now - EVENTS_AGE * 1000

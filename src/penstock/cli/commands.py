@@ -12,6 +12,7 @@ from penstock.cli import (
     limits,
     migrate,
     outbox,
+    quarantine,
     schedules,
     spark,
     tenants,
@@ -48,6 +49,7 @@ def build() -> typer.Typer:
     app.add_typer(flows.group, name="flows")
     app.add_typer(schedules.group, name="schedules")
     app.add_typer(dlq.group, name="dlq")
+    app.add_typer(quarantine.group, name="quarantine")
     app.add_typer(events.group, name="events")
     app.add_typer(migrate.group, name="migrate")
     app.add_typer(outbox.group, name="outbox")

@@ -6,7 +6,7 @@ from typing import Annotated, Final
 
 import typer
 
-from penstock.cli.bulk import each_page
+from penstock.cli.bulk import PAGE, each_page
 from penstock.cli.check_persistence import examine_persistence
 from penstock.cli.check_workers import examine_workers
 from penstock.cli.checks import (
@@ -15,6 +15,7 @@ from penstock.cli.checks import (
     examine_files,
     examine_holdup,
     examine_limits,
+    examine_quarantine,
     examine_readers,
     examine_relays,
     examine_replication,
@@ -25,7 +26,6 @@ from penstock.cli.clock_steps import examine_clock_steps
 from penstock.cli.desk import Desk
 from penstock.cli.output import span
 from penstock.cli.webhook_secrets import examine_webhook_secrets
-from penstock.core.errors import StoreFormatError
 from penstock.core.events import Event
 from penstock.core.history import Breach, Checker, Rule
 from penstock.core.job import QueueRef
@@ -47,6 +47,9 @@ async def doctor(
     desk: Desk,
     queue: Annotated[str | None, typer.Option(help="Only this queue")] = None,
     history: Annotated[bool, typer.Option(help="Read the whole event log and check it")] = True,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Set aside what is damaged first, and mend what points to it")
+    ] = False,
 ) -> None:
     """Check the store, its queues and their history; the exit code is 1 if something is wrong."""
     async with desk.store() as store:
@@ -60,6 +63,8 @@ async def doctor(
         queues, workers = await desk.queues(store, queue), await store.workers(desk.tenant)
         checks.append(await examine_clock_steps(store, queues))
         for each in queues:
+            if repair:
+                checks.append(await _repair(store, each.queue))
             checks += await _examine(store, each, workers, history=history)
         checks.append(await examine_schedules(store, desk.tenant, queue))
     findings = sum(len(check.findings) for check in checks)
@@ -119,6 +124,10 @@ async def _clock(store: Store) -> Check:
     return check
 
 
+async def _repair(store: Store, ref: QueueRef) -> Check:
+    return Check("repair", f"{await store.repair(ref)} entries set aside or mended", ref.name)
+
+
 async def _examine(
     store: Store, info: QueueInfo, workers: list[WorkerEntry], *, history: bool
 ) -> list[Check]:
@@ -129,7 +138,12 @@ async def _examine(
     first, mark = await store.event_range(ref)
     counts = await store.counts(ref)
     live = await _live(store, ref)
-    checks = [records, await _leases(store, ref), await _counts(store, ref, counts, live, mark)]
+    checks = [
+        records,
+        await examine_quarantine(store, ref),
+        await _leases(store, ref),
+        await _counts(store, ref, counts, live, mark),
+    ]
     checks.append(await examine_workers(store, info, counts, workers))
     checks += await examine_limits(store, info, counts)
     checks += [await examine_relays(store, ref), await examine_blocked(store, ref)]
@@ -150,7 +164,8 @@ async def _leases(store: Store, ref: QueueRef) -> Check:
 
 
 async def _live(store: Store, ref: QueueRef) -> dict[tuple[str, str, str], State]:
-    query = Query(states=LIVE, limit=CHUNK)
+    # A store may have to go through all jobs for each page: few pages, with nothing in them that is not used.
+    query = Query(states=LIVE, limit=PAGE, payloads=False, results=False)
     return {
         (ref.tenant, ref.name, job.id): job.state
         async for jobs in each_page(store, ref, query)
@@ -184,27 +199,26 @@ async def _history(
     newest = (await store.event_range(ref))[1]
     is_held = await _is_held(store)
     is_late = mark < first
-    reached, damage = first - 1, None
-    try:
-        async for event in _events(store, ref, first - 1, newest):
-            checker.feed(event)
-            if is_late:
-                # Written while the live jobs were read: the log knows better than what was read.
-                _take_over(live, event)
-            is_late = is_late or event.seq == mark
-            reached = event.seq
-    except StoreFormatError as error:
-        damage = str(error)
+    reached, read = first - 1, 0
+    async for event in _events(store, ref, first - 1, newest):
+        checker.feed(event)
+        if is_late:
+            # Written while the live jobs were read: the log knows better than what was read.
+            _take_over(live, event)
+        is_late = is_late or event.seq == mark
+        reached, read = event.seq, read + 1
     whole = first == 1
-    verdict = checker.finish(live if whole and not is_held and damage is None else None)
+    # Events that cannot be read were passed over: what they did is not known.
+    damages = await store.damaged_events(ref, first - 1) if read < newest - first + 1 else []
+    verdict = checker.finish(live if whole and not is_held and not damages else None)
     told = f"{verdict.events} events of {verdict.jobs} jobs, {verdict.lost} lost"
     check = Check("history", told if whole else f"{told}; the log begins at {first}", ref.name)
     if is_held:
         check.seen += "; not compared with the jobs, whose newest events cannot be read yet"
     check.findings = [str(breach) for breach in verdict.breaches]
-    if damage is not None:
-        check.seen += "; not checked further"
-        check.findings.append(damage)
+    check.findings += [each.why for each in damages]
+    if damages:
+        check.seen += "; not compared with the jobs, some events cannot be read"
     elif store.numbers_in_order and reached < newest:
         says = f"{reached + 1} to {newest} are missing"
         check.findings.append(str(Breach(Rule.SEQ_GAP, ref, None, newest, says)))

@@ -207,6 +207,11 @@ def _check_after(given: Mapping[str, Any]) -> None:
         check_name("after", given["after"])
 
 
+def _check_entry(given: Mapping[str, Any]) -> None:
+    if given.get("after"):
+        check_scalars("after", "entries", given["after"])
+
+
 def _check_place(given: Mapping[str, Any]) -> None:
     if (after := given.get("after", 0)) < 0:
         raise InvalidError("after", after, "0 or more")
@@ -235,6 +240,8 @@ _MORE: Final[Mapping[str, Callable[[Mapping[str, Any]], None]]] = {
     "keep_reader": _check_cursors,
     "cursor_at": _check_time,
     "declare": _check_declaration,
+    "quarantined": _check_entry,
+    "damaged_events": _check_cursors,
     "shelf": _check_after,
     "due_queues": _check_after,
     "children": _check_place,

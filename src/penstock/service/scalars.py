@@ -38,6 +38,8 @@ _TEXTS: Final[Mapping[str, _Form]] = {
         ("id", "ids", "job", "name", "parent", "queue", "queues", "schedule", "shelf", "task", "tasks"), _NAME
     ),
     **dict.fromkeys(("fingerprint", "host", "nonce", "reason", "version"), _VISIBLE),
+    # What stands in an index that somebody has damaged.
+    "entries": _form(r"[ -~]{1,1000}", "1 to 1000 visible characters of ASCII"),
     # One that is empty is nobody's.
     "token": _form(r"[ -~]{0,128}", "up to 128 visible characters of ASCII"),
     "by": _form(r"[^\x00-\x1f\x7f-\x9f]{1,255}", "1 to 255 characters, no control characters"),

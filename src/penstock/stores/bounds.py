@@ -24,3 +24,5 @@ READER_LEASE_MS: Final = 7 * 24 * 3_600_000
 KEPT_BYTES: Final = 64 * 1024
 """The largest body of an entry on a shelf."""
 SHELF_LIMIT: Final = 100
+QUARANTINE_LIMIT: Final = 100
+DAMAGED_EVENT_LIMIT: Final = 100

@@ -12,9 +12,11 @@ from penstock.core.moves import Beat, Expire, Report, Settlement
 from penstock.core.outcomes import Applied, Claims, Enqueued, Refused
 from penstock.core.states import State
 from penstock.stores.bounds import (
+    DAMAGED_EVENT_LIMIT,
     DUE_LIMIT,
     PROMOTE_LIMIT,
     PRUNE_LIMIT,
+    QUARANTINE_LIMIT,
     RECOVER_LIMIT,
     RELAY_LIMIT,
     SCHEDULE_LIMIT,
@@ -24,6 +26,7 @@ from penstock.stores.claim_limits import CLAIM_LIMITS, ClaimLimits
 from penstock.stores.values import (
     Adoption,
     ClaimablePage,
+    DamagedEvent,
     DuePage,
     EventColumns,
     Finding,
@@ -35,6 +38,7 @@ from penstock.stores.values import (
     KeyInfo,
     Page,
     Pause,
+    QuarantinedEntry,
     Query,
     QueueContents,
     QueueInfo,
@@ -384,8 +388,15 @@ class EventLog(Protocol):
     async def events(self, queue: QueueRef, after: str | int = 0, limit: int = 1_000) -> list[Event]:
         """The events that follow: those after the cursor of an event, or those with a higher number.
 
-        CursorLostError when some of them were trimmed, or when the cursor's event is not in this log.
+        CursorLostError when some of them were trimmed, or when the cursor's event is not in this log. Events
+        that somebody has damaged are passed over with a warning; `damaged_events` names them.
         """
+        ...
+
+    async def damaged_events(
+        self, queue: QueueRef, after: int = 0, limit: int = DAMAGED_EVENT_LIMIT
+    ) -> list[DamagedEvent]:
+        """The events with higher numbers that cannot be read, in the order of their numbers."""
         ...
 
     async def event_columns(
@@ -481,6 +492,27 @@ class Clock(Protocol):
         ...
 
 
+class Quarantine(Protocol):
+    """What somebody has damaged from outside, and the store has set aside so that work goes on.
+
+    Moves set aside what they come across. It is kept until people delete it, or the queue.
+    """
+
+    async def quarantined(
+        self, queue: QueueRef, *, after: str = "", limit: int = QUARANTINE_LIMIT
+    ) -> list[QuarantinedEntry]:
+        """Entries by id: the first ones, or those that follow an id."""
+        ...
+
+    async def delete_quarantined(self, queue: QueueRef, entries: Sequence[str]) -> int:
+        """Forget what was set aside, by id; how many entries were. Jobs that the log knows get an event."""
+        ...
+
+    async def repair(self, queue: QueueRef) -> int:
+        """Look through the whole queue and set aside what is damaged; how many entries were changed."""
+        ...
+
+
 class Health(Protocol):
     """The store's fsck."""
 
@@ -503,6 +535,7 @@ class Store(
     EventLog,
     Wakeups,
     Clock,
+    Quarantine,
     Health,
     Protocol,
 ):

@@ -118,6 +118,9 @@ def fault_item(fault: Fault) -> tuple[str, str | None, str | None]:
     return fault.reason, fault.error, fault.fingerprint
 
 
+QUARANTINED: Final = "quarantined"
+"""The state of rows that were set aside: no move and no read but those of the quarantine sees them."""
+
 JOB_COLUMNS: Final = (
     "id, nonce, task, state, payload, priority, options, enqueued_at, version, drive, delivery, attempts, "
     "visible_at, idempotency_key, key, token, fence, deadline, lease_ms, worker, cancel_requested, "
@@ -125,13 +128,15 @@ JOB_COLUMNS: Final = (
 )
 
 
-EXPIRED_COLUMNS: Final = "id, token, fence, attempts, options, worker, last_delay_ms, key"
+EXPIRED_COLUMNS: Final = "id, token, fence, attempts, options, worker, last_delay_ms, key, more"
 
 
 def expired_of(row: tuple[Any, ...], *, keyed: bool) -> ExpiredLease:
     """A lease that ran out, from EXPIRED_COLUMNS; with its key where keys take turns."""
     fields = dict(zip(EXPIRED_COLUMNS.split(", "), row, strict=True))
     fields["options"] = options_of(fields["options"])
+    # What follows reads it in the database.
+    more_of(fields.pop("more"))
     fields["key"] = restored(fields["key"]) if keyed else None
     return ExpiredLease(**fields)
 

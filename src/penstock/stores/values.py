@@ -376,6 +376,26 @@ class Finding(msgspec.Struct, frozen=True):
     job: str | None = None
 
 
+class QuarantinedEntry(msgspec.Struct, frozen=True):
+    """Something damaged that the store has set aside; `what` was found, and when.
+
+    `record` and `payload` are what was left of the job, as its store writes them; None for what was missing.
+    """
+
+    id: str
+    at: int
+    what: str
+    record: bytes | None = None
+    payload: bytes | None = None
+
+
+class DamagedEvent(msgspec.Struct, frozen=True):
+    """An event of the log that cannot be read, by its number, and why."""
+
+    seq: int
+    why: str
+
+
 class Topic(StrEnum):
     """What a bell rings for."""
 

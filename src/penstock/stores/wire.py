@@ -23,6 +23,7 @@ from penstock.stores.protocol import (
     HasHoldups,
     Health,
     Moves,
+    Quarantine,
     Queues,
     Reads,
     Schedules,
@@ -44,6 +45,7 @@ PARTS: Final = (
     EventLog,
     HasHoldups,
     Clock,
+    Quarantine,
     Health,
 )
 MEDIA_TYPE: Final = "application/msgpack"

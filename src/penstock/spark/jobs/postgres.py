@@ -26,6 +26,7 @@ from penstock.spark.options import SourceOptions
 from penstock.spark.stores import chosen, run
 from penstock.stores.postgres.address import Address, address_of
 from penstock.stores.ready import refuse_unready
+from penstock.stores.rows import QUARANTINED
 
 PIECE_BYTES: Final = 32 << 20
 BATCH_BYTES: Final = 4 << 20
@@ -141,6 +142,7 @@ def _statement(wanted: Wanted, piece: PostgresPiece, span: Span, at: str) -> str
     table = "dead" if wanted.states == _DEAD else "ended" if wanted.states <= _ENDED else "record"
     clauses = [
         _in("queue", span.numbers),
+        f"state <> '{QUARANTINED}'",
         f"{'ended_at' if wanted.table == 'dlq' else 'enqueued_at'} <= {piece.bound}",
         *sql.where(wanted.conditions, _literal),
     ]

@@ -20,6 +20,7 @@ from penstock.spark.options import SourceOptions
 from penstock.spark.stores import chosen, refuse_missing_file, run
 from penstock.stores.open import sqlite_path
 from penstock.stores.ready import refuse_unready
+from penstock.stores.rows import QUARANTINED
 from penstock.stores.sqlite.faults import translated
 
 PIECE_ROWS: Final = 250_000
@@ -126,6 +127,7 @@ def _rows(columns: Sequence[str], wanted: Wanted, piece: SqlitePiece) -> str:
         *([] if index is None else [f"state = {_literal(index)}"]),
         f"n BETWEEN {piece.first} AND {piece.last}",
         f"queue IN ({numbers})",
+        f"state <> '{QUARANTINED}'",
         f"{'ended_at' if wanted.table == 'dlq' else 'enqueued_at'} <= {piece.bound}",
         *sql.where(wanted.conditions, _literal),
     ]

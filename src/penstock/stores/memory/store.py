@@ -31,6 +31,7 @@ from penstock.stores.memory.flows import MemoryFlows
 from penstock.stores.memory.kept import MemoryKept
 from penstock.stores.memory.ledger import Ledger
 from penstock.stores.memory.log import MemoryLog
+from penstock.stores.memory.quarantine import MemoryQuarantine
 from penstock.stores.memory.reads import MemoryReads, expired_leases
 from penstock.stores.memory.schedules import MemorySchedules
 from penstock.stores.protocol import Bell, QueueBell
@@ -46,6 +47,7 @@ class MemoryStore(
     MemoryFlows,
     MemorySchedules,
     MemoryKept,
+    MemoryQuarantine,
     WorkerEntries,
 ):
     """A store for tests. `table` is the table of moves; only tests of the tests pass another."""

@@ -15,7 +15,9 @@ _LIVE: Final = {
     ),
     "a delayed job without a time": "state = 'delayed' AND visible_at IS NULL",
     "a time to become visible on a job that is not delayed": "state <> 'delayed' AND visible_at IS NOT NULL",
-    "an ended job among the live ones": "state NOT IN ('blocked', 'pending', 'delayed', 'active')",
+    "an ended job among the live ones": (
+        "state NOT IN ('blocked', 'pending', 'delayed', 'active', 'quarantined')"
+    ),
     "a job both live and ended": (
         "EXISTS (SELECT 1 FROM penstock.ended WHERE ended.queue = record.queue AND ended.id = record.id)"
     ),
@@ -42,6 +44,7 @@ JOIN (
     ORDER BY event.job, event.stamp DESC, event.seq DESC
 ) AS newest ON newest.job = record.id
 WHERE record.queue = $1
+    AND record.state <> 'quarantined'
     AND (newest.version <> record.version OR newest.target <> record.state OR newest.stamp <> record.stamp)
 LIMIT $2::bigint
 """

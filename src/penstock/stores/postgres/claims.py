@@ -4,13 +4,14 @@ import asyncio
 
 import msgspec
 
-from penstock.core.job import QueueRef
+from penstock.core.job import Claimed, QueueRef
 from penstock.core.limits import MAX_COUNT
 from penstock.core.moves import Move
 from penstock.core.outcomes import Claims
 from penstock.stores.absent import answers_absent
 from penstock.stores.bounds import PROMOTE_LIMIT
 from penstock.stores.claim_limits import CLAIM_LIMITS, ClaimLimits
+from penstock.stores.damaged import DAMAGED, DamagedRow, unreadable_record
 from penstock.stores.postgres.engine import Row, Value
 from penstock.stores.postgres.hints import TIERS, Hints
 from penstock.stores.postgres.lanes import Lane, Served, serve
@@ -101,9 +102,11 @@ class PostgresClaims(PostgresReads):
             return None
         now_us, due, is_late, open_at = rows[0][:_HEAD]
         now = now_us // 1000
-        jobs = [claimed_of(row[_HEAD:]) for row in rows] if rows[0][_HEAD] is not None else []
+        jobs, is_more = (
+            await self._claimed(queue, number, rows) if rows[0][_HEAD] is not None else ([], False)
+        )
         deadline: int | None = now + order.lease_ms
-        is_full = bool(jobs) and len(jobs) == order.limit
+        is_full = bool(jobs) and len(rows) == order.limit
         if not (jobs and hints.wants_peek(max(row[_PLACE] for row in rows))):
             deadline = deadline if is_full else await self._first_deadline(number, hints)
         elif is_full:
@@ -114,7 +117,7 @@ class PostgresClaims(PostgresReads):
         expired = await self.expired(queue, order.limits.recover_limit) if is_late else []
         coming = [at for at in (due, deadline, open_at) if at is not None]
         wait = max(0, min(coming) - now) if coming else None
-        return Claims(jobs, expired, wait, now_us=now_us)
+        return Claims(jobs, expired, wait, is_more, now_us=now_us)
 
     async def _claim_limited(self, queue: QueueRef, number: int, hints: Hints, order: Order) -> Claims | None:
         """While holding the queue's row: by its limits, and by turns; None where it has become plain."""
@@ -142,9 +145,25 @@ class PostgresClaims(PostgresReads):
         expired = await self.expired(queue, order.limits.recover_limit) if is_late else []
         coming = [due, deadline, held_until, open_at, _opens_at(turn) if is_waiting else None]
         wait = min((at for at in coming if at is not None), default=None)
-        jobs = [claimed_of(row[_HEAD:]) for row in rows]
+        jobs, is_more = await self._claimed(queue, number, rows)
         wait_ms = None if wait is None else max(0, wait - turn.now)
-        return Claims(jobs, expired, wait_ms, now_us=turn.now_us)
+        return Claims(jobs, expired, wait_ms, is_more, now_us=turn.now_us)
+
+    async def _claimed(self, queue: QueueRef, number: int, rows: list[Row]) -> tuple[list[Claimed], bool]:
+        """The jobs that were leased, and whether some cannot be read and were set aside instead."""
+        try:
+            return [claimed_of(row[_HEAD:]) for row in rows], False
+        except DAMAGED:
+            pass
+        jobs: list[Claimed] = []
+        damages: list[DamagedRow] = []
+        for row in rows:
+            try:
+                jobs.append(claimed_of(row[_HEAD:]))
+            except DAMAGED as error:
+                damages.append((row[_HEAD], unreadable_record(error)))
+        await self._set_aside(queue, number, damages)
+        return jobs, True
 
     async def _allowance(self, turn: Turn) -> int:
         """How many may be claimed now by the queue's own limits."""

@@ -24,10 +24,11 @@ _HOLD: Final = "SELECT n FROM penstock.queue WHERE tenant = $1 AND name = $2 FOR
 # Calls that write jobs without holding the queue's row are through after this, or see that it is gone.
 _WAIT_FOR_MOVES: Final = "LOCK TABLE penstock.job IN SHARE MODE"
 _JOBS: Final = """
-SELECT state, count(*) FROM penstock.job WHERE queue = $1 GROUP BY state
+SELECT state, count(*) FROM penstock.job WHERE queue = $1 AND state <> 'quarantined' GROUP BY state
 UNION ALL
 SELECT state, count(*) FROM penstock.ended WHERE queue = $1 GROUP BY state
 """
+_QUARANTINE: Final = "DELETE FROM penstock.job WHERE queue = $1 AND state = 'quarantined'"
 _OTHERS: Final = """
 SELECT
     (SELECT count(*) FROM penstock.schedule WHERE queue = $1),
@@ -78,6 +79,7 @@ class PostgresDeletion(Room):
             await self._ask(_WAIT_FOR_MOVES, on=connection)
             contents = await self._contents(number, on=connection)
             if contents.is_empty:
+                await self._ask(_QUARANTINE, number, on=connection)
                 await self._ask("SELECT penstock.delete_queue($1::integer)", number, on=connection)
         if contents.is_empty:
             self._forget(queue)

@@ -9,6 +9,7 @@ from penstock.core.job import NewJob, QueueRef
 from penstock.core.outcomes import Enqueued, Refusal, Refused
 from penstock.core.states import State
 from penstock.core.unique import Unique, UniqueRule
+from penstock.stores.damaged import DAMAGED
 from penstock.stores.postgres.records import more_of
 from penstock.stores.rows import stored
 
@@ -139,7 +140,11 @@ class Door:
             return _One(first.id, self._now, self._states[first.id], same)
         if fact.one is None or fact.since is None:
             return None
-        theirs = more_of(fact.one_more).unique
+        try:
+            theirs = more_of(fact.one_more).unique
+        except DAMAGED:
+            # Its claim will set it aside.
+            theirs = None
         # Once its record is gone the id may be that of a job of another kind.
         if fact.one_state is None or theirs is None or theirs.key != unique.key:
             return _One(fact.one, fact.since, None, False)

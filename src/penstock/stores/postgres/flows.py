@@ -8,6 +8,7 @@ import msgspec
 from penstock.core import flows
 from penstock.core.decide import CHILD_FAILED
 from penstock.core.effects import child_failed
+from penstock.core.errors import StoreError
 from penstock.core.flows import Child, ChildEnding, ChildPolicy, JobRef
 from penstock.core.job import NewJob, QueueRef
 from penstock.core.moves import Beat, Move
@@ -16,9 +17,10 @@ from penstock.core.states import State
 from penstock.stores.absent import answers_absent
 from penstock.stores.bounds import RELAY_LIMIT
 from penstock.stores.postgres.engine import Connection
+from penstock.stores.postgres.quarantine import PostgresQuarantine
 from penstock.stores.postgres.records import spawn_columns
 from penstock.stores.postgres.renumbering import StaleNumberError, renumbers
-from penstock.stores.postgres.room import Room, rounds
+from penstock.stores.postgres.room import rounds
 from penstock.stores.postgres.turn import Turn
 from penstock.stores.rows import More, encode
 from penstock.stores.values import Adoption, Relay, Spawn
@@ -48,7 +50,7 @@ class _Ending(msgspec.Struct):
     result: str | None = None
 
 
-class PostgresFlows(Room):
+class PostgresFlows(PostgresQuarantine):
     """Jobs that wait for other jobs."""
 
     @answers_absent
@@ -58,8 +60,12 @@ class PostgresFlows(Room):
         number = await self._there(queue)
         out: list[Applied | Refused] | None = None
         while out is None:
-            async with self._turn(number, holds=number in self._keyed) as turn:
-                out = await self._unblock(turn, endings)
+            try:
+                async with self._turn(number, holds=number in self._keyed) as turn:
+                    out = await self._unblock(turn, endings)
+            except StoreError as error:
+                if not await self._mend(queue, number, error, [ending.parent for ending in endings]):
+                    raise
         self._ring_after(queue, out)
         return out
 

@@ -14,11 +14,14 @@ from penstock.core.cursors import Cursor, check_cursor, read_cursor, trimmed_err
 from penstock.core.errors import CursorLostError
 from penstock.core.events import Event
 from penstock.core.job import QueueRef
+from penstock.stores.bounds import DAMAGED_EVENT_LIMIT
+from penstock.stores.damaged import readable, unreadable
 from penstock.stores.postgres.claims import PostgresClaims
 from penstock.stores.postgres.engine import Row
 from penstock.stores.postgres.records import columns_of, event_from
 from penstock.stores.postgres.renumbering import renumbers
 from penstock.stores.rows import EVENT_COLUMNS
+from penstock.stores.values import DamagedEvent
 
 _RUNNING: Final = """
 SELECT pg_snapshot_xmin(seen)::text::bigint, pg_snapshot_xmax(seen)::text::bigint
@@ -62,6 +65,10 @@ WHERE event.queue = $1 AND event.seq = $2::bigint AND event.stamp < pg_snapshot_
 # The last event need not have the highest number: a transaction may begin before thousands of others and take
 # its numbers after them.
 _NEWEST: Final = 10_000
+_CHUNK: Final = 1_000
+_BY_NUMBER: Final = f"""
+SELECT {EVENT_COLUMNS} FROM penstock.event WHERE queue = $1 AND seq > $2::bigint ORDER BY seq LIMIT $3::bigint
+"""  # noqa: S608 (constants)
 _RANGE: Final = f"""
 SELECT queue.trimmed + 1, greatest(queue.trimmed, (
     SELECT max(newest.seq)
@@ -121,6 +128,8 @@ class Look(msgspec.Struct, frozen=True):
 
     events: list[Event]
     awaits: int | None = None
+    last: str | None = None
+    """The cursor of the last one, also where it cannot be read."""
 
 
 class PostgresLog(PostgresClaims):
@@ -133,12 +142,27 @@ class PostgresLog(PostgresClaims):
     async def events(self, queue: QueueRef, after: str | int = 0, limit: int = 1_000) -> list[Event]:
         """The events that follow; only a cursor is sure to miss none that was committed late."""
         cursor = read_cursor("after", after)
-        found = await self._read(queue, cursor, limit)
-        if len(found.events) < limit and found.awaits is not None:
-            # Also what the caller himself wrote just now.
-            await self._await_running(found.awaits)
+        while True:
             found = await self._read(queue, cursor, limit)
-        return found.events
+            if len(found.events) < limit and found.awaits is not None:
+                # Also what the caller himself wrote just now.
+                await self._await_running(found.awaits)
+                found = await self._read(queue, cursor, limit)
+            if found.events or found.last is None:
+                return found.events
+            # None of them can be read: others may follow.
+            cursor = read_cursor("after", found.last)
+
+    @renumbers
+    async def damaged_events(
+        self, queue: QueueRef, after: int = 0, limit: int = DAMAGED_EVENT_LIMIT
+    ) -> list[DamagedEvent]:
+        """The events with higher numbers that cannot be read."""
+        found: list[DamagedEvent] = []
+        while len(found) < limit and (rows := await self._look_at(queue, _BY_NUMBER, after, _CHUNK)):
+            found += unreadable([(row[0], row) for row in rows], lambda row: event_from(queue, row))
+            after = rows[-1][0]
+        return found[: max(limit, 0)]
 
     @renumbers
     async def event_range(self, queue: QueueRef) -> tuple[int, int]:
@@ -226,7 +250,8 @@ def _kept(rows: list[Row]) -> list[Row]:
 def _look(queue: QueueRef, rows: list[Row], kept: list[Row]) -> Look:
     """Events of a page."""
     xmin, xmax = rows[0][3:_HEAD]
-    return Look([_event_of(queue, row) for row in kept], None if xmin == xmax else xmax)
+    events = list(readable(queue, kept, lambda row: _event_of(queue, row)))
+    return Look(events, None if xmin == xmax else xmax, cursor_of(queue, kept[-1]) if kept else None)
 
 
 def cursor_of(queue: QueueRef, row: Row) -> str:

@@ -2,21 +2,23 @@
 
 from collections.abc import Sequence
 
+from penstock.core.errors import StoreError
 from penstock.core.job import QueueRef
 from penstock.core.moves import Move
 from penstock.core.outcomes import Applied, Refusal, Refused, repeated
 from penstock.core.states import REDRIVABLE, State
 from penstock.core.transitions import TABLE
 from penstock.stores.postgres.engine import Value
+from penstock.stores.postgres.quarantine import PostgresQuarantine
 from penstock.stores.postgres.renumbering import StaleNumberError, renumbers
-from penstock.stores.postgres.room import Room, rounds
+from penstock.stores.postgres.room import rounds
 from penstock.stores.postgres.turn import Turn
 
 _TRIES = 2
 _SILENT = {Move.HEARTBEAT, Move.PROGRESS, Move.DELETE}
 
 
-class PostgresMoves(Room):
+class PostgresMoves(PostgresQuarantine):
     """What settling, cancelling, redriving and deleting have in common."""
 
     async def _apply(
@@ -34,6 +36,21 @@ class PostgresMoves(Room):
     ) -> list[Applied | Refused]:
         """Such moves one after the other; in one transaction where keys take turns."""
         number = await self._there(queue)
+        try:
+            return await self._apply_groups(queue, number, groups, params)
+        except StoreError as error:
+            ids = [str(item[0]) for _, items in groups for item in items]
+            if not await self._mend(queue, number, error, ids):
+                raise
+        return await self._apply_groups(queue, number, groups, params)
+
+    async def _apply_groups(
+        self,
+        queue: QueueRef,
+        number: int,
+        groups: Sequence[tuple[Move, Sequence[Sequence[Value]]]],
+        params: Sequence[Value],
+    ) -> list[Applied | Refused]:
         out: list[Applied | Refused] | None = None
         if number in self._keyed:
             out = await self._apply_in_turn(number, groups, params)

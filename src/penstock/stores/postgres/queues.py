@@ -7,8 +7,9 @@ from penstock.core.clocks import ClockStep
 from penstock.core.job import QueueRef
 from penstock.stores.postgres.check import findings
 from penstock.stores.postgres.migrate import version_of
+from penstock.stores.postgres.quarantine import PostgresQuarantine
 from penstock.stores.postgres.renumbering import renumbers
-from penstock.stores.postgres.room import SHUT_OUT, Room
+from penstock.stores.postgres.room import SHUT_OUT
 from penstock.stores.protocol import Bell, QueueBell
 from penstock.stores.rows import declaration_of, restored, stored
 from penstock.stores.values import Durability, Finding, Pause, QueueInfo, StoreInfo, Topic
@@ -42,7 +43,7 @@ SELECT
 """
 
 
-class PostgresQueues(Room):
+class PostgresQueues(PostgresQuarantine):
     """Queues, clock, health and bells."""
 
     @renumbers
@@ -114,7 +115,8 @@ class PostgresQueues(Room):
         if number is None:
             return []
         await self._verify(queue, number)
-        return await findings(self._ask, number)
+        damages = await self._damaged_rows(queue, number)
+        return [*await findings(self._ask, number), *(Finding(what, job) for job, what in damages)]
 
     def bell(self, queue: QueueRef, topic: Topic) -> AbstractAsyncContextManager[Bell]:
         """Rings at once for changes of this store, and within milliseconds for those of others."""

@@ -6,10 +6,11 @@ from typing import Final
 from penstock.core.job import ExpiredLease, Job, QueueRef
 from penstock.core.states import State
 from penstock.stores.bounds import RECOVER_LIMIT
+from penstock.stores.damaged import DAMAGED, DamagedRow, unreadable_record
 from penstock.stores.postgres.clock import FAR_LEASE
 from penstock.stores.postgres.engine import Value
 from penstock.stores.postgres.queues import PostgresQueues
-from penstock.stores.postgres.records import job_of
+from penstock.stores.postgres.records import job_or_error, job_or_none
 from penstock.stores.postgres.renumbering import renumbers
 from penstock.stores.postgres.sources import in_schema
 from penstock.stores.rows import EXPIRED_COLUMNS, JOB_COLUMNS, expired_of, stored
@@ -24,12 +25,14 @@ _GET: Final = f"""
 SELECT {JOB_COLUMNS.replace("lease_ms", _LEASE_MS)}
 FROM unnest($2::text[]) AS item (new_id)
 CROSS JOIN LATERAL (
-    SELECT * FROM penstock.record WHERE record.queue = $1 AND record.id = item.new_id LIMIT 1
+    SELECT * FROM penstock.record
+    WHERE record.queue = $1 AND record.id = item.new_id AND record.state <> 'quarantined'
+    LIMIT 1
 ) AS record
 """  # noqa: S608 (constants)
 
 _KEY_HOLDERS: Final = """
-SELECT held.key, held.job, theirs.state, held.digest
+SELECT held.key, held.job, nullif(theirs.state, 'quarantined'), held.digest
 FROM unnest($3::text[]) AS item (key)
 CROSS JOIN (SELECT penstock.now_us($2::bigint) / 1000 AS now) AS given
 CROSS JOIN LATERAL (
@@ -46,7 +49,7 @@ LEFT JOIN LATERAL (
 """
 
 _COUNTS: Final = """
-SELECT state, count(*) FROM penstock.job WHERE queue = $1 GROUP BY state
+SELECT state, count(*) FROM penstock.job WHERE queue = $1 AND state <> 'quarantined' GROUP BY state
 UNION ALL
 SELECT state, count(*) FROM penstock.ended WHERE queue = $1 GROUP BY state
 """
@@ -111,6 +114,8 @@ def page_of(query: Query) -> tuple[str, list[Value]]:
     if not query.results:
         columns = columns.replace("result", "NULL AS result")
     clauses, values = ["queue = $1", f"{age} >= 0"], list[Value]()
+    if not query.states:
+        clauses.append("state <> 'quarantined'")
     if query.states:
         values.append(sorted(query.states))
         clauses.append(f"state = ANY(${len(values) + 1}::text[])")
@@ -151,7 +156,7 @@ class PostgresReads(PostgresQueues):
     async def get(self, queue: QueueRef, ids: Sequence[str]) -> list[Job | None]:
         """The records, None where there is none."""
         rows = await self._look_at(queue, _GET, list(ids))
-        jobs = {job.id: job for job in (job_of(queue, row) for row in rows)}
+        jobs = {job.id: job for job in (job_or_error(queue, row) for row in rows)}
         return [jobs.get(each) for each in ids]
 
     @renumbers
@@ -166,12 +171,14 @@ class PostgresReads(PostgresQueues):
         )
         if not rows:
             await self._verify(queue, number)
-        jobs = [job_of(queue, row) for row in rows[: query.limit]]
-        if len(rows) <= query.limit or not jobs:
+        # One that cannot be read is passed over: the store's check names it.
+        read = [job_or_none(queue, row) for row in rows[: query.limit]]
+        jobs = [job for job in read if job is not None]
+        if len(rows) <= query.limit or not read:
             return Page(jobs)
-        end = jobs[-1]
-        at = (end.ended_at or 0) if query.is_by_end else end.enqueued_at
-        return Page(jobs, f"{at}/{end.id}")
+        end = dict(zip(JOB_COLUMNS.split(", "), rows[query.limit - 1], strict=True))
+        at = (end["ended_at"] or 0) if query.is_by_end else end["enqueued_at"]
+        return Page(jobs, f"{at}/{end['id']}")
 
     @renumbers
     async def key_holders(self, queue: QueueRef, keys: Sequence[str]) -> list[KeyHolder | None]:
@@ -206,7 +213,16 @@ class PostgresReads(PostgresQueues):
         """Leases that ran out, oldest first; also those that end later than any lease may."""
         rows = await self._look_at(queue, _EXPIRED, self._seen_us, limit)
         info = await self.queue(queue) if rows else None
-        return [expired_of(row, keyed=info is not None and info.mode.has_keys) for row in rows]
+        keyed = info is not None and info.mode.has_keys
+        leases: list[ExpiredLease] = []
+        damages: list[DamagedRow] = []
+        for row in rows:
+            try:
+                leases.append(expired_of(row, keyed=keyed))
+            except DAMAGED as error:
+                damages.append((row[0], unreadable_record(error)))
+        await self._set_aside(queue, await self._there(queue) if damages else 0, damages)
+        return leases
 
     @renumbers
     async def leases(self, queue: QueueRef, worker: str | None = None) -> list[HeldLease]:

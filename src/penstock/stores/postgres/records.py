@@ -10,7 +10,7 @@ from penstock.core.job import Claimed, Job, NewJob, QueueRef
 from penstock.core.moves import Move
 from penstock.core.states import State
 from penstock.stores.columns import columns, unknown
-from penstock.stores.damaged import DAMAGED, damaged
+from penstock.stores.damaged import DAMAGED, damaged, damaged_job
 from penstock.stores.rows import (
     EVENT_COLUMNS,
     JOB_COLUMNS,
@@ -120,6 +120,22 @@ def job_of(queue: QueueRef, row: tuple[Any, ...]) -> Job:
     fields["key"] = restored(fields["key"])
     more = msgspec.structs.asdict(more_of(fields.pop("more")))
     return Job(tenant=queue.tenant, queue=queue.name, **fields, **more)
+
+
+def job_or_error(queue: QueueRef, row: tuple[Any, ...]) -> Job:
+    """The same; StoreFormatError where it is damaged."""
+    try:
+        return job_of(queue, row)
+    except DAMAGED as error:
+        raise damaged_job(queue, row[0], error) from None
+
+
+def job_or_none(queue: QueueRef, row: tuple[Any, ...]) -> Job | None:
+    """The same; None where it is damaged."""
+    try:
+        return job_of(queue, row)
+    except DAMAGED:
+        return None
 
 
 def event_from(queue: QueueRef, row: tuple[Any, ...]) -> Event:

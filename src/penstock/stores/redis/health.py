@@ -7,10 +7,11 @@ from typing import Final
 from penstock.core.job import QueueRef
 from penstock.core.limits import Mode
 from penstock.core.states import State
+from penstock.stores.damaged import DAMAGED
 from penstock.stores.redis.keys import TIERS, QueueKeys, keys_of, lane_line
 from penstock.stores.redis.lanes import Lane, read_declaration, read_lane
 from penstock.stores.redis.reads import CHUNK, scored
-from penstock.stores.redis.records import Record, read_record
+from penstock.stores.redis.records import Record, read_whole
 from penstock.stores.redis.server import Server
 from penstock.stores.redis.shapes import pairs
 from penstock.stores.values import Finding
@@ -35,10 +36,12 @@ class Inspector:
 
     async def _look(self, queue: QueueRef) -> list[Finding]:
         keys = keys_of(queue)
-        records = await self._records(keys)
+        packed = await self._all(keys.records)
+        records, unreadable = _read(packed)
         lanes = await self._lanes(keys)
         return [
-            *await self._apart(keys, records),
+            *unreadable,
+            *await self._apart(keys, records, packed.keys()),
             *await self._pending(keys, records, lanes),
             *await self._keys(keys, records, lanes),
             *await self._blocked(keys, records),
@@ -47,9 +50,6 @@ class Inspector:
             *await self._ended(keys, records),
             *await self._events(keys),
         ]
-
-    async def _records(self, keys: QueueKeys) -> dict[str, Record]:
-        return {job: read_record(packed) for job, packed in (await self._all(keys.records)).items()}
 
     async def _lanes(self, keys: QueueKeys) -> dict[str, Lane]:
         declared = await self._server.command("HGET", keys.meta, "declared")
@@ -63,21 +63,29 @@ class Inspector:
         cursor = 0
         while True:
             answer = await self._server.command("HSCAN", key, cursor, "COUNT", CHUNK)
-            found.update((name.decode(), value) for name, value in pairs(answer[1]).items())
+            found.update(
+                (name.decode(errors="backslashreplace"), value) for name, value in pairs(answer[1]).items()
+            )
             cursor = int(answer[0])
             if cursor == 0:
                 return found
 
-    async def _apart(self, keys: QueueKeys, records: Records) -> list[Finding]:
+    async def _apart(self, keys: QueueKeys, records: Records, known: Set[str]) -> list[Finding]:
         """What stands under a job's id beside its record."""
-        listed = {job.decode() for job in await self._server.command("ZRANGE", keys.jobs, 0, -1)}
+        listed = {
+            job.decode(errors="backslashreplace")
+            for job in await self._server.command("ZRANGE", keys.jobs, 0, -1)
+        }
         out = [
             *_each("a record that is not in the list of jobs", records.keys() - listed),
-            *_each("an entry in the list of jobs without a record", listed - records.keys()),
+            *_each("an entry in the list of jobs without a record", listed - known),
         ]
         for name in ("payloads", "results", "errors", "progress"):
-            held = {job.decode() for job in await self._server.command("HKEYS", getattr(keys, name))}
-            out += _each(f"one of the {name} without a record", held - records.keys())
+            held = {
+                job.decode(errors="backslashreplace")
+                for job in await self._server.command("HKEYS", getattr(keys, name))
+            }
+            out += _each(f"one of the {name} without a record", held - known)
             if name == "payloads":
                 out += _each("a record without a payload", records.keys() - held)
         return out
@@ -92,19 +100,22 @@ class Inspector:
         for line, entries, gone in zip(lines, lists, notes, strict=True):
             left = set(gone)
             for entry in entries:
-                place, _, job = entry.decode().partition(" ")
+                place, _, job = entry.decode(errors="backslashreplace").partition(" ")
                 record = records.get(job)
                 stands = (
                     record is not None
                     and record.state is State.PENDING
-                    and record.place == int(place)
+                    and str(record.place) == place
                     and line == (by_key.get(str(record.key)) if lanes else record.priority)
                 )
                 claimable[job] += stands
                 if stands == (entry in left):
                     what = "a pending job noted as gone" if stands else "a pending entry without its job"
                     out.append(Finding(what, job))
-            out += _each("a note of an entry that is not there", (e.decode() for e in left - set(entries)))
+            out += _each(
+                "a note of an entry that is not there",
+                (e.decode(errors="backslashreplace") for e in left - set(entries)),
+            )
         for job, record in records.items():
             if record.state is State.PENDING and claimable[job] != 1:
                 out.append(Finding(f"a pending job that stands {claimable[job]} times in its list", job))
@@ -131,7 +142,10 @@ class Inspector:
             if could_run != (lane.turn is not False):
                 out.append(Finding(f"key {key!r} {'is not' if could_run else 'is'} in line to be served"))
         for index, is_held in ((keys.ready, False), (keys.held, True)):
-            rows = {member.decode() for member in await self._server.command("ZRANGE", index, 0, -1)}
+            rows = {
+                member.decode(errors="backslashreplace")
+                for member in await self._server.command("ZRANGE", index, 0, -1)
+            }
             wanted = {
                 f"{lane.joined:016d} {key}"
                 for key, lane in lanes.items()
@@ -146,7 +160,10 @@ class Inspector:
         return out
 
     async def _blocked(self, keys: QueueKeys, records: Records) -> list[Finding]:
-        found = {job.decode() for job in await self._server.command("ZRANGE", keys.blocked, 0, -1)}
+        found = {
+            job.decode(errors="backslashreplace")
+            for job in await self._server.command("ZRANGE", keys.blocked, 0, -1)
+        }
         wanted = {job for job, record in records.items() if record.state is State.BLOCKED}
         return [
             *_each("an entry among the blocked that no record backs", found - wanted),
@@ -155,7 +172,7 @@ class Inspector:
 
     async def _delayed(self, keys: QueueKeys, records: Records) -> list[Finding]:
         rows = scored(await self._server.command("ZRANGE", keys.delayed, 0, -1, "WITHSCORES"))
-        found = [(member.decode(), int(score)) for member, score in rows]
+        found = [(member.decode(errors="backslashreplace"), int(score)) for member, score in rows]
         wanted = [
             (f"{record.place:016d} {job}", int(record.visible_at))
             for job, record in records.items()
@@ -165,7 +182,7 @@ class Inspector:
 
     async def _active(self, keys: QueueKeys, records: Records) -> list[Finding]:
         rows = scored(await self._server.command("ZRANGE", keys.active, 0, -1, "WITHSCORES"))
-        found = {(member.decode(), int(score)) for member, score in rows}
+        found = {(member.decode(errors="backslashreplace"), int(score)) for member, score in rows}
         active = {job: record for job, record in records.items() if record.state is State.ACTIVE}
         bare = [job for job, record in active.items() if record.token is False or record.deadline is False]
         wanted = {(job, int(record.deadline)) for job, record in active.items()}
@@ -175,11 +192,11 @@ class Inspector:
         out: list[Finding] = []
         for state in (state for state in State if state.is_ended):
             rows = scored(await self._server.command("ZRANGE", keys.ended(state), 0, -1, "WITHSCORES"))
-            found = {(member.decode(), int(score)) for member, score in rows}
+            found = {(member.decode(errors="backslashreplace"), int(score)) for member, score in rows}
             wanted = {(job, int(record.ended_at)) for job, record in records.items() if record.state is state}
             out += _differences(state, found, wanted)
         rows = scored(await self._server.command("ZRANGE", keys.prunable, 0, -1, "WITHSCORES"))
-        found = {(member.decode(), int(score)) for member, score in rows}
+        found = {(member.decode(errors="backslashreplace"), int(score)) for member, score in rows}
         kept = {
             (job, int(record.ended_at) + record.retention_ms)
             for job, record in records.items()
@@ -195,6 +212,18 @@ class Inspector:
         if newest is not None and newest != int(seq or 0):
             return [Finding(f"the newest event is {newest}, the queue counted {int(seq or 0)}")]
         return []
+
+
+def _read(packed: Mapping[str, bytes]) -> tuple[dict[str, Record], list[Finding]]:
+    """The records, and those that cannot be read."""
+    records: dict[str, Record] = {}
+    findings: list[Finding] = []
+    for job, each in packed.items():
+        try:
+            records[job] = read_whole(each)
+        except DAMAGED as error:
+            findings.append(Finding(f"a record that cannot be read: {error}", job))
+    return records, findings
 
 
 def _each(what: str, jobs: Iterable[str]) -> list[Finding]:

@@ -101,6 +101,8 @@ class QueueKeys:
         """A sorted set of the names of schedules by their next instant."""
         self.readers = start + "readers"
         """A hash: reader of the events → `<kept until> <cursor>`."""
+        self.quarantine = start + "quarantine"
+        """A hash: what somebody has damaged and the store has set aside, by id; see quarantine.lua."""
         self._pending = start + "pending:"
         self._gone = start + "gone:"
         self._ended = start + "ended:"
@@ -142,6 +144,7 @@ class QueueKeys:
                 self.bodies,
                 self.due,
                 self.readers,
+                self.quarantine,
                 self._pending,
                 self._gone,
                 self._ended,

@@ -1,6 +1,6 @@
 """The event log: one stream per queue, with its events' numbers as ids, and a hash of its readers."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from penstock.core.cursors import Cursor, check_cursor, placed, read_cursor
@@ -9,14 +9,17 @@ from penstock.core.job import QueueRef
 from penstock.core.names import check_name
 from penstock.stores.absent import answers_absent
 from penstock.stores.bounds import READER_LEASE_MS
+from penstock.stores.damaged import readable, unreadable
 from penstock.stores.redis.keys import QueueKeys, keys_of
 from penstock.stores.redis.queues import Queues
 from penstock.stores.redis.records import Entry, columns_of, event_of
 from penstock.stores.redis.server import Server
-from penstock.stores.values import EventColumns, Reader
+from penstock.stores.values import DamagedEvent, EventColumns, Reader
 
 _READERS: Final = "queues/readers"
 Entries = Sequence[Entry]
+PAGE: Final = 1_000
+"""Entries that are looked at in one round trip."""
 
 
 class StreamLog:
@@ -28,10 +31,16 @@ class StreamLog:
     async def events(self, queue: QueueRef, after: str | int, limit: int) -> list[Event]:
         """The events that follow; CursorLostError when that cannot be told."""
         cursor = read_cursor("after", after)
-        return [placed(event) for event in await self._read(queue, cursor, max(limit, 0))]
+        while True:
+            found = await self._read(queue, cursor, max(limit, 0))
+            events = list(readable(queue, found, lambda entry: _event(queue, entry)))
+            if events or not found:
+                return [placed(event) for event in events]
+            # None of them can be read: others may follow.
+            cursor = Cursor(_seq(found[-1][0]))
 
-    async def _read(self, queue: QueueRef, cursor: Cursor, limit: int) -> list[Event]:
-        """The events after the cursor, in one round trip and of one moment with the one at it."""
+    async def _read(self, queue: QueueRef, cursor: Cursor, limit: int) -> Entries:
+        """The entries after the cursor, in one round trip and of one moment with the one at it."""
         keys = keys_of(queue)
         found, kept, newest = await self._server.commands(
             [
@@ -43,10 +52,23 @@ class StreamLog:
         )
         last = int(newest or 0)
         first = _seq(kept[0][0]) if kept else last + 1
-        events = [event_of(queue, _seq(number), packed) for number, packed in _entries(found)]
-        there = events.pop(0) if events and events[0].seq == cursor.seq else None
+        here = [entry for entry in found[:1] if _seq(entry[0]) == cursor.seq]
+        there = read_cursor("cursor", columns_of(here).cursors(queue)[0]) if here else None
         check_cursor(queue, cursor, first, last, there)
-        return events[:limit]
+        entries: Entries = found[len(here) :][:limit]
+        return entries
+
+    async def damaged_events(self, queue: QueueRef, after: int, limit: int) -> list[DamagedEvent]:
+        """The events with higher numbers that cannot be read."""
+        key, damages = keys_of(queue).events, list[DamagedEvent]()
+        while len(damages) < limit:
+            found = await self._server.command("XRANGE", key, f"{after + 1}-0", "+", "COUNT", PAGE)
+            rows = [(_seq(entry[0]), entry) for entry in found]
+            damages += unreadable(rows, lambda entry: _event(queue, entry))
+            if len(found) < PAGE:
+                break
+            after = rows[-1][0]
+        return damages[: max(limit, 0)]
 
     async def event_columns(
         self, queue: QueueRef, after: str | int, through: str, limit: int
@@ -149,10 +171,9 @@ def _reader(name: bytes, fact: bytes) -> Reader:
     return Reader(name.decode(), cursor, read_cursor("cursor", cursor).seq, int(kept_until))
 
 
-def _entries(found: Entries) -> Iterator[tuple[bytes, bytes]]:
-    """The ids of a stream's entries, and the one value that each has."""
-    for number, (_, packed) in found:
-        yield number, packed
+def _event(queue: QueueRef, entry: Entry) -> Event:
+    number, fields = entry
+    return event_of(queue, _seq(number), fields[1] if len(fields) > 1 else b"")
 
 
 def _seq(number: bytes) -> int:

@@ -7,13 +7,15 @@ from penstock.core.job import Job, QueueRef
 from penstock.core.states import State
 from penstock.stores.redis.keys import HIGHEST_TIER, QueueKeys, keys_of, lane_line
 from penstock.stores.redis.lanes import read_declaration, read_lane
-from penstock.stores.redis.records import Record, job_of, read_record
+from penstock.stores.redis.records import Record, job_of, job_or_none, record_or_none
 from penstock.stores.redis.server import Server
 from penstock.stores.values import HeldLease, Page, Query
 
 CHUNK: Final = 500
 """Records asked for in one round trip."""
 
+_Parts = tuple[str, bytes, bytes | None, bytes | None, bytes | None, bytes | None]
+"""An id, its record, and what stands apart from that: payload, result, rest of the error, progress."""
 Age = tuple[int, str]
 """A time and an id: what lists are ordered by, newest first."""
 
@@ -28,7 +30,13 @@ class Reader:
         self, queue: QueueRef, ids: Sequence[str], *, payloads: bool = True, results: bool = True
     ) -> list[Job | None]:
         """The records, in the order of the ids, with what is asked for of what may be large."""
-        keys, out = keys_of(queue), []
+        read = await self._read(queue, ids, payloads=payloads, results=results)
+        return [None if each is None else job_of(queue, *each) for each in read]
+
+    async def _read(
+        self, queue: QueueRef, ids: Sequence[str], *, payloads: bool, results: bool
+    ) -> "list[_Parts | None]":
+        keys, out = keys_of(queue), list[_Parts | None]()
         apart = [keys.records, keys.errors, keys.progress]
         apart += [keys.payloads] * payloads + [keys.results] * results
         for start in range(0, len(ids), CHUNK):
@@ -39,7 +47,7 @@ class Reader:
             columns.setdefault(keys.results, [None] * len(chunk))
             wanted = (keys.records, keys.payloads, keys.results, keys.errors, keys.progress)
             for job, record, *rest in zip(chunk, *(columns[key] for key in wanted), strict=True):
-                out.append(None if record is None else job_of(queue, job, record, *rest))
+                out.append(None if record is None else (job, record, *rest))
         return out
 
     async def find(self, queue: QueueRef, query: Query) -> Page:
@@ -55,7 +63,8 @@ class Reader:
             ages += await self._matching(keys, index, query, after)
         page = sorted(ages, reverse=not query.oldest_first)[: query.limit]
         ids = [job for _, job in page]
-        jobs = await self.get(queue, ids, payloads=query.payloads, results=query.results)
+        read = await self._read(queue, ids, payloads=query.payloads, results=query.results)
+        jobs = [job_or_none(queue, *each) for each in read if each is not None]
         more = len(ages) > len(page)
         end = f"{page[-1][0]}/{page[-1][1]}" if more and page else None
         return Page([job for job in jobs if job is not None], end)
@@ -68,7 +77,10 @@ class Reader:
             for age, each in zip(chunk, packed, strict=True):
                 if each is None:
                     continue
-                record = read_record(each)
+                # One that cannot be read is passed over: the store's check names it.
+                record = record_or_none(each)
+                if record is None:
+                    continue
                 if query.states and record.state not in query.states:
                     continue
                 if query.task in (None, record.task) and query.key in (None, record.key):
@@ -121,7 +133,7 @@ class Reader:
         """How many pending jobs, of its key where keys take turns, will be claimed before this one."""
         keys = keys_of(queue)
         packed = await self._server.command("HGET", keys.records, job)
-        record = None if packed is None else read_record(packed)
+        record = None if packed is None else record_or_none(packed)
         if record is None or record.state is not State.PENDING:
             return 0
         line, higher = await self._line(keys, record)
@@ -158,8 +170,9 @@ class Reader:
         ]
         ids = [entry.partition(b" ")[2] for entry in first if entry is not None]
         packed = await self._server.command("HMGET", keys.records, *ids) if ids else []
-        records = [read_record(each) for each in packed if each is not None]
-        return min((record.enqueued_at for record in records if record.state is State.PENDING), default=None)
+        records = [record_or_none(each) for each in packed if each is not None]
+        times = (each.enqueued_at for each in records if each is not None and each.state is State.PENDING)
+        return min(times, default=None)
 
     async def _line(self, keys: QueueKeys, record: Record) -> tuple[int | str, range]:
         """The list that the job stands in, and the tiers above it."""
@@ -178,7 +191,7 @@ class Reader:
             chunk = ids[start : start + CHUNK]
             packed = await self._server.command("HMGET", keys.records, *chunk)
             for job, each in zip(chunk, packed, strict=True):
-                record = None if each is None else read_record(each)
+                record = None if each is None else record_or_none(each)
                 # A lease may end between the two looks.
                 if record is None or record.state is not State.ACTIVE:
                     continue

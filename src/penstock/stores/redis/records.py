@@ -1,8 +1,9 @@
 """Between the core's values and what stands in the server: records, events, arguments and answers."""
 
+import hashlib
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, NamedTuple, TypeVar
 
 import msgspec
 
@@ -15,7 +16,7 @@ from penstock.core.outcomes import Applied, Claims, Enqueued, Refusal, Refused
 from penstock.core.states import State
 from penstock.core.unique import Unique, UniqueRule
 from penstock.stores.columns import columns
-from penstock.stores.damaged import DAMAGED, damaged
+from penstock.stores.damaged import DAMAGED, damaged, damaged_job
 from penstock.stores.values import EventColumns, KeyHolder
 
 Outcome = Applied | Refused
@@ -252,19 +253,39 @@ def expire_arguments(expiry: Expire) -> tuple[Any, ...]:
     return expiry.id, expiry.token, expiry.target, expiry.delay_ms, *_fault(expiry.fault)
 
 
-def claims(answer: Sequence[Any]) -> Claims:
-    """What was answered to a claim."""
+class Damage(NamedTuple):
+    """Something to set aside: a `record`, or an entry of an index without its job; see quarantine/put.lua."""
+
+    kind: str
+    entry: bytes
+    job: bytes
+    what: str
+    digest: str = ""
+
+
+def damaged_record(job: bytes, record: bytes, error: Exception) -> Damage:
+    """A record that cannot be read."""
+    digest = hashlib.sha1(record, usedforsecurity=False).hexdigest()
+    return Damage("record", job, job, f"a record that cannot be read: {error}", digest)
+
+
+def claims(answer: Sequence[Any]) -> tuple[Claims, list[Damage]]:
+    """What was answered to a claim, and what of it is to be set aside."""
     jobs, expired, wait_ms, has_keys, is_more, stands, is_contended, now_us = answer
-    claimed = [_claimed(jobs[at], read_record(jobs[at + 1]), jobs[at + 2]) for at in range(0, len(jobs), 3)]
-    return Claims(
-        claimed,
-        expired_leases(expired, has_keys),
-        wait_ms,
-        bool(is_more),
-        stands,
-        bool(is_contended),
-        int(now_us),
-    )
+    leases, damages = expired_leases(expired, has_keys)
+    try:
+        claimed = [
+            _claimed(jobs[at], read_record(jobs[at + 1]), jobs[at + 2]) for at in range(0, len(jobs), 3)
+        ]
+    except DAMAGED:
+        claimed = []
+        for at in range(0, len(jobs), 3):
+            try:
+                claimed.append(_claimed(jobs[at], read_record(jobs[at + 1]), jobs[at + 2]))
+            except DAMAGED as error:
+                damages.append(damaged_record(jobs[at], jobs[at + 1], error))
+    is_more = bool(is_more) or bool(damages)
+    return Claims(claimed, leases, wait_ms, is_more, stands, bool(is_contended), int(now_us)), damages
 
 
 def handed(job: bytes, record: bytes, payload: bytes) -> Claims:
@@ -272,8 +293,10 @@ def handed(job: bytes, record: bytes, payload: bytes) -> Claims:
     return Claims([_claimed(job, read_record(record), payload)], is_more=True)
 
 
-def _claimed(job: bytes, record: Record, payload: bytes) -> Claimed:
+def _claimed(job: bytes, record: Record, payload: bytes | None) -> Claimed:
     extra = record.extra
+    if payload is None:
+        raise ValueError("its payload is missing")
     return Claimed(
         id=job.decode(),
         task=record.task,
@@ -295,18 +318,31 @@ def _claimed(job: bytes, record: Record, payload: bytes) -> Claimed:
     )
 
 
-def expired_leases(answer: Sequence[bytes], has_keys: int) -> list[ExpiredLease]:
-    """Leases that ran out, each as its id and record."""
-    return [_expired_lease(answer[at], answer[at + 1], has_keys) for at in range(0, len(answer), 2)]
+def expired_leases(answer: Sequence[Any], has_keys: int) -> tuple[list[ExpiredLease], list[Damage]]:
+    """Leases that ran out, each as its id and record, and what of them is to be set aside."""
+    leases: list[ExpiredLease] = []
+    damages: list[Damage] = []
+    for job, packed in zip(answer[::2], answer[1::2], strict=True):
+        if packed is None:
+            damages.append(Damage("active", job, job, "an entry among the active without a record"))
+            continue
+        try:
+            record = read_record(packed)
+            if isinstance(record.token, str):
+                leases.append(_expired_lease(job, record, has_keys))
+            else:
+                damages.append(
+                    Damage("active", job, job, "an entry among the active of a job without a lease")
+                )
+        except DAMAGED as error:
+            damages.append(damaged_record(job, packed, error))
+    return leases, damages
 
 
-def _expired_lease(job: bytes, packed: bytes | None, has_keys: int) -> ExpiredLease:
-    record = None if packed is None else read_record(packed)
-    if record is None or not isinstance(record.token, str):
-        raise StoreFormatError(f"job {job.decode()} has a lease and no record; run the store's check")
+def _expired_lease(job: bytes, record: Record, has_keys: int) -> ExpiredLease:
     return ExpiredLease(
         id=job.decode(),
-        token=record.token,
+        token=str(record.token),
         fence=record.fence,
         attempts=record.attempts,
         options=_options(record.options),
@@ -320,13 +356,53 @@ def job_of(
     queue: QueueRef,
     job: str,
     packed: bytes,
-    payload: bytes,
+    payload: bytes | None,
     result: bytes | None,
     error_rest: bytes | None,
     progress: bytes | None,
 ) -> Job:
-    """The record of a job, put together with what stands apart from it."""
+    """The record of a job, put together with what stands apart from it; StoreFormatError where damaged."""
+    try:
+        return _job_of(queue, job, packed, payload, result, error_rest, progress)
+    except DAMAGED as error:
+        raise damaged_job(queue, job, error) from None
+
+
+def job_or_none(queue: QueueRef, *parts: Any) -> Job | None:
+    """The same; None where it is damaged."""
+    try:
+        return job_of(queue, *parts)
+    except StoreFormatError:
+        return None
+
+
+def record_or_none(packed: bytes) -> Record | None:
+    """A record; None where it is damaged."""
+    try:
+        return read_whole(packed)
+    except DAMAGED:
+        return None
+
+
+def read_whole(packed: bytes) -> Record:
+    """A record, and its options looked at."""
     record = read_record(packed)
+    _options(record.options)
+    return record
+
+
+def _job_of(
+    queue: QueueRef,
+    job: str,
+    packed: bytes,
+    payload: bytes | None,
+    result: bytes | None,
+    error_rest: bytes | None,
+    progress: bytes | None,
+) -> Job:
+    record = read_record(packed)
+    if payload is None:
+        raise ValueError("its payload is missing")
     error = _text(record.error)
     extra = record.extra if isinstance(record.extra, Extra) else Extra()
     return Job(

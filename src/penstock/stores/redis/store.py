@@ -15,7 +15,13 @@ from penstock.core.moves import Beat, Expire, Move, Report, Settlement
 from penstock.core.outcomes import SETTLED_LIMIT, Applied, Claims, Enqueued, Refused
 from penstock.core.states import State
 from penstock.stores.absent import answers_absent
-from penstock.stores.bounds import MAX_LEASE_MS, PROMOTE_LIMIT, PRUNE_LIMIT, RECOVER_LIMIT
+from penstock.stores.bounds import (
+    DAMAGED_EVENT_LIMIT,
+    MAX_LEASE_MS,
+    PROMOTE_LIMIT,
+    PRUNE_LIMIT,
+    RECOVER_LIMIT,
+)
 from penstock.stores.claim_limits import CLAIM_LIMITS, ClaimLimits
 from penstock.stores.projection import ProjectedTime
 from penstock.stores.protocol import Bell, QueueBell
@@ -31,6 +37,7 @@ from penstock.stores.redis.kept import RedisKept
 from penstock.stores.redis.keys import HIGHEST_TIER, LOWEST_TIER
 from penstock.stores.redis.limits import RedisLimits
 from penstock.stores.redis.log import StreamLog, StreamReaders
+from penstock.stores.redis.quarantine import RedisQuarantine
 from penstock.stores.redis.queues import Queues
 from penstock.stores.redis.reads import Reader
 from penstock.stores.redis.records import Outcome, pack
@@ -40,6 +47,7 @@ from penstock.stores.redis.scripts import Scripts
 from penstock.stores.redis.server import Server
 from penstock.stores.redis.wakeups import Subscriber
 from penstock.stores.values import (
+    DamagedEvent,
     EventColumns,
     Finding,
     HeldLease,
@@ -68,6 +76,7 @@ class RedisStore(
     RedisSchedules,
     RedisKept,
     RedisDue,
+    RedisQuarantine,
     RedisClaimable,
     StreamReaders,
     WorkerEntries,
@@ -189,7 +198,9 @@ class RedisStore(
                 # For a claim that stands the queue has to be there.
                 opens_new=bool(number),
             )
-            claims = records.claims(answer)
+            claims, damages = records.claims(answer)
+            if damages:
+                await self._set_aside(queue, damages)
         finally:
             if claims is None or claims.stands is None:
                 self._inbox.leave(claimant)
@@ -284,7 +295,10 @@ class RedisStore(
     @answers_absent
     async def expired(self, queue: QueueRef, limit: int = RECOVER_LIMIT) -> list[ExpiredLease]:
         leases, has_keys = await self._queues.run_if_there(queue, "reads/expired", limit, MAX_LEASE_MS)
-        return records.expired_leases(leases, has_keys)
+        found, damages = records.expired_leases(leases, has_keys)
+        if damages:
+            await self._set_aside(queue, damages)
+        return found
 
     async def leases(self, queue: QueueRef, worker: str | None = None) -> list[HeldLease]:
         return await self._reader.leases(queue, worker)
@@ -313,6 +327,11 @@ class RedisStore(
 
     async def events(self, queue: QueueRef, after: str | int = 0, limit: int = 1_000) -> list[Event]:
         return await self._log.events(queue, after, limit)
+
+    async def damaged_events(
+        self, queue: QueueRef, after: int = 0, limit: int = DAMAGED_EVENT_LIMIT
+    ) -> list[DamagedEvent]:
+        return await self._log.damaged_events(queue, after, limit)
 
     async def event_columns(
         self, queue: QueueRef, after: str | int, through: str, limit: int

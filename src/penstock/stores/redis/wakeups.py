@@ -19,6 +19,7 @@ _CONFIRM_SECONDS: Final = 1.0
 _SILENCE_SECONDS: Final = 5.0
 _FIRST_PAUSE: Final = 0.05
 _LONGEST_PAUSE: Final = 5.0
+_EVERY: Final = b"penstock:*"
 _TOLD: Final = frozenset({b"message", b"subscribe", b"pmessage", b"psubscribe"})
 
 
@@ -92,7 +93,7 @@ class Subscriber:
             if self._listening is None:
                 self._listening = asyncio.create_task(self._listen())
             elif pattern.bells == 1:
-                self._tell("PSUBSCRIBE", name)
+                self._tell("PSUBSCRIBE", _EVERY if self._is_refused else name)
             with suppress(TimeoutError):
                 async with asyncio.timeout(_CONFIRM_SECONDS):
                     await pattern.confirmed.wait()
@@ -142,10 +143,9 @@ class Subscriber:
         """Subscribe, and ask a line that is silent whether it lives; ends when it does not."""
         self._turned = turned(self._server.database).encode()
         self._tell("SUBSCRIBE", self._turned, self._inbox.channel, *self._channels)
-        # Without the right to a pattern there are still the channels; its bells are rung by the poll alone.
-        if self._patterns and not self._is_refused:
-            self._tell("PSUBSCRIBE", *self._patterns)
-        self._is_refused = False
+        # A user without the right to a tenant's pattern may have that to all channels.
+        if self._patterns:
+            self._tell("PSUBSCRIBE", *([_EVERY] if self._is_refused else self._patterns))
         is_asked = False
         while True:
             self._is_heard = False
@@ -160,7 +160,7 @@ class Subscriber:
         self._is_heard = True
         if isinstance(message, ReplyError) and self._line is not None:
             # This user may not listen. Someone may change that.
-            self._is_refused = bool(self._patterns)
+            self._is_refused = bool(self._patterns) and not self._is_refused
             self._line.close()
         if not isinstance(message, list) or message[0] not in _TOLD:
             return
@@ -182,6 +182,13 @@ class Subscriber:
         self._belfry.ring(channel.queue, channel.topic)
 
     def _heard_pattern(self, message: list[Any]) -> None:
+        if message[1] == _EVERY:
+            for name in self._patterns:
+                start, _, end = name.partition(b"*")
+                channel = message[2] if message[0] == b"pmessage" else name
+                if channel.startswith(start) and channel.endswith(end):
+                    self._heard_pattern([message[0], name, channel])
+            return
         pattern = self._patterns.get(message[1])
         if pattern is None:
             return

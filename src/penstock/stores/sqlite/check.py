@@ -4,6 +4,10 @@ import sqlite3
 from typing import Final
 
 from penstock.core.job import QueueRef
+from penstock.stores.damaged import READING, DamagedRow, unreadable_record
+from penstock.stores.rows import JOB_COLUMNS
+from penstock.stores.sqlite.records import job_of
+from penstock.stores.sqlite.tolerant import fetch
 from penstock.stores.values import Finding
 
 _RULES: Final = {
@@ -20,7 +24,8 @@ _RULES: Final = {
         "state IN ('blocked', 'pending', 'delayed', 'active') AND ended_at IS NOT NULL"
     ),
     "an unknown state": (
-        "state NOT IN ('blocked', 'pending', 'delayed', 'active', 'completed', 'failed', 'dead', 'cancelled')"
+        "state NOT IN ('blocked', 'pending', 'delayed', 'active', 'completed', 'failed', 'dead', "
+        "'cancelled', 'quarantined')"
     ),
     "a job whose idempotency key belongs to nobody": (
         "idempotency_key IS NOT NULL AND NOT EXISTS ("
@@ -29,6 +34,10 @@ _RULES: Final = {
     ),
 }
 _LIMIT: Final = 100
+_CHUNK: Final = 1_000
+_ALL: Final = f"""
+SELECT n, {JOB_COLUMNS} FROM job WHERE queue = ? AND n > ? AND state <> 'quarantined' ORDER BY n LIMIT ?
+"""  # noqa: S608 (constants)
 
 
 def findings(connection: sqlite3.Connection, queue: QueueRef) -> list[Finding]:
@@ -47,6 +56,7 @@ def findings(connection: sqlite3.Connection, queue: QueueRef) -> list[Finding]:
             (number, _LIMIT),
         )
     ]
+    found += [Finding(what, job) for job, what in damaged_rows(connection, queue, number)[:_LIMIT]]
     return (
         found
         + _events(connection, number, seq, trimmed)
@@ -70,7 +80,8 @@ def _versions(connection: sqlite3.Connection, number: int) -> list[Finding]:
         "SELECT job.id FROM job JOIN ("
         "SELECT job, max(seq) AS seq FROM event WHERE queue = ?1 AND job IS NOT NULL GROUP BY job) AS newest "
         "ON newest.job = job.id JOIN event ON event.queue = ?1 AND event.seq = newest.seq "
-        "WHERE job.queue = ?1 AND (event.version <> job.version OR event.target <> job.state) LIMIT ?2",
+        "WHERE job.queue = ?1 AND job.state <> 'quarantined' "
+        "AND (event.version <> job.version OR event.target <> job.state) LIMIT ?2",
         (number, _LIMIT),
     )
     return [Finding("the record and its newest event disagree", job) for (job,) in rows]
@@ -80,3 +91,17 @@ def _damage(connection: sqlite3.Connection) -> list[Finding]:
     """What SQLite itself finds wrong between tables and indexes."""
     rows = connection.execute("PRAGMA integrity_check(20)").fetchall()
     return [Finding(f"SQLite: {text}") for (text,) in rows if text != "ok"]
+
+
+def damaged_rows(connection: sqlite3.Connection, queue: QueueRef, number: int) -> list[DamagedRow]:
+    """The jobs of a queue that cannot be read."""
+    found: list[DamagedRow] = []
+    after = -1
+    while rows := fetch(connection, _ALL, (number, after, _CHUNK)):
+        for _, *row in rows:
+            try:
+                job_of(queue, tuple(row))
+            except READING as error:
+                found.append((str(row[0]), unreadable_record(error)))
+        after = rows[-1][0]
+    return found

@@ -10,7 +10,7 @@ from penstock.stores.sqlite.turns import Turns
 from penstock.stores.values import QueueContents
 
 _FIND: Final = "SELECT n, number, at_us FROM queue WHERE tenant = ? AND name = ?"
-_JOBS: Final = "SELECT state, count(*) FROM job WHERE queue = ? GROUP BY state"
+_JOBS: Final = "SELECT state, count(*) FROM job WHERE queue = ? AND state <> 'quarantined' GROUP BY state"
 _OTHERS: Final = """
 SELECT (SELECT count(*) FROM schedule WHERE queue = ?1), (SELECT count(*) FROM relay WHERE queue = ?1)
 """
@@ -59,6 +59,7 @@ def _delete(connection: sqlite3.Connection, queue: QueueRef) -> QueueContents | 
         connection.execute(_KEEP_NUMBER, (queue.tenant, number))
         connection.execute(_KEEP_TIME, (at_us,))
         connection.execute("INSERT INTO deleted_queue (n) VALUES (?)", (n,))
+        connection.execute("DELETE FROM job WHERE queue = ?", (n,))
         connection.execute("DELETE FROM queue WHERE n = ?", (n,))
     return contents
 

@@ -8,6 +8,7 @@ from penstock.core.moves import Move
 from penstock.core.outcomes import Enqueued, Refusal, Refused
 from penstock.core.states import State
 from penstock.core.unique import Unique, UniqueRule
+from penstock.stores.damaged import READING
 from penstock.stores.rows import encode, more_of, stored
 from penstock.stores.sqlite.records import key_item, new_row
 from penstock.stores.sqlite.turn import Turn, rounds
@@ -100,13 +101,18 @@ def _kept_away(turn: Turn, new: NewJob, unique: Unique) -> Enqueued | None:
     """What stands instead of a job that is not one of its kind."""
     row = turn.connection.execute(
         "SELECT kind.job, kind.since, job.state, job.task, job.payload, job.more FROM kind "
-        "LEFT JOIN job ON job.queue = kind.queue AND job.id = kind.job WHERE kind.queue = ? AND kind.key = ?",
+        "LEFT JOIN job ON job.queue = kind.queue AND job.id = kind.job AND job.state <> 'quarantined' "
+        "WHERE kind.queue = ? AND kind.key = ?",
         (turn.number, stored(unique.key)),
     ).fetchone()
     if row is None:
         return None
     holder, since, state, task, payload, more = row
-    mine = more_of(more).unique
+    try:
+        mine = more_of(more).unique
+    except READING:
+        # Its claim will set it aside.
+        mine = None
     # Once its record is gone the id may be another job's.
     if state is None or mine is None or mine.key != unique.key:
         throttled = unique.rule is UniqueRule.THROTTLE and turn.now - since < unique.window_ms

@@ -15,7 +15,9 @@ from penstock.core.outcomes import Applied, Refusal, Refused
 from penstock.core.states import State
 from penstock.stores.absent import answers_absent
 from penstock.stores.bounds import RELAY_LIMIT
+from penstock.stores.damaged import READING, unreadable_record
 from penstock.stores.rows import encode, more_of
+from penstock.stores.sqlite.quarantine import set_aside
 from penstock.stores.sqlite.turn import Turn
 from penstock.stores.sqlite.turns import Turns
 from penstock.stores.values import Adoption, Relay, Spawn
@@ -106,7 +108,11 @@ def _child_ended(turn: Turn, ending: ChildEnding) -> Applied | Refused:
         "ON child.queue = ?1 AND child.parent = job.id AND child.child_queue = ?2 AND child.child = ?3",
         (turn.number, ending.child.queue, ending.child.id),
     ).fetchone()
-    more, is_done = more_of(row[0]), row[1]
+    try:
+        more, is_done = more_of(row[0]), row[1]
+    except READING as error:
+        set_aside(turn, [(ending.parent, unreadable_record(error))])
+        return Refused(Refusal.MISSING)
     if is_done is None or is_done:
         return Refused(Refusal.STATE, State.BLOCKED)
     verdict = flows.verdict(ending.state, more.child_policy)

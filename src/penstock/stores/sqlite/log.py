@@ -1,23 +1,26 @@
 """The event log in the file, and its readers."""
 
 import sqlite3
-from typing import Final
+from typing import Any, Final
 
 from penstock.core.cursors import Cursor, check_cursor, placed, read_cursor
 from penstock.core.events import Event
 from penstock.core.job import QueueRef
 from penstock.core.names import check_name
 from penstock.stores.absent import answers_absent
-from penstock.stores.bounds import READER_LEASE_MS
+from penstock.stores.bounds import DAMAGED_EVENT_LIMIT, READER_LEASE_MS
+from penstock.stores.damaged import readable, unreadable
 from penstock.stores.rows import EVENT_COLUMNS
 from penstock.stores.sqlite.records import columns_of, event_from
+from penstock.stores.sqlite.tolerant import fetch
 from penstock.stores.sqlite.turn import Turn
 from penstock.stores.sqlite.turns import Turns
-from penstock.stores.values import EventColumns, Reader
+from penstock.stores.values import DamagedEvent, EventColumns, Reader
 
 _RANGE: Final = "SELECT n, trimmed + 1, seq FROM queue WHERE tenant = ? AND name = ?"
 
 _COLUMNS: Final = "SELECT * FROM event WHERE queue = ? AND seq > ? AND seq <= ? ORDER BY seq LIMIT ?"
+_CHUNK: Final = 1_000
 _AT: Final = "SELECT at FROM event WHERE queue = ? AND seq >= ? ORDER BY seq LIMIT 1"
 
 
@@ -31,7 +34,29 @@ class SqliteLog(Turns):
         def work(connection: sqlite3.Connection) -> list[Event]:
             number, first, last = _range(connection, queue)
             _find(connection, queue, cursor, number, first, last)
-            return [placed(event) for event in _after(connection, queue, number, cursor.seq, limit)]
+            after = cursor.seq
+            while rows := _after(connection, number, after, limit):
+                events = list(readable(queue, rows, lambda row: event_from(queue, row)))
+                if events:
+                    return [placed(event) for event in events]
+                # None of them can be read: others may follow.
+                after = rows[-1][0]
+            return []
+
+        return await self._read(work)
+
+    async def damaged_events(
+        self, queue: QueueRef, after: int = 0, limit: int = DAMAGED_EVENT_LIMIT
+    ) -> list[DamagedEvent]:
+        """The events with higher numbers that cannot be read."""
+
+        def work(connection: sqlite3.Connection) -> list[DamagedEvent]:
+            number, _, _ = _range(connection, queue)
+            found, seq = list[DamagedEvent](), after
+            while len(found) < limit and (rows := _after(connection, number, seq, _CHUNK)):
+                found += unreadable([(row[0], row) for row in rows], lambda row: event_from(queue, row))
+                seq = rows[-1][0]
+            return found[: max(limit, 0)]
 
         return await self._read(work)
 
@@ -155,14 +180,12 @@ def _find(
     return there
 
 
-def _after(
-    connection: sqlite3.Connection, queue: QueueRef, number: int, after: int, limit: int
-) -> list[Event]:
-    rows = connection.execute(
+def _after(connection: sqlite3.Connection, number: int, after: int, limit: int) -> list[tuple[Any, ...]]:
+    return fetch(
+        connection,
         f"SELECT {EVENT_COLUMNS} FROM event WHERE queue = ? AND seq > ? ORDER BY seq LIMIT ?",  # noqa: S608 (constants)
-        (number, after, limit),
+        (number, after, max(limit, 0)),
     )
-    return [event_from(queue, row) for row in rows]
 
 
 def _between(

@@ -8,7 +8,7 @@ from penstock.core.clocks import ClockStep
 from penstock.core.job import ExpiredLease, Job, QueueRef
 from penstock.core.limits import Mode
 from penstock.core.states import State
-from penstock.stores.bounds import RECOVER_LIMIT
+from penstock.stores.damaged import READING, DamagedRow, unreadable_record
 from penstock.stores.rows import (
     EXPIRED_COLUMNS,
     JOB_COLUMNS,
@@ -20,7 +20,8 @@ from penstock.stores.rows import (
 )
 from penstock.stores.sqlite.check import findings
 from penstock.stores.sqlite.clock import FAR_LEASE, LEASE_PARAMS, STEPPED, host_us, offset_ms, read_now
-from penstock.stores.sqlite.records import job_of
+from penstock.stores.sqlite.records import job_or_error, job_or_none
+from penstock.stores.sqlite.tolerant import fetch
 from penstock.stores.sqlite.turns import Turns
 from penstock.stores.values import (
     Finding,
@@ -35,6 +36,8 @@ from penstock.stores.values import (
 )
 
 T = TypeVar("T")
+_COLUMNS: Final = JOB_COLUMNS.split(", ")
+_STATES: Final = frozenset(State)
 
 _QUEUE: Final = "(SELECT n FROM queue WHERE tenant = :tenant AND name = :name)"
 
@@ -57,7 +60,7 @@ ORDER BY used.key LIMIT :limit
 """
 
 _KEY_HOLDERS: Final = """
-SELECT held.key, held.job, job.state, held.digest
+SELECT held.key, held.job, nullif(job.state, 'quarantined'), held.digest
 FROM queue
 CROSS JOIN json_each(:keys) AS item
 CROSS JOIN idempotency AS held ON held.queue = queue.n AND held.key = item.value
@@ -101,12 +104,13 @@ class SqliteReads(Turns):
         """The records, None where there is none."""
 
         def work(connection: sqlite3.Connection) -> list[Job | None]:
-            rows = connection.execute(
+            rows = fetch(
+                connection,
                 f"SELECT {JOB_COLUMNS} FROM job WHERE queue = {_QUEUE} "  # noqa: S608 (constants)
-                "AND id IN (SELECT value FROM json_each(:ids))",
+                "AND id IN (SELECT value FROM json_each(:ids)) AND state <> 'quarantined'",
                 {**_named(queue), "ids": encode(ids)},
             )
-            jobs = {job.id: job for job in (job_of(queue, row) for row in rows)}
+            jobs = {job.id: job for job in (job_or_error(queue, row) for row in rows)}
             return [jobs.get(each) for each in ids]
 
         return await self._read(work)
@@ -120,7 +124,7 @@ class SqliteReads(Turns):
             columns = columns.replace("payload", "'' AS payload")
         if not query.results:
             columns = columns.replace("result", "NULL AS result")
-        clauses, params = [f"queue = {_QUEUE}"], _named(queue)
+        clauses, params = [f"queue = {_QUEUE}", "state <> 'quarantined'"], _named(queue)
         if query.states:
             names = sorted(query.states)
             clauses.append("state IN (" + ", ".join(f":state{i}" for i in range(len(names))) + ")")
@@ -140,16 +144,19 @@ class SqliteReads(Turns):
             params |= {"at": int(at), "last": last}
 
         def work(connection: sqlite3.Connection) -> Page:
-            rows = connection.execute(
+            rows = fetch(
+                connection,
                 f"SELECT {columns} FROM job WHERE {' AND '.join(clauses)} "  # noqa: S608 (constants)
                 f"ORDER BY {age} {order}, id {order} LIMIT :limit",
                 {**params, "limit": query.limit + 1},
-            ).fetchall()
-            jobs = [job_of(queue, row) for row in rows[: query.limit]]
-            if len(rows) <= query.limit or not jobs:
+            )
+            # One that cannot be read is passed over: the store's check names it.
+            read = [job_or_none(queue, row) for row in rows[: query.limit]]
+            jobs = [job for job in read if job is not None]
+            if len(rows) <= query.limit or not read:
                 return Page(jobs)
-            last = jobs[-1]
-            return Page(jobs, f"{(last.ended_at or 0) if query.is_by_end else last.enqueued_at}/{last.id}")
+            last = rows[query.limit - 1]
+            return Page(jobs, f"{last[_COLUMNS.index(age)] or 0}/{last[_COLUMNS.index('id')]}")
 
         return await self._read(work)
 
@@ -172,10 +179,13 @@ class SqliteReads(Turns):
 
         def work(connection: sqlite3.Connection) -> dict[State, int]:
             rows = connection.execute(
-                f"SELECT state, count(*) FROM job WHERE queue = {_QUEUE} GROUP BY state",  # noqa: S608 (constants)
+                f"SELECT state, count(*) FROM job WHERE queue = {_QUEUE} "  # noqa: S608 (constants)
+                "AND state <> 'quarantined' GROUP BY state",
                 _named(queue),
             )
-            return dict.fromkeys(State, 0) | {State(state): count for state, count in rows}
+            return dict.fromkeys(State, 0) | {
+                State(state): count for state, count in rows if state in _STATES
+            }
 
         return await self._read(work)
 
@@ -198,12 +208,6 @@ class SqliteReads(Turns):
             return None if at is None else int(at)
 
         return await self._read(work)
-
-    async def expired(self, queue: QueueRef, limit: int = RECOVER_LIMIT) -> list[ExpiredLease]:
-        """Leases that ran out, oldest first."""
-        return await self._read(
-            lambda connection: read_expired(connection, queue, read_now(connection, queue), limit)
-        )
 
     async def leases(self, queue: QueueRef, worker: str | None = None) -> list[HeldLease]:
         """Leases of the queue, or those of one worker."""
@@ -303,16 +307,26 @@ def _info(
     )
 
 
-def read_expired(connection: sqlite3.Connection, queue: QueueRef, now: int, limit: int) -> list[ExpiredLease]:
-    """Leases that ran out, oldest first; also those that ended because the clock was set back."""
-    rows = connection.execute(
+def read_expired(
+    connection: sqlite3.Connection, queue: QueueRef, now: int, limit: int
+) -> tuple[list[ExpiredLease], list[DamagedRow]]:
+    """Leases that ran out, oldest first, also those that end later than any lease may; and damaged ones."""
+    rows = fetch(
+        connection,
         f"SELECT {EXPIRED_COLUMNS} FROM job WHERE queue = {_QUEUE} AND state = 'active' "  # noqa: S608 (constants)
         f"AND (deadline <= :now OR {FAR_LEASE}) ORDER BY deadline, id LIMIT :limit",
         {**_named(queue), **LEASE_PARAMS, "now": now, "limit": limit},
     )
     info = read_queue(connection, queue)
     keyed = info is not None and info.mode.has_keys
-    return [expired_of(row, keyed=keyed) for row in rows]
+    leases: list[ExpiredLease] = []
+    damages: list[DamagedRow] = []
+    for row in rows:
+        try:
+            leases.append(expired_of(row, keyed=keyed))
+        except READING as error:
+            damages.append((str(row[0]), unreadable_record(error)))
+    return leases, damages
 
 
 def any_expired(connection: sqlite3.Connection, queue: QueueRef, now: int) -> bool:

@@ -9,7 +9,7 @@ from penstock.core.events import EVENT_VERSION, Event
 from penstock.core.job import Claimed, Job, NewJob, QueueRef
 from penstock.core.states import State
 from penstock.stores.columns import columns, unknown
-from penstock.stores.damaged import DAMAGED, damaged
+from penstock.stores.damaged import DAMAGED, READING, damaged, damaged_job
 from penstock.stores.rows import (
     EVENT_COLUMNS,
     JOB_COLUMNS,
@@ -101,9 +101,18 @@ class ClaimedRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
 CLAIMED_ROWS: Final = msgspec.json.Decoder(list[ClaimedRow], strict=False)
 
 
+_KINDS: Final[dict[str, type]] = {
+    **dict.fromkeys(("id", "nonce", "task", "state", "payload", "options", "settled"), str),
+    **dict.fromkeys(("priority", "enqueued_at", "version", "drive", "delivery", "attempts", "fence"), int),
+}
+
+
 def job_of(queue: QueueRef, row: tuple[Any, ...]) -> Job:
     """A record from JOB_COLUMNS."""
     fields = dict(zip(JOB_COLUMNS.split(", "), row, strict=True))
+    for name, kind in _KINDS.items():
+        if not isinstance(fields[name], kind):
+            raise TypeError(f"its {name} is a {type(fields[name]).__name__}")
     for name in ("payload", "result", "progress"):
         if fields[name] is not None:
             fields[name] = fields[name].encode()
@@ -114,6 +123,22 @@ def job_of(queue: QueueRef, row: tuple[Any, ...]) -> Job:
     fields["key"] = restored(fields["key"])
     more = msgspec.structs.asdict(more_of(fields.pop("more")))
     return Job(tenant=queue.tenant, queue=queue.name, **fields, **more)
+
+
+def job_or_error(queue: QueueRef, row: tuple[Any, ...]) -> Job:
+    """The same; StoreFormatError where it is damaged."""
+    try:
+        return job_of(queue, row)
+    except READING as error:
+        raise damaged_job(queue, str(row[0]), error) from None
+
+
+def job_or_none(queue: QueueRef, row: tuple[Any, ...]) -> Job | None:
+    """The same; None where it is damaged."""
+    try:
+        return job_of(queue, row)
+    except READING:
+        return None
 
 
 def event_from(queue: QueueRef, row: tuple[Any, ...]) -> Event:

@@ -9,11 +9,11 @@ from concurrent.futures import Future
 from contextlib import AbstractAsyncContextManager
 from itertools import groupby
 from pathlib import Path
-from typing import Any, ClassVar, TypeVar
+from typing import ClassVar, TypeVar
 
 from penstock.core.clocks import is_floor_ignored
 from penstock.core.errors import OptionError
-from penstock.core.job import Claimed, NewJob, QueueRef
+from penstock.core.job import NewJob, QueueRef
 from penstock.core.limits import Declaration, KeyRule, Mode
 from penstock.core.moves import Beat, Expire, Move, Report, Settlement
 from penstock.core.outcomes import Applied, Claims, Enqueued, Refusal, Refused
@@ -27,6 +27,7 @@ from penstock.stores.projection import ProjectedTime
 from penstock.stores.protocol import Bell, QueueBell
 from penstock.stores.rows import encode, expire_item, settlement_item, stored
 from penstock.stores.sqlite.claimable import SqliteClaimable
+from penstock.stores.sqlite.claims import claim, recover
 from penstock.stores.sqlite.clock import read_now
 from penstock.stores.sqlite.deletion import SqliteDeletion
 from penstock.stores.sqlite.due import SqliteDue
@@ -35,8 +36,8 @@ from penstock.stores.sqlite.enqueue import enqueue
 from penstock.stores.sqlite.flows import SqliteFlows
 from penstock.stores.sqlite.kept import SqliteKept
 from penstock.stores.sqlite.log import SqliteLog
-from penstock.stores.sqlite.reads import SqliteReads, any_expired, next_due, read_expired, read_queue
-from penstock.stores.sqlite.records import CLAIMED_ROWS
+from penstock.stores.sqlite.quarantine import SqliteQuarantine
+from penstock.stores.sqlite.reads import SqliteReads, any_expired, next_due, read_queue
 from penstock.stores.sqlite.schedules import SqliteSchedules
 from penstock.stores.sqlite.sources import cut, load_sources
 from penstock.stores.sqlite.turn import Turn, open_queue
@@ -56,6 +57,7 @@ class SqliteStore(
     SqliteSchedules,
     SqliteKept,
     SqliteDeletion,
+    SqliteQuarantine,
     WorkerEntries,
 ):
     """A store in one file. `sources` and `table` replace the SQL files and the table of moves; for tests."""
@@ -173,14 +175,16 @@ class SqliteStore(
             turn.limits.refresh()
             allowed = min(limit, turn.limits.allowance())
             floor = 0 if is_floor_ignored(turn.now_us, floor_us) else floor_us
-            jobs = _claim(turn, allowed, tokens=tokens, worker=worker, lease_ms=lease_ms, floor_us=floor)
+            jobs, is_more = claim(
+                turn, allowed, tokens=tokens, worker=worker, lease_ms=lease_ms, floor_us=floor
+            )
             turn.rings.clear()
             opens = turn.limits.use_rate(len(jobs))
             due = [at for at in (next_due(turn.connection, queue, turn.now), opens) if at is not None]
             late = any_expired(turn.connection, queue, turn.now)
-            expired = read_expired(turn.connection, queue, turn.now, limits.recover_limit) if late else []
+            expired = recover(turn, queue, limits.recover_limit) if late else []
             wait = max(0, min(due) - turn.now) if due else None
-            return Claims(jobs, expired, wait, now_us=turn.now_us)
+            return Claims(jobs, expired, wait, is_more, now_us=turn.now_us)
 
         def peek(connection: sqlite3.Connection) -> Claims | None:
             now = read_now(connection, queue)
@@ -331,22 +335,6 @@ _ANY_PENDING = """
 SELECT 1 FROM job JOIN queue ON job.queue = queue.n
 WHERE queue.tenant = ? AND queue.name = ? AND job.state = 'pending' LIMIT 1
 """
-
-
-def _claim(turn: Turn, limit: int, **params: Any) -> list[Claimed]:
-    """Lease up to so many jobs; where keys take turns, in rounds."""
-    pick = "pick_keys" if turn.limits.declared.mode.has_keys else "pick"
-    if turn.limits.declared.mode.has_keys:
-        turn.limits.release_held()
-    jobs: list[Claimed] = []
-    while len(jobs) < limit and turn.pick(Move.CLAIM, pick, limit=limit - len(jobs)):
-        turn.run(Move.CLAIM, "change", taken=len(jobs), **params)
-        jobs += [row.claimed() for row in CLAIMED_ROWS.decode(turn.one(Move.CLAIM, "answer"))]
-        turn.tell(Move.CLAIM)
-        if not turn.limits.declared.mode.has_keys:
-            break
-        turn.limits.serve()
-    return jobs
 
 
 def _promote(turn: Turn, limit: int) -> int:

@@ -26,9 +26,14 @@ end
 local function lease(id, place, worker, token, lease_ms, floor_us)
   local record = load_packed(id)
   if not record then return false end
-  local last, state, version, its_place, task, priority, key, drive, delivery, attempts, fence =
-    cmsgpack.unpack_limit(record, 13, 3)
+  local is_sound, last, state, version, its_place, task, priority, key, drive, delivery, attempts, fence =
+    pcall(cmsgpack.unpack_limit, record, 13, 3)
+  if not is_sound then return set_aside(id, UNREADABLE, record) end
   if state ~= 'pending' then return false end -- guard: state
+  if not task or type(key) ~= 'string' and (key ~= false or has_keys)
+    or not pcall(sum, version, its_place, priority, drive, delivery, attempts, fence) then
+    return set_aside(id, UNREADABLE, record)
+  end
   -- The job left this place and came back at another one.
   if its_place ~= place then return false end
   version, delivery, fence = version + 1, delivery + 1, math.min(math.max(fence + 1, now_us, floor_us), 9007199254740991)
@@ -82,6 +87,7 @@ local arrival_us = tonumber(meta[8] or 0)
 local TOKEN_LENGTH = 32
 
 local taken, ids, passed = {}, {}, 0
+local serving -- the lane whose list is looked at
 
 local function claim(id, place)
   local nth = #ids * TOKEN_LENGTH
@@ -92,8 +98,17 @@ local function claim(id, place)
   return true
 end
 
+-- An entry of a job that is gone has a note; without one, somebody has taken the record away.
+local function drop_pending(line, id, place)
+  local at = int(tonumber(place) or 0)
+  if redis.call('ZCOUNT', GONE .. line, at, at) > 0 then return end
+  set_aside(id, 'an entry among the pending without a record')
+  if has_keys then serving[WAITING] = serving[WAITING] - 1 end
+end
+
 local function claim_entry(line, entry, id, place)
   if claim(id, tonumber(place)) then return true end
+  if not load(id) then drop_pending(line, id, place) end
   gather(removed, GONE .. line, entry)
   passed = passed + 1
   return false
@@ -135,6 +150,7 @@ local function take_by_key(allowed)
     if entry then
       popped[PENDING .. line] = seen + 1
       local place, id = parted(entry)
+      serving = lane
       if claim_entry(line, entry, id, place) then serve(key, lane) end
     else
       -- Also where the lane knows nothing of it: the loop has to come to an end.

@@ -10,14 +10,20 @@ local complete_event -- how it begins, packed
 local function complete(id, token, result_at)
   local record = load_packed(id)
   if not record then return refuse('lost') end
-  local last, state, version, place, task, priority, key, drive, delivery, attempts, fence, held, _, worker, cancel,
-    visible_at, last_delay_ms, _, failure, _, _, progress_at, notes = cmsgpack.unpack_limit(record, 22, 3)
+  local is_sound, last, state, version, place, task, priority, key, drive, delivery, attempts, fence, held, _, worker, cancel,
+    visible_at, last_delay_ms, _, failure, _, _, progress_at, notes =
+    pcall(cmsgpack.unpack_limit, record, 22, 3)
+  if not is_sound then return refuse('lost', set_aside(id, UNREADABLE, record)) end
   if state ~= 'active' then return refuse_or_repeat(load(id), token, 'complete') end -- guard: state
   if held ~= token then return refuse_or_repeat(load(id), token, 'complete') end -- guard: token
+  local is_whole, _, _, retention_ms, _, _, _, _, extra = pcall(cmsgpack.unpack_limit, record, 7, last)
+  if not is_whole or extra and type(extra) ~= 'table' or has_keys and type(key) ~= 'string'
+    or not pcall(sum, version, place, drive, delivery, attempts, fence, retention_ms) then
+    return refuse('lost', set_aside(id, UNREADABLE, record))
+  end
   local result = result_at and ARGV[result_at]
   if result then gather(set, RESULTS, id, result) end
   if failure then gather(unset, ERRORS, id) end
-  local _, _, retention_ms, _, _, _, _, extra = cmsgpack.unpack_limit(record, 7, last)
   tell_parents(id, extra, 'completed', result)
   version = version + 1
   local its_version, its_task, its_key, its_tier = pack_once(version), pack_once(task), pack_once(key), pack_once(priority)

@@ -5,10 +5,17 @@
 -- flags: allow-oom
 -- include: outcomes
 
-local function promote_one(id)
+-- An entry that no record backs would come first for ever.
+local function drop_delayed(id, entry)
+  gather(removed, DELAYED, entry)
+  if not found(id) then set_aside(id, 'an entry among the delayed without a record') end
+  return 0
+end
+
+local function promote_one(id, entry)
   local job = load(id)
-  if not job then return 0 end
-  if job[STATE] ~= 'delayed' then return 0 end -- guard: state
+  if not job then return drop_delayed(id, entry) end
+  if job[STATE] ~= 'delayed' then return drop_delayed(id, entry) end -- guard: state
   lead('promote', id, job, 'pending')
   return 1
 end
@@ -16,11 +23,10 @@ end
 local function promote(limit)
   local moved, due, till = 0, {}, '+inf'
   till = int(now) -- guard: due
-  for i, entry in ipairs(redis.call('ZRANGE', DELAYED, '-inf', till, 'BYSCORE', 'LIMIT', 0, limit)) do
-    due[i] = string.match(entry, ' (.+)$')
-  end
+  local entries = redis.call('ZRANGE', DELAYED, '-inf', till, 'BYSCORE', 'LIMIT', 0, limit)
+  for i, entry in ipairs(entries) do due[i] = string.match(entry, ' (.+)$') or entry end
   look_up(due)
-  for _, id in ipairs(due) do moved = moved + promote_one(id) end
+  for i, id in ipairs(due) do moved = moved + promote_one(id, entries[i]) end
   return moved
 end
 

@@ -17,7 +17,10 @@ end
 -- False at the first job that is to be kept: those after it go later.
 local function prune(id)
   local job = load(id)
-  if not job then return pass_over(id) end
+  if not job then
+    set_aside(id, 'an entry among the prunable without a record')
+    return pass_over(id)
+  end
   if not MAY_GO[job[STATE]] then return pass_over(id) end -- guard: state
   if job[ENDED_AT] + job[RETENTION_MS] > now then return false end -- guard: kept
   remove(id, job)

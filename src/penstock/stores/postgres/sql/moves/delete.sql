@@ -15,6 +15,7 @@ waiting AS MATERIALIZED (
         FROM penstock.job
         WHERE job.queue = $1
             AND job.id = item.new_id
+            AND job.state <> 'quarantined'
             AND job.state <> 'active'  -- guard: state
         FOR UPDATE
     ) AS job

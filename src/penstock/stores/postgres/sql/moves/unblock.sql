@@ -97,7 +97,7 @@ after AS MATERIALIZED (
 -- include: moved, more=after.more, place=after.seq
 -- include: event, move=unblock, lease=false, faulty=true, reason=NULL, drive=after.drive, deadline=NULL
 SELECT
-    counted.i IS NOT NULL, CASE WHEN after.i <= item.i THEN after.to_state ELSE parent.state END,
+    counted.i IS NOT NULL, CASE WHEN after.i <= item.i THEN after.to_state ELSE nullif(parent.state, 'quarantined') END,
     CASE WHEN after.i = item.i THEN after.key END
 FROM item
 LEFT JOIN counted ON counted.i = item.i

@@ -1,7 +1,8 @@
 -- Who stands where jobs want to go in: under their ids, their idempotency keys, their kinds. Items: id, idempotency key, kind,
 -- payload. $2 is the time in ms.
 SELECT
-    mine.nonce, mine.state, held.job, theirs.state, held.digest, kind.job, kind.since, one.state, one.task, one.more,
+    mine.nonce, nullif(mine.state, 'quarantined'), held.job, nullif(theirs.state, 'quarantined'), held.digest, kind.job,
+    kind.since, nullif(one.state, 'quarantined'), one.task, one.more,
     one.payload = item.new_payload
 FROM unnest($3::text[], $4::text[], $5::text[], $6::text[])
     WITH ORDINALITY AS item (new_id, new_key, new_kind, new_payload, i)

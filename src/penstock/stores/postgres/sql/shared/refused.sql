@@ -1,6 +1,6 @@
 -- What is known of jobs that a move did not touch: state, settlement notes, token and cancel request, in the order asked for;
 -- and whether keys take turns.
-SELECT record.state, record.settled, record.token, record.cancel_requested,
+SELECT nullif(record.state, 'quarantined'), record.settled, record.token, record.cancel_requested,
     (SELECT queue.has_keys FROM penstock.queue WHERE queue.n = $1)
 FROM unnest($2::text[]) WITH ORDINALITY AS item (new_id, i)
 LEFT JOIN LATERAL (

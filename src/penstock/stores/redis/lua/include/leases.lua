@@ -8,6 +8,7 @@ end
 
 -- The answer to a settlement that is refused: the old one, if it repeats what was done with this token.
 local function refuse_or_repeat(job, token, move)
+  if not job then return refuse('lost') end
   -- The space before it keeps the end of a token from passing for the whole.
   local notes = ' ' .. (job[SETTLED] or '')
   local _, last = string.find(notes, ' ' .. token .. ':' .. move .. ':', 1, true)

@@ -2,6 +2,7 @@
 -- include: lanes
 -- Records and the indexes they stand in.
 local loaded, changed = {}, {} -- loaded as they are packed, until someone looks at them
+-- include: quarantine
 
 -- Fetch these records in one go, but for those that this call has already: they may have changed.
 local function look_up(ids)
@@ -25,11 +26,36 @@ local function found(id)
   return loaded[id]
 end
 
--- The record as this call left it; false if there is none.
+local ENDS = {completed = true, failed = true, dead = true, cancelled = true}
+
+-- The values of a record. It raises an error where they are not those of a job, as sums do with what is no number.
+local function decoded(packed)
+  local job = cmsgpack.unpack(packed)
+  local state = job[STATE]
+  local sum = job[VERSION] + job[PLACE] + job[PRIORITY] + job[DRIVE] + job[DELIVERY] + job[ATTEMPTS] + job[FENCE]
+    + job[ENQUEUED_AT] + job[RETENTION_MS] + job[KEY_HELD_MS]
+  if ENDS[state] then
+    sum = sum + job[ENDED_AT]
+  elseif state == 'active' then
+    sum = sum + job[DEADLINE] + #job[TOKEN]
+  elseif state == 'delayed' then
+    sum = sum + job[VISIBLE_AT]
+  elseif state ~= 'pending' and state ~= 'blocked' then
+    error('it has no state')
+  end
+  local key, extra = job[KEY], job[EXTRA]
+  if type(key) ~= 'string' and (key or has_keys and not ENDS[state]) then error('it has no key') end
+  if extra and type(extra) ~= 'table' then error('its extra is no table') end
+  return job, sum
+end
+
+-- The record as this call left it; false if there is none, or none that can be read.
 local function load(id)
   local job = found(id)
   if type(job) == 'string' then
-    job = cmsgpack.unpack(job)
+    local is_sound, values = pcall(decoded, job)
+    if not is_sound then return set_aside(id, UNREADABLE, job) end
+    job = values
     loaded[id] = job
   end
   return job
@@ -38,9 +64,12 @@ end
 -- Its state alone, the first value of a record.
 local function state_of(id)
   local job = found(id)
-  if type(job) ~= 'string' then return job and job[STATE] end
-  local _, state = cmsgpack.unpack_one(job, 3)
-  return state
+  if type(job) == 'string' then
+    local is_sound, _, state = pcall(cmsgpack.unpack_one, job, 3)
+    if is_sound and type(state) == 'string' then return state end
+    job = load(id)
+  end
+  return job and job[STATE]
 end
 
 -- The record, packed. The moves that every job makes read and write some values of it and carry the rest along: that
@@ -59,7 +88,7 @@ local function pack_once(value)
   local text = packs[value]
   if not text then
     text = cmsgpack.pack(value)
-    packs[value] = text
+    if value ~= nil then packs[value] = text end
   end
   return text
 end
@@ -100,6 +129,7 @@ local function pending_entry(id, place) return int(place) .. ' ' .. id end
 -- The place and the id.
 local function parted(entry)
   local space = string.find(entry, ' ', 1, true)
+  if not space then return '', entry end
   return string.sub(entry, 1, space - 1), string.sub(entry, space + 1)
 end
 

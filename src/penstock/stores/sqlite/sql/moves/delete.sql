@@ -6,6 +6,7 @@ SELECT job.n, item.key, job.state, item.value
 FROM json_each(:items) AS item
 CROSS JOIN job INDEXED BY job_id ON job.queue = :queue AND job.id = item.value
 WHERE 1
+    AND job.state <> 'quarantined'
     AND job.state <> 'active'  -- guard: state
 ORDER BY item.key
 

@@ -57,9 +57,9 @@ ORDER BY n
 -- step: answer
 SELECT json_group_array(json_array(
     mine.nonce = json_extract(item.value, '$[1]'),
-    mine.state,
+    nullif(mine.state, 'quarantined'),
     held.job,
-    theirs.state,
+    nullif(theirs.state, 'quarantined'),
     held.digest = json_extract(item.value, '$[3]')
 ))
 FROM (SELECT key, value FROM json_each(:items) ORDER BY key) AS item

@@ -13,6 +13,6 @@ SELECT
     )
 FROM temp.touched
 JOIN job ON job.n = touched.n
-JOIN json_each(job.more, '$.parents') AS parent
+JOIN json_each(iif(json_valid(job.more), job.more, '{}'), '$.parents') AS parent
 WHERE job.more IS NOT NULL
     AND iif(:gone, job.state <> 'completed', job.state IN ('completed', 'failed', 'dead', 'cancelled'))
