@@ -15,7 +15,7 @@ def seen(shell: Shell) -> str:
 
 
 def test_a_clock_that_was_never_set_back_says_so(shell: Shell) -> None:
-    shell.enqueue("a")
+    shell.store(lambda store: store.enqueue(MAIL, [new("a")]))
 
     assert seen(shell) == "never set back"
 

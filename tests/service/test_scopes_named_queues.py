@@ -294,6 +294,7 @@ async def test_a_call_for_another_queue_is_refused(move: str) -> None:
         "limit": 1,
         "lease_ms": 1_000,
         "keys": ["k"],
+        "entries": ["x"],
         "floor_us": 0,
         "job": "x",
         "query": msgspec.convert({}, CALLS["find"].codecs["query"].type),
@@ -306,7 +307,7 @@ async def test_a_call_for_another_queue_is_refused(move: str) -> None:
         "cursor": "0",
     }
     store = MemoryStore()
-    if move in ("children", "relays"):
+    if move in ("children", "relays", "damaged_events"):
         items["after"] = 0
     given = {name: items[name] for name in CALLS[move].fields if name in items}
     async with limited(store) as client:

@@ -263,9 +263,12 @@ async def test_a_call_that_could_find_nothing_makes_no_queue(move: str, tmp_path
         "limit": 1,
         "lease_ms": 1_000,
         "keys": ["k"],
+        "entries": ["a"],
         "after": 1,
         "floor_us": 0,
     }
+    if move == "quarantined":
+        items["after"] = "a"
     given = {name: items[name] for name in CALLS[move].fields}
     async with asked(SqliteStore(tmp_path / "jobs.db")) as client:
         answer = await called(client, move, **given)

@@ -9,7 +9,7 @@ import psycopg
 import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
-from penstock.core.errors import CursorLostError, StoreFormatError
+from penstock.core.errors import CursorLostError
 from penstock.stores.redis.keys import keys_of
 from tests.spark.conftest import SparkPlace
 from tests.spark.events_kit import (
@@ -42,7 +42,7 @@ def _streamed(place: SparkPlace) -> list[Any]:
 
 @only_postgres
 def test_a_move_that_is_not_known_stops_no_reader_of_a_database(place: SparkPlace) -> None:
-    """Wherever it stands. Its record is refused by its number."""
+    """Wherever it stands. Its record is passed over, and told of by its number."""
     fill(place, "a", "b", "c")
     with psycopg.connect(place.url) as connection:
         connection.execute("UPDATE penstock.event SET move = 'ponder' WHERE seq IN (1, 3)")
@@ -50,8 +50,10 @@ def test_a_move_that_is_not_known_stops_no_reader_of_a_database(place: SparkPlac
 
     assert found == batch_rows(place)
     assert [(row["seq"], row["move"]) for row in found] == [(1, "ponder"), (2, "enqueue"), (3, "ponder")]
-    with pytest.raises(StoreFormatError, match="event 1 of queue q cannot be read: 'ponder'"):
-        place.run(lambda store: store.events(QUEUE))
+    assert [each.seq for each in place.run(lambda store: store.events(QUEUE))] == [2]
+    damaged = place.run(lambda store: store.damaged_events(QUEUE))
+    assert [each.seq for each in damaged] == [1, 3]
+    assert "ponder" in damaged[0].why
 
 
 def _cut_off(place: SparkPlace) -> None:
@@ -161,13 +163,14 @@ def test_a_time_is_found_among_events_that_are_missing_or_damaged(place: SparkPl
         ("error = x'fffe'", "error"),
     ],
 )
-def test_a_record_of_a_damaged_event_is_refused_by_its_number(
+def test_a_damaged_event_is_passed_over_and_told_of_by_its_number(
     place: SparkPlace, change: str, said: str
 ) -> None:
     """Those before it can be had."""
     fill(place, "a", "b")
     _spoil(place, f"UPDATE event SET {change} WHERE seq = 2")
 
-    with pytest.raises(StoreFormatError, match=rf"event 2 of queue q cannot be read: .*{said}"):
-        place.run(lambda store: store.events(QUEUE))
-    assert [each.job for each in place.run(lambda store: store.events(QUEUE, 0, 1))] == ["a"]
+    assert [each.job for each in place.run(lambda store: store.events(QUEUE))] == ["a"]
+    [damaged] = place.run(lambda store: store.damaged_events(QUEUE))
+    assert damaged.seq == 2
+    assert said in damaged.why

@@ -9,7 +9,6 @@ from msgspec.structs import replace
 from penstock.app.decorator import Register, TaskDecorator
 from penstock.client.job_filter import JobFilter
 from penstock.client.upkeep import Upkeep, check_states
-from penstock.client.where import Where
 from penstock.core.errors import OptionError
 from penstock.core.job import Job, QueueRef
 from penstock.core.limits import Declaration, KeyRule, Mode, Rate, check_declaration
@@ -234,6 +233,11 @@ def _filter(match: JobMatch, able: frozenset[State], default: frozenset[State]) 
     since, where = match.get("since"), match.get("where")
     if since is not None and getattr(since, "tzinfo", None) is None:
         raise OptionError("since", since, "a datetime with a time zone")
+    condition = None
+    if where is not None:
+        from penstock.client.where import Where
+
+        condition = Where(where)
     return JobFilter(
         states=states,
         task=match.get("task"),
@@ -241,5 +245,5 @@ def _filter(match: JobMatch, able: frozenset[State], default: frozenset[State]) 
         since=None if since is None else int(since.timestamp() * 1000),
         reason=match.get("reason"),
         fingerprint=match.get("fingerprint"),
-        where=None if where is None else Where(where),
+        where=condition,
     )

@@ -2,15 +2,18 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from penstock.client.where import Where
 from penstock.core.job import Job, QueueRef
 from penstock.core.states import State
 from penstock.stores.protocol import Reads
 from penstock.stores.values import Query
+
+if TYPE_CHECKING:
+    # It brings SQLite along, which most processes do not need.
+    from penstock.client.where import Where
 
 PAGE: Final = 500
 """Jobs that are read and acted on by one call."""
@@ -31,7 +34,7 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
     since: int | None = None
     reason: str | None = None
     fingerprint: str | None = None
-    where: Where | None = None
+    where: "Where | None" = None
 
     @property
     def is_narrow(self) -> bool:

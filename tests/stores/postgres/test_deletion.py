@@ -168,7 +168,8 @@ async def test_queues_from_before_they_could_be_deleted_keep_their_numbers(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """They have no mark of their making, and can be deleted; the next one has both a number and a mark."""
-    older = [each for each in load_migrations() if "penstock.deleted_queue" not in each]
+    migrations = load_migrations()
+    older = migrations[: next(n for n, each in enumerate(migrations) if "penstock.deleted_queue" in each)]
     place = f"{url}?schema=older"
     with monkeypatch.context() as patched:
         patched.setattr("penstock.stores.postgres.migrate.load_migrations", lambda: older)

@@ -127,7 +127,7 @@ async def test_limits_begin_after_claims_under_way(url: str) -> None:
         number = await store._number(QUEUE)
         async with store._engine.transaction() as first:
             spans: list[list[int]] = [[5], [0], [99]]
-            await store._move(Move.CLAIM, number, 3, LEASE_MS, "w", *spans, 0, 0, True, [], on=first)
+            await store._move(Move.CLAIM, number, 3, LEASE_MS, "w", *spans, 0, 0, True, [], 0, on=first)
             waits, task = await until_it_waits(url, other.declare(QUEUE, Declaration(max_active=4)))
         await task
         rest = await claim(other, QUEUE)
