@@ -46,9 +46,9 @@ async def delete_all(store: Store, ref: QueueRef, query: Query, total: int) -> t
 
 
 @contextmanager
-def progress(what: str, total: int) -> Iterator[Callable[[int], None]]:
+def progress(what: str, total: int, *, quiet_under: int = QUIET_UNDER) -> Iterator[Callable[[int], None]]:
     """Call the result with the number just done: a bar on a terminal, lines elsewhere, both on stderr."""
-    if total < QUIET_UNDER:
+    if total < quiet_under:
         yield lambda _: None
     elif sys.stderr.isatty():
         from rich.console import Console

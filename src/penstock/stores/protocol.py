@@ -459,6 +459,15 @@ class HasHoldups(Protocol):
 
 
 @runtime_checkable
+class ListsStates(Protocol):
+    """A store that goes through the live jobs of a queue once to list them, not once for each page."""
+
+    async def live_states(self, queue: QueueRef, after: str, limit: int) -> list[tuple[str, State]]:
+        """The next live jobs behind an id, in the store's order of ids, with their states. "" begins."""
+        ...
+
+
+@runtime_checkable
 class HasWalls(Protocol):
     """A store that may show a user some tenants only."""
 

@@ -2,5 +2,19 @@
 
 from penstock.core.history.checker import Checker, check
 from penstock.core.history.rules import Breach, Declared, Executed, LiveStates, Produced, Rule, Verdict
+from penstock.core.history.scratch import NewTable, ScratchTable, SpillingMap
 
-__all__ = ["Breach", "Checker", "Declared", "Executed", "LiveStates", "Produced", "Rule", "Verdict", "check"]
+__all__ = [
+    "Breach",
+    "Checker",
+    "Declared",
+    "Executed",
+    "LiveStates",
+    "NewTable",
+    "Produced",
+    "Rule",
+    "ScratchTable",
+    "SpillingMap",
+    "Verdict",
+    "check",
+]

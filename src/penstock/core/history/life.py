@@ -17,7 +17,7 @@ Tell = Callable[[Rule, Event, str], None]
 """Takes a breach: the rule, the event that shows it, and how."""
 
 
-class Life(msgspec.Struct, gc=False):
+class Life(msgspec.Struct, gc=False, array_like=True):
     """What is known of a job after its newest event; None is what is not known.
 
     `fence` is 0 before the first claim. What is unknown is taken from the events that follow.
@@ -38,6 +38,8 @@ class Life(msgspec.Struct, gc=False):
     idempotency_key: str | None = None
     tier: int | None = None
     """The tier it waits in, while its turn can be told."""
+    place: int = 0
+    """Its place in that tier's line."""
     key: str | None = None
     is_leased: bool = False
     """True while its lease is counted against limits."""

@@ -25,7 +25,7 @@ class Lane(msgspec.Struct, gc=False):
     can be told again from its next one on.
     """
 
-    line: OrderedDict[str, Life]
+    line: OrderedDict[str, bool]
     loose: set[str]
     serves: deque[int]
     active: int = 0
@@ -176,7 +176,7 @@ class Limits:
             # It keeps or loses its place as the store likes.
             lane.loose.add(job)
             return
-        lane.line[job] = life
+        lane.line[job] = True
         if event.move is Move.RELEASE or event.move is Move.EXPIRE:
             lane.line.move_to_end(job, last=False)
 

@@ -13,6 +13,7 @@ from penstock.core.history.life import Life
 from penstock.core.history.limits import Limits
 from penstock.core.history.lines import Lines
 from penstock.core.history.rules import Breach, Declared, Executed, Produced, Rule
+from penstock.core.history.scratch import NewTable, SpillingMap
 from penstock.core.job import QueueRef
 from penstock.core.moves import Move
 from penstock.core.states import ENDED, State
@@ -57,9 +58,10 @@ class QueueHistory:
         declared: Sequence[Declared] | None = None,
         *,
         in_order: bool = True,
+        new_table: NewTable | None = None,
     ) -> None:
         self.queue = queue
-        self.lives: dict[str, Life] = {}
+        self.lives = SpillingMap(Life, new_table)
         self.totals = Totals()
         self.executed = executed
         self._produced: set[str] = set()
@@ -70,9 +72,10 @@ class QueueHistory:
         self._missing: list[range] = []
         self._in_order = in_order
         self._at: int | None = None
-        self._keys: dict[str, Life] = {}
-        self._instants: set[tuple[str, int]] = set()
-        self._lines = Lines()
+        self._keys = SpillingMap(str, new_table)
+        """By idempotency key, the job that has it and has not ended."""
+        self._instants = SpillingMap(bool, new_table)
+        self._lines = Lines(self.lives, new_table)
         self._limits = None if declared is None else Limits(declared, is_whole=first == 1)
 
     # Records, before the events
@@ -99,6 +102,8 @@ class QueueHistory:
         """Check one event."""
         totals = self.totals
         totals.events += 1
+        if totals.events % TRIM_EVERY == 0:
+            self._trim()
         if not self._is_next(event):
             return
         move = event.move
@@ -163,9 +168,9 @@ class QueueHistory:
             self._check_instant(event.schedule, event.instant, event)
         key = event.idempotency_key
         if key is not None:
-            if key in self._keys:
+            if self._keys.get(key) is not None:
                 self._tell(Rule.KEY_TWICE, event, f"got the key {key!r} of a job that has not ended")
-            self._keys[key] = life
+            self._keys[key] = job
             self._asked.discard((job, key))
         self._produced.discard(job)
 
@@ -188,7 +193,7 @@ class QueueHistory:
         if target in ENDED:
             self.totals.ends[target] += 1
             # From its ending on, the time that a key is held for runs, and events do not tell how long it is.
-            self._free_key(life)
+            self._free_key(job, life)
 
     def _stand(self, job: str, life: Life, event: Event) -> None:
         """Put the job where it waits now, by tier or by key."""
@@ -201,9 +206,10 @@ class QueueHistory:
             self._lines.follow(job, life, event, self._tell, any_key=self._limits is not None)
 
     def _check_instant(self, schedule: str, instant: int, event: Event) -> None:
-        if (schedule, instant) in self._instants:
+        name = f"{instant} {schedule}"
+        if self._instants.get(name):
             self._tell(Rule.INSTANT, event, f"schedule {schedule!r} made a second job for instant {instant}")
-        self._instants.add((schedule, instant))
+        self._instants[name] = True
 
     def _check_execution(
         self, job: str, life: Life, event: Event, executed: dict[tuple[str, int], int]
@@ -248,16 +254,21 @@ class QueueHistory:
         self._forget(job, life)
 
     def _forget(self, job: str, life: Life) -> None:
-        self._lines.leave(job, life)
+        self._lines.leave(life)
         if self._limits is not None:
             self._limits.leave(job, life)
-        self._free_key(life)
-        del self.lives[job]
+        self._free_key(job, life)
+        self.lives.discard(job)
 
-    def _free_key(self, life: Life) -> None:
+    def _free_key(self, job: str, life: Life) -> None:
         key, life.idempotency_key = life.idempotency_key, None
-        if key is not None and self._keys.get(key) is life:
-            del self._keys[key]
+        if key is not None and self._keys.get(key) == job:
+            self._keys.discard(key)
+
+    def _trim(self) -> None:
+        self.lives.trim()
+        self._keys.trim()
+        self._instants.trim()
 
     def _skip(self, event: Event | UnreadEvent) -> None:
         self._tell(Rule.UNKNOWN, event, f"move {event.move} in version {event.v} of the event record")
@@ -268,10 +279,10 @@ class QueueHistory:
             life = self.lives.get(job)
             if life is None:
                 continue
-            self._lines.leave(job, life)
+            self._lines.leave(life)
             if self._limits is not None:
                 self._limits.leave(job, life)
-            self._free_key(life)
+            self._free_key(job, life)
             if life.state in ENDED:
                 self.totals.ends[life.state] -= 1
             lives.blur(life, event.version)
@@ -296,4 +307,6 @@ class QueueHistory:
         self._breaches.append(Breach(rule, self.queue, event.job, event.seq, says))
 
 
+TRIM_EVERY: Final = 512
+"""Events between two looks at how much is in memory."""
 _REMOVALS: Final = frozenset({Move.DELETE, Move.PRUNE})

@@ -1,6 +1,6 @@
 """The promises that a history is held to, and what the checker says about them."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from enum import StrEnum
 
 import msgspec
@@ -142,8 +142,10 @@ class Declared(msgspec.Struct, frozen=True):
     rules: dict[str, KeyRule] = {}
 
 
-LiveStates = Mapping[tuple[str, str, str], State]
-"""State by (tenant, queue, job), as the store has it. Ended jobs may be left out."""
+JobName = tuple[str, str, str]
+"""The tenant, the queue and the id of a job."""
+LiveStates = Mapping[JobName, State] | Iterable[tuple[JobName, State]]
+"""The states that the store has: a mapping, or pairs in the order of names. Ended jobs may be left out."""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):

@@ -54,6 +54,12 @@ UNION ALL
 SELECT state, count(*) FROM penstock.ended WHERE queue = $1 GROUP BY state
 """
 
+_LIVE_STATES: Final = """
+SELECT id, state FROM penstock.job
+WHERE queue = $1 AND id > $2::text AND state IN ('blocked', 'pending', 'delayed', 'active')
+ORDER BY id LIMIT $3::bigint
+"""
+
 _AHEAD: Final = """
 SELECT count(*)
 FROM penstock.job AS mine
@@ -179,6 +185,12 @@ class PostgresReads(PostgresQueues):
         end = dict(zip(JOB_COLUMNS.split(", "), rows[query.limit - 1], strict=True))
         at = (end["ended_at"] or 0) if query.is_by_end else end["enqueued_at"]
         return Page(jobs, f"{at}/{end['id']}")
+
+    @renumbers
+    async def live_states(self, queue: QueueRef, after: str, limit: int) -> list[tuple[str, State]]:
+        """The next live jobs behind an id, with their states."""
+        rows = await self._look_at(queue, _LIVE_STATES, after, limit)
+        return [(job, State(state)) for job, state in rows]
 
     @renumbers
     async def key_holders(self, queue: QueueRef, keys: Sequence[str]) -> list[KeyHolder | None]:

@@ -160,6 +160,21 @@ class SqliteReads(Turns):
 
         return await self._read(work)
 
+    async def live_states(self, queue: QueueRef, after: str, limit: int) -> list[tuple[str, State]]:
+        """The next live jobs behind an id, with their states."""
+
+        def work(connection: sqlite3.Connection) -> list[tuple[str, State]]:
+            rows = fetch(
+                connection,
+                f"SELECT id, state FROM job WHERE queue = {_QUEUE} AND id > :after "  # noqa: S608 (constants)
+                "AND state IN ('blocked', 'pending', 'delayed', 'active') ORDER BY id LIMIT :limit",
+                {**_named(queue), "after": after, "limit": limit},
+            )
+            # An id that is no text is passed over: the store's check names it.
+            return [(job, State(state)) for job, state in rows if isinstance(job, str)]
+
+        return await self._read(work)
+
     async def key_holders(self, queue: QueueRef, keys: Sequence[str]) -> list[KeyHolder | None]:
         """Which job holds each idempotency key now."""
 
