@@ -37,6 +37,7 @@ def test_every_setting_can_be_set_by_flag_by_variable_and_by_file(tmp_path: Path
     times = {"lease", "shutdown_timeout", "no_handler_after", "stuck_after", "poll", "sweep"}
     times |= {"term_after", "kill_after"}
     numbers = times | {"limit", "concurrency", "jobs", "workers", "seed", "port"}
+    numbers |= {"claim_scan", "promote_limit", "recover_limit"}
     numbers |= {"connections", "connections_per_peer", "requests_per_tenant", "streams", "streams_per_tenant"}
     numbers |= {
         f"{each}_{what}" for each in ("idempotency", "ghost", "cleanup") for what in ("capacity", "rotation")
@@ -120,6 +121,12 @@ def test_a_misspelt_variable_is_refused_and_a_strange_one_is_not_ours(tmp_path: 
         ("worker.queues", "mail,mail=6", "each queue once"),
         ("list.limit", "99999999999999999999", "a whole number from 1 to 1000000000"),
         ("worker.concurrency", "0", "a whole number from 1"),
+        ("worker.claim_scan", "0", "a whole number from 1 to 10000"),
+        ("worker.claim_scan", "10001", "a whole number from 1 to 10000"),
+        ("worker.promote_limit", "0", "a whole number from 1 to 10000"),
+        ("worker.promote_limit", "10001", "a whole number from 1 to 10000"),
+        ("worker.recover_limit", "-1", "a whole number from 1 to 10000"),
+        ("worker.recover_limit", "many", "a whole number from 1 to 10000"),
         ("worker.burst", "maybe", "true or false"),
         ("worker.log_level", "loud", "one of debug"),
     ],

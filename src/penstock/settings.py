@@ -16,6 +16,7 @@ from typing import Annotated, Any, Final, TypeVar, get_args
 import msgspec
 
 from penstock.core.errors import ConfigError, OptionError
+from penstock.core.limits import MOST_PER_CALL
 from penstock.core.payload import Words
 from penstock.core.store_url import shown_url
 
@@ -61,6 +62,7 @@ LONGEST: Final = 100 * 366 * 86_400.0
 """Seconds that text may stand for: a hundred years, which any clock here can still add."""
 MOST: Final = 1_000_000_000
 Count = Annotated[int, msgspec.Meta(ge=1, le=MOST)]
+PerCall = Annotated[int, msgspec.Meta(ge=1, le=MOST_PER_CALL)]
 
 
 class _Group(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,6 +80,9 @@ class WorkerSettings(_Group, frozen=True, kw_only=True):
     stuck_after: Seconds | None = None
     term_after: Seconds | None = None
     kill_after: Seconds | None = None
+    claim_scan: PerCall | None = None
+    promote_limit: PerCall | None = None
+    recover_limit: PerCall | None = None
     poll: Seconds | None = None
     sweep: Seconds | None = None
     burst: bool = False
@@ -371,7 +376,8 @@ def _wanted(kind: Any) -> str:
         if hasattr(each, "wanted"):
             return str(each.wanted)
     if "int" in str(kind):
-        return f"a whole number from 1 to {MOST}"
+        most = MOST_PER_CALL if kind == PerCall | None else MOST
+        return f"a whole number from 1 to {most}"
     return "true or false" if kind is bool else "text"
 
 

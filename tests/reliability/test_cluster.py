@@ -108,7 +108,7 @@ async def test_what_is_healthy_goes_on(nodes: list[valkey.Server], chance: rando
                 await traffic.goes_on(QUEUES, "whole")
                 os.kill(nodes[first].pid, signal.SIGKILL)
                 await traffic.goes_on(QUEUES, "failed over")
-                await _without_second(traffic, nodes, second)
+                await _without_second(traffic, nodes, operators, second, third)
                 await _with_half_moved_slot(traffic, nodes, operators, third, first)
                 await traffic.goes_on(QUEUES, "at the end")
             finally:
@@ -118,7 +118,9 @@ async def test_what_is_healthy_goes_on(nodes: list[valkey.Server], chance: rando
                 await _check(traffic.app.store, queue)
 
 
-async def _without_second(traffic: Traffic, nodes: list[valkey.Server], second: int) -> None:
+async def _without_second(
+    traffic: Traffic, nodes: list[valkey.Server], operators: list[Redis], second: int, third: int
+) -> None:
     """Another primary stands still, and its replica as well: no failover helps its queues."""
     here = [queue for queue in QUEUES if node_of(queue) != second]
     away = next(queue for queue in QUEUES if node_of(queue) == second)
@@ -138,9 +140,32 @@ async def _without_second(traffic: Traffic, nodes: list[valkey.Server], second: 
             workers.stop()
             await working
     finally:
-        for number in (second, second + 3):
-            os.kill(nodes[number].pid, signal.SIGCONT)
+        os.kill(nodes[second].pid, signal.SIGCONT)
+        try:
+            # A replica that wakes up first would take over without what its primary accepts meanwhile.
+            await _forgiven(operators[third], nodes[second].port)
+        finally:
+            os.kill(nodes[second + 3].pid, signal.SIGCONT)
+    await _following(operators[second + 3])
     await traffic.goes_on(QUEUES, "back")
+
+
+async def _forgiven(operator: Redis, port: int) -> None:
+    """Wait until a node no longer takes the one at this port for failed."""
+    async with asyncio.timeout(SECONDS):
+        while True:
+            lines = (await tell(operator, "CLUSTER", "NODES")).decode().splitlines()
+            [flags] = [line.split()[2] for line in lines if f":{port}@" in line]
+            if "fail" not in flags:
+                return
+            await asyncio.sleep(0.1)
+
+
+async def _following(replica: Redis) -> None:
+    """Wait until a replica has what its primary has."""
+    async with asyncio.timeout(SECONDS):
+        while (await replica.info("replication")).get("master_link_status") != "up":  # noqa: ASYNC110
+            await asyncio.sleep(0.1)
 
 
 async def _with_half_moved_slot(

@@ -17,6 +17,7 @@ from penstock.core.states import State
 from penstock.service.app import Service
 from penstock.service.keeping import TenantKeeper
 from penstock.stores.absent import ANSWERS
+from penstock.stores.claim_limits import ClaimLimits
 from penstock.stores.memory import MemoryStore
 from penstock.stores.protocol import Store
 from penstock.stores.sqlite import SqliteStore
@@ -266,6 +267,7 @@ async def test_a_call_that_could_find_nothing_makes_no_queue(move: str, tmp_path
         "entries": ["a"],
         "after": 1,
         "floor_us": 0,
+        "limits": ClaimLimits(),
     }
     if move == "quarantined":
         items["after"] = "a"

@@ -17,6 +17,7 @@ from penstock.core.moves import Beat, Bury, Complete, Expire, Fail, Fault, Relea
 from penstock.core.retry import Backoff, Shape
 from penstock.core.states import State
 from penstock.core.unique import Unique, UniqueRule
+from penstock.stores.claim_limits import ClaimLimits
 from penstock.stores.memory import MemoryStore
 from penstock.stores.values import Adoption, Firing, Pause, Query, Spawn, StoredSchedule, WorkerEntry
 from penstock.stores.wire import CALLS, MEDIA_TYPE
@@ -52,7 +53,7 @@ RATE = Rate(1, 1_000, 1)
 GIVEN: dict[str, dict[str, Any]] = {
     "enqueue": {"jobs": [JOB], "spawns": [Spawn("mail", JOB)], "mode": Mode.GLOBAL},
     "promote": {"limit": 1},
-    "claim": {"worker": "w", "limit": 1, "lease_ms": 1_000, "floor_us": 0},
+    "claim": {"worker": "w", "limit": 1, "lease_ms": 1_000, "floor_us": 0, "limits": ClaimLimits()},
     "heartbeat": {"beats": [Beat("a", "x")], "lease_ms": 1_000},
     "progress": {"reports": [Report("a", "x", b"1")]},
     "settle": {

@@ -11,6 +11,7 @@ from penstock.core.job import QueueRef
 from penstock.core.moves import Move
 from penstock.core.outcomes import Claims
 from penstock.core.states import State
+from penstock.stores.claim_limits import CLAIM_LIMITS, ClaimLimits
 from penstock.stores.memory import MemoryStore
 from penstock.tasks.context import JobContext
 from penstock.tasks.signals import Cancel
@@ -35,6 +36,7 @@ class Slow(MemoryStore):
         lease_ms: int,
         stand_ms: int = 0,
         floor_us: int = 0,
+        limits: ClaimLimits = CLAIM_LIMITS,
     ) -> Claims:
         claims = await super().claim(queue, worker=worker, limit=limit, lease_ms=lease_ms)
         self.asked.append(limit)

@@ -73,6 +73,22 @@ async def worker(
             metavar="TIME",
         ),
     ] = None,
+    claim_scan: Annotated[
+        str | None,
+        setting(
+            "worker.claim_scan",
+            "Entries of jobs that are gone which one claim passes over, 1 to 10000",
+            metavar="N",
+        ),
+    ] = None,
+    promote_limit: Annotated[
+        str | None,
+        setting("worker.promote_limit", "Delayed jobs that one call promotes, 1 to 10000", metavar="N"),
+    ] = None,
+    recover_limit: Annotated[
+        str | None,
+        setting("worker.recover_limit", "Expired leases that one call recovers, 1 to 10000", metavar="N"),
+    ] = None,
     poll: Annotated[
         str | None, setting("worker.poll", "How often to look when nothing wakes it", metavar="TIME")
     ] = None,
@@ -139,6 +155,9 @@ def _options(settings: WorkerSettings) -> dict[str, Any]:
         stuck_after=settings.stuck_after,
         term_after=settings.term_after,
         kill_after=settings.kill_after,
+        claim_scan=settings.claim_scan,
+        promote_limit=settings.promote_limit,
+        recover_limit=settings.recover_limit,
         poll=settings.poll,
         sweep=settings.sweep,
         burst=settings.burst,

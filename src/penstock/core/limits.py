@@ -8,6 +8,8 @@ import msgspec
 from penstock.core.errors import DeclarationError, OptionError
 
 MAX_COUNT: Final = 1_000_000_000
+MOST_PER_CALL: Final = 10_000
+"""Jobs or entries that a setting can let one call to a store promote, recover or pass over."""
 STRIDE: Final = 1_000_000
 """Virtual time that a claim costs a key of weight one."""
 MAX_WEIGHT: Final = 1_000

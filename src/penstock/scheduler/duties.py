@@ -12,6 +12,7 @@ from penstock.scheduler.pruner import EVENTS_AGE, EVENTS_KEPT, Pruner, Trimmer
 from penstock.scheduler.reclaimer import Reclaimer
 from penstock.scheduler.relayer import Relayer
 from penstock.scheduler.ticker import Admission, Ticker
+from penstock.stores.claim_limits import CLAIM_LIMITS, ClaimLimits
 from penstock.stores.protocol import Store
 from penstock.stores.values import Duty
 
@@ -59,11 +60,12 @@ class QueueDuties:
         events_kept: int = EVENTS_KEPT,
         events_age: float = EVENTS_AGE,
         admission: Admission | None = None,
+        limits: ClaimLimits = CLAIM_LIMITS,
     ) -> None:
         self._ticker = Ticker(store, queue, admission)
         self._batches: Mapping[Duty, Batches] = {
-            Duty.PROMOTE: Promoter(store, queue),
-            Duty.RECOVER: Reclaimer(store, queue),
+            Duty.PROMOTE: Promoter(store, queue, limits.promote_limit),
+            Duty.RECOVER: Reclaimer(store, queue, limits.recover_limit),
             Duty.FIRE: self._ticker,
             Duty.RELAY: Relayer(store, queue),
             Duty.PRUNE: Pruner(store, queue),

@@ -9,6 +9,8 @@ from typing import Final
 from penstock.core.job import QueueRef
 from penstock.scheduler.pruner import EVENTS_AGE, EVENTS_KEPT
 from penstock.scheduler.upkeep import SWEEP, TICK, Upkeep, UpkeepOptions
+from penstock.stores.bounds import PROMOTE_LIMIT, RECOVER_LIMIT
+from penstock.stores.claim_limits import checked_claim_limits
 from penstock.stores.protocol import Store
 
 __all__ = ["SWEEP", "TICK", "TimeKeeper"]
@@ -17,7 +19,10 @@ _LOGGER: Final = logging.getLogger("penstock.scheduler")
 
 
 class TimeKeeper:
-    """Runs the duties of these queues, or of every queue that the tenant has or gets. Any number may run."""
+    """Runs the duties of these queues, or of every queue that the tenant has or gets. Any number may run.
+
+    One batch promotes up to `promote_limit` jobs, and recovers up to `recover_limit`.
+    """
 
     def __init__(
         self,
@@ -29,10 +34,15 @@ class TimeKeeper:
         sweep: float = SWEEP,
         events_kept: int = EVENTS_KEPT,
         events_age: float = EVENTS_AGE,
+        promote_limit: int = PROMOTE_LIMIT,
+        recover_limit: int = RECOVER_LIMIT,
     ) -> None:
         self._tenant = tenant
         self._queues = None if queues is None else [QueueRef(tenant, name) for name in queues]
-        self._options = UpkeepOptions(tick=tick, sweep=sweep, events_kept=events_kept, events_age=events_age)
+        limits = checked_claim_limits(promote_limit=promote_limit, recover_limit=recover_limit)
+        self._options = UpkeepOptions(
+            tick=tick, sweep=sweep, events_kept=events_kept, events_age=events_age, limits=limits
+        )
         self._upkeep = Upkeep(store, self._options, tenants=self._tenants if queues is None else None)
         self._loop: asyncio.AbstractEventLoop | None = None
         self._stopping = asyncio.Event()

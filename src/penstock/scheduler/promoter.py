@@ -8,10 +8,11 @@ from penstock.stores.protocol import Store
 class Promoter:
     """Promotes due jobs in batches."""
 
-    def __init__(self, store: Store, queue: QueueRef) -> None:
+    def __init__(self, store: Store, queue: QueueRef, limit: int = PROMOTE_LIMIT) -> None:
         self._store = store
         self._queue = queue
+        self._limit = limit
 
     async def tick(self) -> bool:
         """Promote one batch; True when there may be more."""
-        return await self._store.promote(self._queue, PROMOTE_LIMIT) >= PROMOTE_LIMIT
+        return await self._store.promote(self._queue, self._limit) >= self._limit

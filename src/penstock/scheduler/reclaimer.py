@@ -40,16 +40,17 @@ def is_kept(token: str) -> bool:
 class Reclaimer:
     """Takes leases away that ran out. Harmless when many do it: each expiry is applied once."""
 
-    def __init__(self, store: Store, queue: QueueRef) -> None:
+    def __init__(self, store: Store, queue: QueueRef, limit: int = RECOVER_LIMIT) -> None:
         self._store = store
         self._queue = queue
+        self._limit = limit
 
     async def tick(self) -> bool:
         """Recover one batch; True when there may be more."""
-        leases = await self._store.expired(self._queue, RECOVER_LIMIT)
+        leases = await self._store.expired(self._queue, self._limit)
         recovered = await self.recover(leases)
         # Without progress an immediate repeat would only find the same leases.
-        return len(leases) >= RECOVER_LIMIT and recovered > 0
+        return len(leases) >= self._limit and recovered > 0
 
     async def recover(self, leases: Sequence[ExpiredLease]) -> int:
         """Apply what follows for these leases; how many were recovered by this call."""

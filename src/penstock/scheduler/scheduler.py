@@ -4,6 +4,7 @@ from penstock.core.job import QueueRef
 from penstock.scheduler.duties import Result
 from penstock.scheduler.pruner import EVENTS_AGE, EVENTS_KEPT
 from penstock.scheduler.upkeep import SWEEP, Upkeep, UpkeepOptions
+from penstock.stores.claim_limits import CLAIM_LIMITS, ClaimLimits
 from penstock.stores.protocol import Store
 from penstock.stores.values import Duty
 
@@ -23,10 +24,13 @@ class Scheduler:
         sweep: float = SWEEP,
         events_kept: int = EVENTS_KEPT,
         events_age: float = EVENTS_AGE,
+        limits: ClaimLimits = CLAIM_LIMITS,
         upkeep: Upkeep | None = None,
     ) -> None:
         self._queue = queue
-        self._options = UpkeepOptions(tick=tick, sweep=sweep, events_kept=events_kept, events_age=events_age)
+        self._options = UpkeepOptions(
+            tick=tick, sweep=sweep, events_kept=events_kept, events_age=events_age, limits=limits
+        )
         self._upkeep = upkeep or Upkeep(store, self._options)
 
     async def run(self) -> None:

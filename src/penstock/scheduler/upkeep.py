@@ -20,6 +20,7 @@ from penstock.scheduler.listening import Listeners
 from penstock.scheduler.pruner import EVENTS_AGE, EVENTS_KEPT
 from penstock.scheduler.ticker import AGAIN, Admission
 from penstock.stores.bounds import DUE_LIMIT
+from penstock.stores.claim_limits import CLAIM_LIMITS, ClaimLimits
 from penstock.stores.protocol import Store
 from penstock.stores.values import DuePage, Duty
 
@@ -44,13 +45,14 @@ class UpkeepOptions(msgspec.Struct, frozen=True, kw_only=True):
     """How the upkeep of a queue is done. Times are seconds.
 
     `tick` is how often the store is asked what is due, at least. Within `sweep`, every duty of every queue is
-    attempted once, whatever the store says.
+    attempted once, whatever the store says. `limits` are the sizes of the batches that promote and recover.
     """
 
     tick: float = TICK
     sweep: float = SWEEP
     events_kept: int = EVENTS_KEPT
     events_age: float = EVENTS_AGE
+    limits: ClaimLimits = CLAIM_LIMITS
 
 
 class Upkeep:
@@ -150,6 +152,7 @@ class Upkeep:
                 events_kept=options.events_kept,
                 events_age=options.events_age,
                 admission=self._admission,
+                limits=options.limits,
             )
             if len(self._duties) >= REMEMBERED:
                 del self._duties[next(iter(self._duties))]

@@ -14,6 +14,7 @@ from penstock.core.flows import Child
 from penstock.core.job import Claimed, Job, QueueRef
 from penstock.core.outcomes import Claims
 from penstock.stores.bounds import CHUNK_BYTES, CHUNK_JOBS, RELAY_LIMIT, SHELF_LIMIT
+from penstock.stores.claim_limits import CLAIM_LIMITS, ClaimLimits
 from penstock.stores.portions import PORTION
 from penstock.stores.protocol import Flows, Moves, Reads, Shelves
 from penstock.stores.values import Adoption, Kept, Page, Query, Relay
@@ -64,6 +65,7 @@ async def claim(
     limit: int,
     lease_ms: int,
     floor_us: int = 0,
+    limits: ClaimLimits = CLAIM_LIMITS,
     most_bytes: int,
 ) -> Claims:
     """Lease up to `limit` jobs, fewer where their payloads are large: `is_more` says so."""
@@ -74,7 +76,7 @@ async def claim(
         portion = min(PORTION, limit - len(jobs))
         try:
             claims = await store.claim(
-                queue, worker=worker, limit=portion, lease_ms=lease_ms, floor_us=floor_us
+                queue, worker=worker, limit=portion, lease_ms=lease_ms, floor_us=floor_us, limits=limits
             )
         except (PenstockError, OSError):
             if first is None:

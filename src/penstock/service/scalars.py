@@ -8,7 +8,7 @@ import msgspec
 
 from penstock.core.errors import InvalidError, InvalidNameError
 from penstock.core.job import Options
-from penstock.core.limits import KeyRule
+from penstock.core.limits import MOST_PER_CALL, KeyRule
 from penstock.core.names import NAME_FORM, NAME_WANTED, WORKER_FORM, WORKER_WANTED
 from penstock.core.payload import Words
 from penstock.stores.bounds import MAX_LEASE_MS
@@ -52,6 +52,7 @@ _FREE: Final = ("key", "keys")
 """How the names of texts end that may have NUL in them."""
 _NUMBERS: Final[Mapping[str, tuple[int, int]]] = {
     "lease_ms": (1, MAX_LEASE_MS),
+    **dict.fromkeys(("claim_scan", "promote_limit", "recover_limit"), (1, MOST_PER_CALL)),
     # Cursors are looked at as such.
     **dict.fromkeys(("after", "cursor"), (-MOST_INT, MOST_INT)),
     **dict.fromkeys(

@@ -2,6 +2,8 @@
 
 from typing import Final
 
+CLAIM_SCAN: Final = 200
+"""Entries of jobs that are gone which one claim passes over."""
 PROMOTE_LIMIT: Final = 200
 RECOVER_LIMIT: Final = 200
 PRUNE_LIMIT: Final = 200

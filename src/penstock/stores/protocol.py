@@ -22,6 +22,7 @@ from penstock.stores.bounds import (
     SCHEDULE_LIMIT,
     SHELF_LIMIT,
 )
+from penstock.stores.claim_limits import CLAIM_LIMITS, ClaimLimits
 from penstock.stores.values import (
     Adoption,
     ClaimablePage,
@@ -105,6 +106,7 @@ class Moves(Protocol):
         lease_ms: int,
         stand_ms: int = 0,
         floor_us: int = 0,
+        limits: ClaimLimits = CLAIM_LIMITS,
     ) -> Claims:
         """Promote what is due, lease up to `limit` jobs to the worker, and name leases that ran out.
 
@@ -114,6 +116,9 @@ class Moves(Protocol):
 
         No fence is lower than `floor_us`, unless that lies more than an hour above the store's time. A store
         takes the time that it projects itself as floor where that is higher.
+
+        `limits` bound the due jobs that are promoted, the leases that are named, and the entries of jobs that
+        are gone which the claim passes over.
         """
         ...
 

@@ -12,6 +12,7 @@ from penstock.core.moves import Release
 from penstock.core.outcomes import Claims
 from penstock.scheduler.reclaimer import Reclaimer, is_kept
 from penstock.scheduler.scheduler import Scheduler
+from penstock.stores.claim_limits import CLAIM_LIMITS, ClaimLimits
 from penstock.stores.protocol import Bell, Store
 from penstock.stores.values import Topic
 from penstock.worker.appetite import Appetite
@@ -60,6 +61,7 @@ class ClaimLoop:
         about: dict[str, object],
         bell: Bell | None = None,
         claimed: Callable[[], None] | None = None,
+        limits: ClaimLimits = CLAIM_LIMITS,
     ) -> None:
         self._store = store
         self._queue = queue
@@ -68,6 +70,7 @@ class ClaimLoop:
         self._lease_ms = round(lease * 1000)
         self._poll = poll
         self._burst = burst
+        self._limits = limits
         self._slots = slots
         self._executions = executions
         self._settler = settler
@@ -213,7 +216,12 @@ class ClaimLoop:
             self._is_unsure = True
             sent = self._keeper.claim_sent = boottime()
             claims = await self._store.claim(
-                self._queue, worker=self._worker, limit=limit, lease_ms=self._lease_ms, stand_ms=stand_ms
+                self._queue,
+                worker=self._worker,
+                limit=limit,
+                lease_ms=self._lease_ms,
+                stand_ms=stand_ms,
+                limits=self._limits,
             )
             self._is_unsure = False
             waits = claims.is_contended and not self._slots.taken

@@ -13,6 +13,8 @@ from penstock.scheduler.pruner import EVENTS_AGE, EVENTS_KEPT
 from penstock.scheduler.reclaimer import keeping
 from penstock.scheduler.scheduler import Scheduler
 from penstock.scheduler.upkeep import SWEEP, Upkeep, UpkeepOptions
+from penstock.stores.bounds import CLAIM_SCAN, PROMOTE_LIMIT, RECOVER_LIMIT
+from penstock.stores.claim_limits import checked_claim_limits
 from penstock.stores.protocol import Bell, Store
 from penstock.tasks.execution import default_tier
 from penstock.tasks.middleware import ExecutionMiddleware
@@ -66,7 +68,9 @@ class Worker:
     `upkeep`, a `renewer` of leases and a `registration`, their entry in the registry. A job is dead when no
     worker knew its task for `no_handler_after`. A worker ends itself when a thread runs on for `stuck_after`
     beyond its timeout, the timeout again unless given. The process of a handler that was told to stop gets
-    SIGTERM after `term_after` and SIGKILL after `kill_after` more.
+    SIGTERM after `term_after` and SIGKILL after `kill_after` more. A claim passes over up to `claim_scan`
+    entries of jobs that are gone; claims and upkeep promote up to `promote_limit` jobs at a time, and recover
+    up to `recover_limit`.
     """
 
     def __init__(
@@ -93,6 +97,9 @@ class Worker:
         stuck_after: float | None = None,
         term_after: float = TERM_AFTER,
         kill_after: float = KILL_AFTER,
+        claim_scan: int = CLAIM_SCAN,
+        promote_limit: int = PROMOTE_LIMIT,
+        recover_limit: int = RECOVER_LIMIT,
         registration: Registration | None = None,
         renewer: LeaseRenewer | None = None,
     ) -> None:
@@ -120,6 +127,9 @@ class Worker:
         self._delays = StopDelays(
             check_seconds("term_after", term_after, 0, MAX_TIME),
             check_seconds("kill_after", kill_after, 0, MAX_TIME),
+        )
+        self._limits = checked_claim_limits(
+            claim_scan=claim_scan, promote_limit=promote_limit, recover_limit=recover_limit
         )
         self._registration = registration or Registration(
             store, queue.tenant, self.name, {queue.name: self.concurrency}, registry.names()
@@ -155,7 +165,11 @@ class Worker:
     def upkeep_options(self) -> UpkeepOptions:
         """How the upkeep of its queue is done."""
         return UpkeepOptions(
-            tick=self._tick, sweep=self._sweep, events_kept=self._events_kept, events_age=self._events_age
+            tick=self._tick,
+            sweep=self._sweep,
+            events_kept=self._events_kept,
+            events_age=self._events_age,
+            limits=self._limits,
         )
 
     async def _working(self, bell: Bell | None, claimed: Callable[[], None] | None) -> float | None:
@@ -215,6 +229,7 @@ class _Run:
             sweep=worker._sweep,
             events_kept=worker._events_kept,
             events_age=worker._events_age,
+            limits=worker._limits,
             upkeep=worker._upkeep,
         )
         self._reporter = Reporter(store, queue, self._asked)
@@ -280,6 +295,7 @@ class _Run:
             about=about,
             bell=bell,
             claimed=claimed,
+            limits=worker._limits,
         )
         self._is_one_of_many = bell is not None
         self._registration = worker._registration

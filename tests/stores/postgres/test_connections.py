@@ -53,16 +53,26 @@ async def _listeners(operator: psycopg.AsyncConnection[tuple[int]], without: int
 def test_a_url_sets_how_many_and_how_long() -> None:
     """The rest of the question goes to the driver."""
     address = address_of(
-        "postgresql://h/d?connections=3&pool_timeout=500ms&answer_timeout=2&sslmode=require&role=mail"
+        "postgresql://h/d?connections=3&idle_connections=2&pool_timeout=500ms&answer_timeout=2&sslmode=require"
+        "&role=mail"
     )
 
-    assert address.numbers == Numbers(connections=3, pool_timeout=0.5, answer_timeout=2.0)
+    assert address.numbers == Numbers(connections=3, idle_connections=2, pool_timeout=0.5, answer_timeout=2.0)
     assert address.role == "mail"
     assert address.conninfo == "postgresql://h/d?sslmode=require"
 
 
 @pytest.mark.parametrize(
-    "query", ["connections=0", "connections=ten", "pool_timeout=0", "role=Some One", "pooler=session"]
+    "query",
+    [
+        "connections=0",
+        "connections=ten",
+        "idle_connections=-1",
+        "idle_connections=1001",
+        "pool_timeout=0",
+        "role=Some One",
+        "pooler=session",
+    ],
 )
 def test_a_url_that_says_nonsense_is_refused(query: str) -> None:
     with pytest.raises((ConfigError, OptionError)):
@@ -120,6 +130,67 @@ async def test_never_more_connections_than_the_url_allows(url: str) -> None:
         [(count,)] = await (await operator.execute(f"SELECT count(*) {MINE}".encode())).fetchall()
 
     assert count <= 2
+
+
+async def _until_there_are(url: str, count: int) -> None:
+    async with (
+        asyncio.timeout(SECONDS),
+        await psycopg.AsyncConnection.connect(url, autocommit=True) as operator,
+    ):
+        while (await (await operator.execute(f"SELECT count(*) {MINE}".encode())).fetchone()) != (count,):  # noqa: ASYNC110 (another process)
+            await asyncio.sleep(0.02)
+
+
+@pytest.mark.parametrize(("options", "kept"), [("connections=6", 3), ("connections=6&idle_connections=4", 4)])
+async def test_half_of_the_connections_are_kept_open_unless_it_is_said(
+    url: str, options: str, kept: int
+) -> None:
+    async with opened(PostgresStore(f"{url}?{options}")) as store:
+        await _until_there_are(url, kept)
+
+        assert await store.now() > 0
+    await _until_there_are(url, 0)
+
+
+async def test_kept_connections_that_the_server_ended_are_made_again(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also while nobody makes a call."""
+    monkeypatch.setattr("penstock.stores.postgres.pool.CHECK_SECONDS", 0.05)
+    async with opened(PostgresStore(f"{url}?connections=6")):
+        await _until_there_are(url, 3)
+        await _end_all(url)
+        await _until_there_are(url, 3)
+
+
+async def test_kept_connections_are_no_more_than_the_url_allows(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """However many calls make some at the same time."""
+    monkeypatch.setattr("penstock.stores.postgres.pool.CHECK_SECONDS", 0.01)
+    most = 0
+    store = PostgresStore(f"{url}?connections=3&idle_connections=1000&pool_timeout=60")
+    async with opened(store), await psycopg.AsyncConnection.connect(url, autocommit=True) as operator:
+        for _ in range(5):
+            await asyncio.gather(*(store.now() for _ in range(30)))
+            [(count,)] = await (await operator.execute(f"SELECT count(*) {MINE}".encode())).fetchall()
+            most = max(most, count)
+        await _until_there_are(url, 3)
+
+    assert most <= 3
+
+
+async def test_a_pool_that_is_closed_makes_no_more_connections(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Not even the one that it was about to make."""
+    monkeypatch.setattr("penstock.stores.postgres.pool._KEEP_PAUSE", 60.0)
+    before = asyncio.all_tasks()
+    async with opened(PostgresStore(f"{url}?idle_connections=5")) as store:
+        await store.now()
+
+    assert asyncio.all_tasks() == before
+    await _until_there_are(url, 0)
 
 
 async def test_a_lock_that_is_not_given_ends_the_call_before_the_answer_is_due(url: str) -> None:

@@ -7,11 +7,12 @@ from redis.asyncio import Redis
 
 from penstock.core.job import Options, QueueRef
 from penstock.core.states import State
+from penstock.stores.bounds import CLAIM_SCAN
+from penstock.stores.claim_limits import ClaimLimits
 from penstock.stores.redis import RedisStore
 from penstock.stores.redis.keys import keys_of
 from penstock.stores.redis.reads import CHUNK
 from penstock.stores.redis.records import Record
-from penstock.stores.redis.store import PASS_LIMIT
 from penstock.stores.values import Query
 from tests.conformance.arrange import claim, claim_one, enqueue, new_job
 from tests.stores.redis.operating import tell
@@ -50,7 +51,7 @@ async def test_a_claim_passes_over_a_bounded_number_of_gone_jobs_and_says_to_com
     store: RedisStore, queue: QueueRef
 ) -> None:
     """One call does not clear away a million entries, and no worker sleeps on a job behind them."""
-    gone = [f"gone-{number}" for number in range(PASS_LIMIT + 10)]
+    gone = [f"gone-{number}" for number in range(CLAIM_SCAN + 10)]
     await enqueue(store, queue, [*(new_job(name) for name in gone), new_job("a")])
     await store.cancel(queue, gone)
     first = await store.claim(queue, worker="w", limit=5, lease_ms=30_000)
@@ -61,6 +62,19 @@ async def test_a_claim_passes_over_a_bounded_number_of_gone_jobs_and_says_to_com
     assert not second.is_more
     assert (await store.counts(queue))[State.PENDING] == 0
     assert await store.check(queue) == []
+
+
+async def test_a_claim_passes_over_as_many_gone_jobs_as_it_is_told(
+    store: RedisStore, queue: QueueRef
+) -> None:
+    gone = [f"gone-{number}" for number in range(7)]
+    await enqueue(store, queue, [*(new_job(name) for name in gone), new_job("a")])
+    await store.cancel(queue, gone)
+    limits = ClaimLimits(claim_scan=3)
+    found = [await store.claim(queue, worker="w", limit=5, lease_ms=30_000, limits=limits) for _ in range(3)]
+
+    assert [claims.is_more for claims in found] == [True, True, False]
+    assert [[job.id for job in claims.jobs] for claims in found] == [[], [], ["a"]]
 
 
 async def test_lists_of_jobs_of_the_same_age_are_walked_to_the_end(

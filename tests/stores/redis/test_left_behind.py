@@ -7,12 +7,12 @@ from penstock.core.job import QueueRef
 from penstock.core.limits import Declaration, Mode, Rate
 from penstock.core.states import State
 from penstock.core.unique import Unique, UniqueRule
+from penstock.stores.bounds import CLAIM_SCAN
 from penstock.stores.redis import RedisStore
 from penstock.stores.redis.keys import keys_of
-from penstock.stores.redis.store import PASS_LIMIT
 from tests.conformance.arrange import claim, enqueue, new_job
 
-GONE = 2 * PASS_LIMIT + 1
+GONE = 2 * CLAIM_SCAN + 1
 
 
 async def test_a_burst_runs_what_stands_behind_many_that_were_cancelled(

@@ -23,7 +23,8 @@ from penstock.core.outcomes import Applied, Claims, Enqueued, Refusal, Refused, 
 from penstock.core.states import LIVE, State
 from penstock.core.transitions import refusal
 from penstock.stores.absent import answers_absent
-from penstock.stores.bounds import PROMOTE_LIMIT, PRUNE_LIMIT, RECOVER_LIMIT
+from penstock.stores.bounds import PROMOTE_LIMIT, PRUNE_LIMIT
+from penstock.stores.claim_limits import CLAIM_LIMITS, ClaimLimits
 from penstock.stores.memory.claimable import MemoryClaimable
 from penstock.stores.memory.due import MemoryDue
 from penstock.stores.memory.flows import MemoryFlows
@@ -115,11 +116,12 @@ class MemoryStore(
         lease_ms: int,
         stand_ms: int = 0,
         floor_us: int = 0,
+        limits: ClaimLimits = CLAIM_LIMITS,
     ) -> Claims:
         with self._lock:
             ledger, now_us = self._existing(queue), self._now_us()
             now, floor_us = now_us // 1000, self._projected.floor_us(floor_us)
-            self._promote(ledger, now, PROMOTE_LIMIT)
+            self._promote(ledger, now, limits.promote_limit)
             self._refresh(ledger)
             taken: list[Claimed] = []
             row, is_open = self._table[Move.CLAIM], self._is_open(ledger, now)
@@ -142,7 +144,7 @@ class MemoryStore(
             if ledger.declared.rate is not None:
                 ledger.arrival_us = ledger.declared.rate.after(ledger.arrival_us, now_us, len(taken))
             self._projected.told(now_us, floor_us)
-            expired = expired_leases(ledger, now, RECOVER_LIMIT)
+            expired = expired_leases(ledger, now, limits.recover_limit)
             return Claims(taken, expired, self._wait(ledger, now_us), now_us=now_us)
 
     def _ready(self, ledger: Ledger, limit: int, now_us: int) -> Iterator[Job]:

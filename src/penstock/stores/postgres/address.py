@@ -16,7 +16,7 @@ from penstock.stores.postgres.sources import SCHEMA
 
 _NAME: Final = re.compile(r"[a-z_][a-z0-9_]{0,62}")
 _TIMES: Final = frozenset({"pool_timeout", "connect_timeout", "answer_timeout"})
-_MOST: Final = 1_000
+_WHOLE: Final = {"connections": (1, 1_000), "idle_connections": (0, 1_000)}
 
 
 class Numbers(msgspec.Struct, frozen=True, kw_only=True):
@@ -24,6 +24,8 @@ class Numbers(msgspec.Struct, frozen=True, kw_only=True):
 
     connections: int = 10
     """At most so many at once, not counting the one that listens."""
+    idle_connections: int | None = None
+    """So many are kept open; half of `connections` unless given."""
     pool_timeout: float = 4.0
     """How long a call waits for a connection that is free."""
     connect_timeout: float = 4.0
@@ -69,9 +71,10 @@ def address_of(url: str) -> Address:
             if value not in {"transaction", "none"}:
                 raise ConfigError(f"{shown}: found pooler={value}, wanted pooler=transaction or pooler=none")
             is_pooled = value == "transaction"
-        elif name == "connections":
-            if not (value.isascii() and value.isdecimal()) or not 1 <= int(value[:10]) <= _MOST:
-                raise ConfigError(f"{shown}: found connections={value}, wanted a number from 1 to {_MOST}")
+        elif name in _WHOLE:
+            least, most = _WHOLE[name]
+            if not (value.isascii() and value.isdecimal()) or not least <= int(value[:10]) <= most:
+                raise ConfigError(f"{shown}: found {name}={value}, wanted a number from {least} to {most}")
             numbers[name] = int(value)
         elif name in _TIMES:
             numbers[name] = seconds(name, value)

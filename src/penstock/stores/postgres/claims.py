@@ -9,7 +9,8 @@ from penstock.core.limits import MAX_COUNT
 from penstock.core.moves import Move
 from penstock.core.outcomes import Claims
 from penstock.stores.absent import answers_absent
-from penstock.stores.bounds import PROMOTE_LIMIT, RECOVER_LIMIT
+from penstock.stores.bounds import PROMOTE_LIMIT
+from penstock.stores.claim_limits import CLAIM_LIMITS, ClaimLimits
 from penstock.stores.damaged import DAMAGED, DamagedRow, unreadable_record
 from penstock.stores.postgres.engine import Row, Value
 from penstock.stores.postgres.hints import TIERS, Hints
@@ -37,6 +38,7 @@ class Order(msgspec.Struct, frozen=True):
     limit: int
     lease_ms: int
     floor_us: int
+    limits: ClaimLimits
 
 
 class PostgresClaims(PostgresReads):
@@ -72,11 +74,12 @@ class PostgresClaims(PostgresReads):
         lease_ms: int,
         stand_ms: int = 0,
         floor_us: int = 0,
+        limits: ClaimLimits = CLAIM_LIMITS,
     ) -> Claims:
         """Lease jobs, and name leases that ran out. What is due is promoted before, only if there is any."""
         number = await self._there(queue)
         hints = self._hints.setdefault(number, Hints())
-        order = Order(worker, limit, lease_ms, self._projected.floor_us(floor_us))
+        order = Order(worker, limit, lease_ms, self._projected.floor_us(floor_us), limits)
         claims = None
         while claims is None:
             # Each finds out where others have made it the other kind of queue.
@@ -92,7 +95,7 @@ class PostgresClaims(PostgresReads):
         rows = await self._lease(number, hints, order)
         if rows and (due := rows[0][1]) is not None and due * 1000 <= rows[0][0]:
             at_us = rows[0][0]
-            await self._move(Move.PROMOTE, number, PROMOTE_LIMIT, at_us=at_us)
+            await self._move(Move.PROMOTE, number, order.limits.promote_limit, at_us=at_us)
             rows = await self._lease(number, hints, order, at_us=at_us)
         if not rows:
             self._limited.add(number)
@@ -111,7 +114,7 @@ class PostgresClaims(PostgresReads):
         else:
             # Side by side: what was claimed waits for both.
             deadline, _ = await asyncio.gather(self._first_deadline(number, hints), self._peek(number, hints))
-        expired = await self.expired(queue, RECOVER_LIMIT) if is_late else []
+        expired = await self.expired(queue, order.limits.recover_limit) if is_late else []
         coming = [at for at in (due, deadline, open_at) if at is not None]
         wait = max(0, min(coming) - now) if coming else None
         return Claims(jobs, expired, wait, is_more, now_us=now_us)
@@ -124,7 +127,7 @@ class PostgresClaims(PostgresReads):
                 return None
             self._saw(turn.now_us)
             if turn.due_at is not None and turn.due_at <= turn.now:
-                await self._promote_in(turn, PROMOTE_LIMIT)
+                await self._promote_in(turn, order.limits.promote_limit)
                 await turn.refresh()
             if turn.declared.key_rate is not None:
                 await turn.share("goes_on", turn.now_us, turn.key_params[-1])
@@ -139,7 +142,7 @@ class PostgresClaims(PostgresReads):
         hints.saw(turn.now, due, is_late=is_late)
         if rows and not turn.declared.mode.has_keys and hints.wants_peek(max(row[_PLACE] for row in rows)):
             await self._peek(number, hints)
-        expired = await self.expired(queue, RECOVER_LIMIT) if is_late else []
+        expired = await self.expired(queue, order.limits.recover_limit) if is_late else []
         coming = [due, deadline, held_until, open_at, _opens_at(turn) if is_waiting else None]
         wait = min((at for at in coming if at is not None), default=None)
         jobs, is_more = await self._claimed(queue, number, rows)

@@ -1,4 +1,4 @@
-"""A bounded number of connections: who waits for one, which are good, how lost ones are made again."""
+"""A bounded number of connections: who waits for one, which are good, and how many are kept open."""
 
 import asyncio
 import os
@@ -19,6 +19,9 @@ Connection = psycopg.AsyncConnection[Row]
 
 FIRST_PAUSE: Final = 0.05
 LONGEST_PAUSE: Final = 2.0
+CHECK_SECONDS: Final = 10.0
+"""How often idle connections are looked at, and those that are missing are made."""
+_KEEP_PAUSE: Final = 0.25
 # The server gives up before the connection is closed, and a wait for a lock before that.
 _STATEMENT_SHARE: Final = 0.8
 _LOCK_SHARE: Final = 0.4
@@ -32,11 +35,22 @@ pg_temp is named because PostgreSQL would otherwise search it first.
 
 
 class Pool:
-    """The connections of one store, used from one event loop."""
+    """The connections of one store, used from one event loop.
+
+    What is missing of the connections to keep is made in the background, after the first call had one. Each
+    takes the slot of a call while it is made, so that there are never more than are allowed.
+    """
 
     def __init__(self, address: Address) -> None:
         self._address = address
+        numbers = address.numbers
+        wanted = numbers.idle_connections
+        self._kept = numbers.connections // 2 if wanted is None else min(wanted, numbers.connections)
         self._idle: list[Connection] = []
+        self._busy = 0
+        """Connections that are in use or being made."""
+        self._keeping: asyncio.Task[None] | None = None
+        self._next_check: asyncio.TimerHandle | None = None
         self._slots: asyncio.Semaphore | None = None
         self._failures = 0
         self._again = asyncio.Lock()
@@ -48,6 +62,12 @@ class Pool:
     async def close(self) -> None:
         """Close every connection. Harmless when there is none."""
         idle, self._idle, self._slots = self._idle, [], None
+        if self._next_check is not None:
+            self._next_check.cancel()
+            self._next_check = None
+        if self._keeping is not None and not self._keeping.done():
+            self._keeping.cancel()
+            await asyncio.wait([self._keeping])
         for connection in idle:
             await connection.close()
 
@@ -68,6 +88,7 @@ class Pool:
                 ) from None
         else:
             await slots.acquire()
+        self._busy += 1
         try:
             while self._idle:
                 connection = self._idle.pop()
@@ -75,10 +96,14 @@ class Pool:
                     return connection
                 # The server has said goodbye, and most likely to the others too; they are looked at in turn.
                 await connection.close()
-            return await self._connected()
+            connection = await self._connected()
         except BaseException:
+            self._busy -= 1
             slots.release()
             raise
+        if self._next_check is None and self._slots is slots:
+            self._check()
+        return connection
 
     async def put_back(self, connection: Connection) -> None:
         """Give the connection to the next call, unless it is of no use any more."""
@@ -87,8 +112,53 @@ class Pool:
             await connection.close()
         else:
             self._idle.append(connection)
+        self._busy -= 1
         if self._slots is not None:
             self._slots.release()
+
+    def _check(self) -> None:
+        """Have idle connections looked at, now and then until the pool is closed."""
+        if not self._kept:
+            return
+        if self._keeping is None or self._keeping.done():
+            self._keeping = asyncio.create_task(self._keep())
+        # Clients that lost a server together do not return together.
+        rest = CHECK_SECONDS * random.uniform(0.8, 1.2)
+        self._next_check = asyncio.get_running_loop().call_later(rest, self._check)
+
+    async def _keep(self) -> None:
+        """Drop connections that the server has ended, and make those that are missing."""
+        ended = [connection for connection in self._idle if not is_quiet(connection)]
+        self._idle = [connection for connection in self._idle if connection not in ended]
+        for connection in ended:
+            await connection.close()
+        while len(self._idle) + self._busy < self._kept:
+            # A program that ends at once has made one connection.
+            await asyncio.sleep(random.uniform(0, _KEEP_PAUSE))
+            if len(self._idle) + self._busy >= self._kept or not await self._add():
+                return
+
+    async def _add(self) -> bool:
+        """Make one more idle connection; False where that cannot be done now."""
+        slots = self._slots
+        if slots is None or slots.locked():
+            return False
+        await slots.acquire()
+        self._busy += 1
+        try:
+            connection = await connect(self._address)
+        except (psycopg.Error, OSError):
+            # Calls say what is wrong. The next check is the next attempt.
+            return False
+        finally:
+            self._busy -= 1
+            slots.release()
+        if self._slots is not slots:
+            await connection.close()
+            return False
+        # Calls take from the other end the one that was used last.
+        self._idle.insert(0, connection)
+        return True
 
     async def _connected(self) -> Connection:
         """A new connection. While the server is away they are tried one at a time, after growing pauses."""

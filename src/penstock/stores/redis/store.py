@@ -22,6 +22,7 @@ from penstock.stores.bounds import (
     PRUNE_LIMIT,
     RECOVER_LIMIT,
 )
+from penstock.stores.claim_limits import CLAIM_LIMITS, ClaimLimits
 from penstock.stores.projection import ProjectedTime
 from penstock.stores.protocol import Bell, QueueBell
 from penstock.stores.redis import flows, opening, records
@@ -61,9 +62,6 @@ from penstock.stores.values import (
     Topic,
 )
 from penstock.stores.worker_entries import WorkerEntries
-
-PASS_LIMIT: Final = 200
-"""Entries of jobs that are gone which one claim clears away."""
 
 CLAIM_LIMIT: Final = 4_000
 """Jobs that one claim takes at most, whatever it asks for."""
@@ -164,6 +162,7 @@ class RedisStore(
         lease_ms: int,
         stand_ms: int = 0,
         floor_us: int = 0,
+        limits: ClaimLimits = CLAIM_LIMITS,
     ) -> Claims:
         claimant = queue, worker
         came = self._inbox.take(claimant) if limit else None
@@ -183,9 +182,11 @@ class RedisStore(
                 limit,
                 lease_ms,
                 secrets.token_hex(16 * limit),
-                PROMOTE_LIMIT,
-                RECOVER_LIMIT,
-                PASS_LIMIT if self._ghosts is None else self._ghosts.pass_limit(queue, PASS_LIMIT),
+                limits.promote_limit,
+                limits.recover_limit,
+                limits.claim_scan
+                if self._ghosts is None
+                else self._ghosts.pass_limit(queue, limits.claim_scan),
                 MAX_LEASE_MS,
                 HIGHEST_TIER,
                 LOWEST_TIER,

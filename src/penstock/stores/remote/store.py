@@ -11,6 +11,7 @@ import msgspec
 from penstock.core.errors import PayloadError, PenstockError, StoreFormatError, StoreVersionError
 from penstock.core.job import QueueRef
 from penstock.core.payload import Words
+from penstock.stores.claim_limits import CLAIM_LIMITS
 from penstock.stores.projection import ProjectedTime
 from penstock.stores.protocol import Bell, QueueBell
 from penstock.stores.remote.address import parse
@@ -93,6 +94,9 @@ class RemoteStore:
     async def _call(self, call: Call, tenant: str | None, queue: str | None, given: dict[str, Any]) -> Any:
         if call.name == "claim":
             given = {**given, "floor_us": self._projected.floor_us(given.get("floor_us", 0))}
+            if given.get("limits") == CLAIM_LIMITS:
+                # A service of an older version knows no such argument.
+                del given["limits"]
         found, size = await self._part(call, tenant, queue, first_of(call.name, given))
         while (following := next_of(call.name, given, found, size)) is not None:
             part, size = await self._part(call, tenant, queue, first_of(call.name, following))

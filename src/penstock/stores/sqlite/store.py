@@ -21,7 +21,8 @@ from penstock.core.states import State
 from penstock.core.transitions import TABLE, Table
 from penstock.stores.absent import answers_absent
 from penstock.stores.bells import Belfry
-from penstock.stores.bounds import PROMOTE_LIMIT, PRUNE_LIMIT, RECOVER_LIMIT
+from penstock.stores.bounds import PROMOTE_LIMIT, PRUNE_LIMIT
+from penstock.stores.claim_limits import CLAIM_LIMITS, ClaimLimits
 from penstock.stores.projection import ProjectedTime
 from penstock.stores.protocol import Bell, QueueBell
 from penstock.stores.rows import encode, expire_item, settlement_item, stored
@@ -164,12 +165,13 @@ class SqliteStore(
         lease_ms: int,
         stand_ms: int = 0,
         floor_us: int = 0,
+        limits: ClaimLimits = CLAIM_LIMITS,
     ) -> Claims:
         """Promote, lease, and name leases that ran out."""
         tokens, floor_us = secrets.token_hex(16 * limit), self._projected.floor_us(floor_us)
 
         def move(turn: Turn) -> Claims:
-            _promote(turn, PROMOTE_LIMIT)
+            _promote(turn, limits.promote_limit)
             turn.limits.refresh()
             allowed = min(limit, turn.limits.allowance())
             floor = 0 if is_floor_ignored(turn.now_us, floor_us) else floor_us
@@ -180,7 +182,7 @@ class SqliteStore(
             opens = turn.limits.use_rate(len(jobs))
             due = [at for at in (next_due(turn.connection, queue, turn.now), opens) if at is not None]
             late = any_expired(turn.connection, queue, turn.now)
-            expired = recover(turn, queue, RECOVER_LIMIT) if late else []
+            expired = recover(turn, queue, limits.recover_limit) if late else []
             wait = max(0, min(due) - turn.now) if due else None
             return Claims(jobs, expired, wait, is_more, now_us=turn.now_us)
 
