@@ -1,7 +1,16 @@
 """Proof from a history: every promise of the queue, checked against its events and others' records."""
 
 from penstock.core.history.checker import Checker, check
-from penstock.core.history.rules import Breach, Declared, Executed, LiveStates, Produced, Rule, Verdict
+from penstock.core.history.rules import (
+    Breach,
+    Declared,
+    Executed,
+    LiveStates,
+    OrderedStates,
+    Produced,
+    Rule,
+    Verdict,
+)
 from penstock.core.history.scratch import NewTable, ScratchTable, SpillingMap
 
 __all__ = [
@@ -11,6 +20,7 @@ __all__ = [
     "Executed",
     "LiveStates",
     "NewTable",
+    "OrderedStates",
     "Produced",
     "Rule",
     "ScratchTable",

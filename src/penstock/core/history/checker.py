@@ -14,6 +14,7 @@ from penstock.core.history.rules import (
     Executed,
     JobName,
     LiveStates,
+    OrderedStates,
     Produced,
     Rule,
     Verdict,
@@ -89,7 +90,7 @@ class Checker:
         else:
             self.feed(event)
 
-    def finish(self, live: LiveStates | None = None) -> Verdict:
+    def finish(self, live: LiveStates | OrderedStates | None = None) -> Verdict:
         """The verdict so far; with what the store holds now, if given. Feeding may go on after it."""
         events = self._unplaced + sum(queue.totals.events for queue in self._queues.values())
         left = dict.fromkeys((state for state in State if state in LIVE), 0)
@@ -173,7 +174,7 @@ class Checker:
 _LOSSES = frozenset({Rule.LOST, Rule.NOT_IN_STORE})
 
 
-def _in_order(live: LiveStates | None) -> Iterator[tuple[JobName, State]]:
+def _in_order(live: LiveStates | OrderedStates | None) -> Iterator[tuple[JobName, State]]:
     if live is None:
         return iter(())
     return iter(sorted(live.items()) if isinstance(live, Mapping) else live)
@@ -219,7 +220,7 @@ def check(
     *,
     produced: Iterable[Produced] = (),
     executed: Iterable[Executed] | None = None,
-    live: LiveStates | None = None,
+    live: LiveStates | OrderedStates | None = None,
     starts: Mapping[QueueRef, int] | None = None,
     limits: Mapping[QueueRef, Sequence[Declared]] | None = None,
     new_table: NewTable | None = None,

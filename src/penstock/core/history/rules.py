@@ -144,8 +144,10 @@ class Declared(msgspec.Struct, frozen=True):
 
 JobName = tuple[str, str, str]
 """The tenant, the queue and the id of a job."""
-LiveStates = Mapping[JobName, State] | Iterable[tuple[JobName, State]]
-"""The states that the store has: a mapping, or pairs in the order of names. Ended jobs may be left out."""
+LiveStates = Mapping[JobName, State]
+"""The states that the store has. Ended jobs may be left out."""
+OrderedStates = Iterable[tuple[JobName, State]]
+"""The same in the order of names, for whoever does not want to have all of them in memory."""
 
 
 class Verdict(msgspec.Struct, frozen=True, kw_only=True):
