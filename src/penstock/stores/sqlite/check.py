@@ -1,6 +1,8 @@
 """The file's fsck: what a queue's records, keys and events should agree on."""
 
 import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Final
 
 from penstock.core.job import QueueRef
@@ -35,6 +37,8 @@ _RULES: Final = {
 }
 _LIMIT: Final = 100
 _CHUNK: Final = 1_000
+_CACHE_KIB: Final = 16_384
+"""Memory for pages, and as much again for what is being sorted."""
 _FIRST: Final = f"""
 SELECT n, {JOB_COLUMNS} FROM job WHERE queue = ?1 AND state <> 'quarantined' ORDER BY id LIMIT ?2
 """  # noqa: S608 (constants)
@@ -50,6 +54,27 @@ def findings(connection: sqlite3.Connection, queue: QueueRef) -> list[Finding]:
     if row is None:
         return []
     number, seq, trimmed = row
+    with _little_memory(connection):
+        return _findings(connection, queue, number, seq, trimmed)
+
+
+@contextmanager
+def _little_memory(connection: sqlite3.Connection) -> Iterator[None]:
+    """Within this, what a query has to sort goes to a temporary file: that may be the whole log."""
+    [(temp_store,)] = connection.execute("PRAGMA temp_store").fetchall()
+    [(cache_size,)] = connection.execute("PRAGMA cache_size").fetchall()
+    connection.execute("PRAGMA temp_store = FILE")
+    connection.execute(f"PRAGMA cache_size = -{_CACHE_KIB}")
+    try:
+        yield
+    finally:
+        connection.execute(f"PRAGMA temp_store = {temp_store}")
+        connection.execute(f"PRAGMA cache_size = {cache_size}")
+
+
+def _findings(
+    connection: sqlite3.Connection, queue: QueueRef, number: int, seq: int, trimmed: int
+) -> list[Finding]:
     found = [
         Finding(what, job)
         for what, rule in _RULES.items()

@@ -1,0 +1,54 @@
+"""The check of a file reads it in pages, and leaves the connection as it was."""
+
+import sqlite3
+from pathlib import Path
+
+import pytest
+
+from penstock.core.job import QueueRef
+from penstock.stores.sqlite import SqliteStore, check
+from tests.conformance.arrange import enqueue, new_job
+from tests.conformance.stores import opened
+from tests.kit import aio
+from tests.stores.sqlite.test_damage import NOT_UTF8, damage
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    """Where the store's file is."""
+    return tmp_path / "jobs.db"
+
+
+@pytest.fixture
+def store(path: Path) -> aio.InLoop:
+    """An open store in a file."""
+    return aio.InLoop(opened(SqliteStore(path)))
+
+
+@pytest.mark.parametrize("ids", ["x'62'", NOT_UTF8, "'b'"])
+async def test_every_page_is_read_whatever_an_id_is(
+    store: SqliteStore, path: Path, queue: QueueRef, ids: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check, "_CHUNK", 1)
+    await enqueue(store, queue, [new_job(name) for name in ("a", "b", "c", "d")])
+    damage(path, "d", "options", "'nope'")
+    damage(path, "b", "options", "'nope'")
+    damage(path, "b", "id", ids)
+    found = [each.job for each in await store.check(queue) if each.what.startswith("a record that cannot")]
+
+    assert len(found) == 2
+    assert "d" in found
+
+
+async def test_a_check_leaves_the_memory_of_the_connection_as_it_was(
+    store: SqliteStore, queue: QueueRef
+) -> None:
+    await enqueue(store, queue, [new_job("a")])
+
+    def settings(connection: sqlite3.Connection) -> list[object]:
+        names = ("temp_store", "cache_size")
+        return [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in names]
+
+    before = await store._read(settings)
+    assert await store.check(queue) == []
+    assert await store._read(settings) == before
