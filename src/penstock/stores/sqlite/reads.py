@@ -37,9 +37,11 @@ from penstock.stores.values import (
 
 T = TypeVar("T")
 _COLUMNS: Final = JOB_COLUMNS.split(", ")
-_STATES: Final = frozenset(State)
 
 _QUEUE: Final = "(SELECT n FROM queue WHERE tenant = :tenant AND name = :name)"
+# Grouped by state, all jobs would be sorted in memory first.
+_EACH: Final = ", ".join(f"count(CASE WHEN state = '{state}' THEN 1 END)" for state in State)
+_COUNTS: Final = f"SELECT {_EACH} FROM job WHERE queue = {_QUEUE}"  # noqa: S608 (constants)
 
 _KEYS: Final = """
 WITH q AS (SELECT n FROM queue WHERE tenant = :tenant AND name = :name),
@@ -193,14 +195,8 @@ class SqliteReads(Turns):
         """Jobs per state."""
 
         def work(connection: sqlite3.Connection) -> dict[State, int]:
-            rows = connection.execute(
-                f"SELECT state, count(*) FROM job WHERE queue = {_QUEUE} "  # noqa: S608 (constants)
-                "AND state <> 'quarantined' GROUP BY state",
-                _named(queue),
-            )
-            return dict.fromkeys(State, 0) | {
-                State(state): count for state, count in rows if state in _STATES
-            }
+            row = connection.execute(_COUNTS, _named(queue)).fetchone()
+            return dict(zip(State, row, strict=True))
 
         return await self._read(work)
 
