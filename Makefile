@@ -13,8 +13,8 @@ DEMO_STAMP := $(DEMO_VENV)/.ready
 # Environments of the peers of `make bench-redis`: their Redis clients do not agree on a version.
 REDIS_PEERS := redis saq arq
 
-# Folders to check; those not there are left out.
-SOURCES := $(wildcard src tests benchmarks examples)
+# What to check; those not there are left out.
+SOURCES := $(wildcard src tests benchmarks examples conftest.py)
 
 DEMO_ARGS ?=
 PYTEST_ARGS ?=
@@ -64,11 +64,13 @@ $(STAMP): requirements/uv.txt requirements/dev.txt pyproject.toml
 	@touch $@
 
 .PHONY: check
-check: $(STAMP) ## Check format, lint, types and the layering of imports
+check: $(STAMP) ## Check format, lint, types, layers of imports, sleeping tests and the vocabulary
 	$(BIN)/ruff format --check $(SOURCES)
 	$(BIN)/ruff check $(SOURCES)
 	$(BIN)/mypy $(SOURCES)
 	$(BIN)/lint-imports --no-logo
+	$(BIN)/python -m tests.architecture.waits
+	$(BIN)/python -m tests.architecture.vocabulary
 
 .PHONY: format
 format: $(STAMP) ## Rewrite the sources in the agreed format
@@ -93,7 +95,11 @@ demo-spark: $(STAMP) ## The same with its events as tables on Spark (DEMO_ARGS=.
 
 .PHONY: test
 test: check ## Run the checks, then every test but the torture suite (PYTEST_ARGS=...)
-	$(BIN)/pytest --numprocesses $(TEST_PROCESSES) $(PYTEST_ARGS)
+	$(BIN)/pytest --numprocesses $(TEST_PROCESSES) --durations 10 $(PYTEST_ARGS)
+
+.PHONY: test-fast
+test-fast: $(STAMP) ## Run the tests of the inner loop: on memory and SQLite, without servers (PYTEST_ARGS=...)
+	$(BIN)/pytest --fast --numprocesses $(TEST_PROCESSES) $(PYTEST_ARGS)
 
 .PHONY: torture
 torture: $(STAMP) ## Crash, pause and cut off real workers (TORTURE_SEED=, TORTURE_SCALE=)
@@ -150,7 +156,7 @@ bench-bloom: $(STAMP) ## Measure the Bloom filters on and off (BENCH_ARGS=...)
 dist: $(STAMP) ## Build wheel and sdist, and run a job with each extra in an empty environment (DIST_ARGS=...)
 	rm -rf dist
 	$(BIN)/hatchling build --directory dist --target sdist --target wheel
-	$(BIN)/python -m tests.dist dist $(DIST_ARGS)
+	$(BIN)/python -m tests.packaging dist $(DIST_ARGS)
 
 .PHONY: lock
 lock: $(STAMP) ## Recompile the hash-locked requirements (LOCK_ARGS=--upgrade for newer versions)

@@ -63,7 +63,7 @@ def _tables(
     suite: Suite, sections: Sequence[Section], rows: Sequence[Row], goals: Sequence[Verdict]
 ) -> list[tuple[str, Cells, list[Cells]]]:
     """Title, heads and cells of each; columns that would be empty are left out."""
-    tables = [("goals", *_without_empty(_GOAL_HEADS, map(_goal_cells, goals)))]
+    tables = [("goals", *_without_empty(_GOAL_HEADS, map(_goal_cells, goals)))] if goals else []
     titles = {section.name: section.title for section in sections}
     for name, found in groupby(rows, key=lambda row: row.section):
         each = [_cells(row, rows if suite.has_ratios else ()) for row in found]

@@ -39,6 +39,7 @@ def test_every_setting_can_be_set_by_flag_by_variable_and_by_file(tmp_path: Path
     numbers = times | {"limit", "concurrency", "jobs", "workers", "seed", "port"}
     numbers |= {"claim_scan", "promote_limit", "recover_limit"}
     numbers |= {"connections", "connections_per_peer", "requests_per_tenant", "streams", "streams_per_tenant"}
+    numbers |= {"connections_per_tenant"}
     numbers |= {
         f"{each}_{what}" for each in ("idempotency", "ghost", "cleanup") for what in ("capacity", "rotation")
     }

@@ -116,7 +116,7 @@ class _Crew:
 
     def _pause(self, pause: Pause | None) -> None:
         async def tell() -> None:
-            await self._store.pause(QUEUE, pause)
+            await self._store.queues.pause_queue(QUEUE, pause)
             # A store may ring its bells a moment later, and without a running loop it would not.
             await asyncio.sleep(_RING_SECONDS)
 

@@ -70,12 +70,12 @@ async def _measured(urls: Sequence[str], times: int) -> list[float]:
 async def _timed(store: Store) -> float:
     """One claim. As many jobs as it took come in, so that the depth stays, and each is claimed but once."""
     start = time.perf_counter()
-    found = await store.claim(QUEUE, worker="bench", limit=BATCH, lease_ms=60_000)
+    found = await store.moves.claim(QUEUE, worker="bench", limit=BATCH, lease_ms=60_000)
     took = time.perf_counter() - start
     if len(found.jobs) != BATCH:
         raise RuntimeError(f"{len(found.jobs)} of {BATCH} jobs were claimed")
-    await store.settle(QUEUE, [Complete(job.id, job.token) for job in found.jobs])
-    await store.enqueue(QUEUE, [_next(job) for job in found.jobs])
+    await store.moves.settle(QUEUE, [Complete(job.id, job.token) for job in found.jobs])
+    await store.moves.enqueue(QUEUE, [_next(job) for job in found.jobs])
     return took
 
 

@@ -1,6 +1,7 @@
 """What the measured processes do."""
 
 import asyncio
+import sys
 import time
 
 from benchmarks.bloom.plan import BATCH
@@ -47,8 +48,9 @@ def pass_over(url: str, ghosts: int, filtered: bool) -> dict[str, float]:
         async with app:
             for first in range(0, ghosts, BATCH):
                 made = await noop.enqueue_many([(n,) for n in range(first, min(first + BATCH, ghosts))])
-                await app.store.delete(QUEUE, [each.id for each in made])
+                await app.store.moves.delete(QUEUE, [each.id for each in made])
             await noop.enqueue(0)
+            _wait_to_begin()
             claims, start, spent = 0, time.perf_counter(), time.process_time()
             while True:
                 claims += 1
@@ -74,14 +76,15 @@ def purge(url: str, jobs: int, purgers: int, filtered: bool) -> dict[str, float]
         async with app:
             for first in range(0, jobs, BATCH):
                 await noop.enqueue_many([(n,) for n in range(first, min(first + BATCH, jobs))])
-            asked, delete = 0, app.store.delete
+            asked, delete = 0, app.store.moves.delete
 
             async def counted(queue: QueueRef, ids: list[str]) -> object:
                 nonlocal asked
                 asked += len(ids)
                 return await delete(queue, ids)
 
-            app.store.delete = counted  # type: ignore[assignment, method-assign]
+            app.store.moves.delete = counted  # type: ignore[assignment, method-assign]
+            _wait_to_begin()
             start, spent = time.perf_counter(), time.process_time()
             queue = app.queue("default")
             gone = await asyncio.gather(*(queue.purge() for _ in range(purgers)))
@@ -97,6 +100,12 @@ def purge(url: str, jobs: int, purgers: int, filtered: bool) -> dict[str, float]
     return asyncio.run(measure())
 
 
+def _wait_to_begin() -> None:
+    """What was prepared is none of what is measured, on the server's side neither."""
+    print("ready", flush=True)
+    sys.stdin.readline()
+
+
 async def _claim(store: Store) -> bool:
-    claims = await store.claim(QUEUE, worker="bench", limit=10, lease_ms=30_000)
+    claims = await store.moves.claim(QUEUE, worker="bench", limit=10, lease_ms=30_000)
     return bool(claims.jobs)

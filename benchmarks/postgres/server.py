@@ -36,7 +36,7 @@ class Server:
         """How many workers listen for wake-ups."""
         with psycopg.connect(self.url) as connection:
             found = connection.execute(
-                "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'penstock-bells'"
+                "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'penstock-listen'"
             ).fetchone()
         return int(found[0]) if found else 0
 

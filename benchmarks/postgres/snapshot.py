@@ -49,9 +49,9 @@ def drain(url: str, jobs: int) -> Figures:
         try:
             for _ in range(jobs // BATCH):
                 start = time.perf_counter()
-                found = await store.claim(QUEUE, worker="bench", limit=BATCH, lease_ms=60_000)
+                found = await store.moves.claim(QUEUE, worker="bench", limit=BATCH, lease_ms=60_000)
                 took.append((time.perf_counter() - start) * 1000)
-                await store.settle(QUEUE, [Complete(job.id, job.token) for job in found.jobs])
+                await store.moves.settle(QUEUE, [Complete(job.id, job.token) for job in found.jobs])
         finally:
             await store.close()
         return took

@@ -50,7 +50,7 @@ async def _open(url: str, count: int) -> None:
     await store.open()
     for start in range(0, count, 100):
         refs = [QueueRef(TENANT, name_of(each)) for each in range(start, min(start + 100, count))]
-        await asyncio.gather(*map(store.open_queue, refs))
+        await asyncio.gather(*map(store.queues.open_queue, refs))
     await store.close()
 
 
@@ -60,7 +60,7 @@ async def _send(url: str, count: int, jobs: int) -> None:
     for number in range(jobs):
         queue = QueueRef(TENANT, name_of(random.randrange(count)))
         payload = encode_json("payload", {"sent": time.time()}, 1_000)
-        await store.enqueue(queue, [NewJob(id=f"job-{number}", nonce="n", task=TASK, payload=payload)])
+        await store.moves.enqueue(queue, [NewJob(id=f"job-{number}", nonce="n", task=TASK, payload=payload)])
         await asyncio.sleep(random.uniform(0.02, 0.06))
     await store.close()
 

@@ -68,14 +68,15 @@ class _Kept(Exception):
     """A call was kept and goes no further."""
 
 
-class _Recording(RedisStore):
-    """A store that keeps its calls of scripts as the server gets them; `is_deaf`: and does not make them."""
+class _Recording:
+    """Keeps a store's calls of scripts as the server gets them; `is_deaf`: and does not make them."""
 
     def __init__(self, url: str) -> None:
-        super().__init__(url)
+        self.store = RedisStore(url)
         self.calls: dict[str, list[list[Any]]] = {}
         self.is_deaf = False
-        scripts, make = Scripts(), self._server.run
+        server = self.store.backend.server
+        scripts, make = Scripts(), server.run
 
         async def recorded(name: str, keys: Any, *arguments: Any) -> Any:
             call = ["EVALSHA", scripts.get(name).sha, len(keys), *keys, *arguments]
@@ -84,7 +85,7 @@ class _Recording(RedisStore):
                 raise _Kept
             return await make(name, keys, *arguments)
 
-        self._server.run = recorded  # type: ignore[method-assign]
+        server.run = recorded  # type: ignore[method-assign]
 
     def call_of(self, name: str, made: Coroutine[Any, Any, Any]) -> list[Any]:
         """The script's call that a method would make. The queue has to be open: nothing is waited for."""
@@ -99,7 +100,8 @@ def enqueue_again(url: str, jobs: int) -> Figures:
     client: Any = Redis.from_url(url)
 
     async def record() -> list[list[Any]]:
-        store = _Recording(url)
+        recording = _Recording(url)
+        store = recording.store
         app = Penstock(store=store)
 
         @app.task(name="noop")
@@ -110,8 +112,8 @@ def enqueue_again(url: str, jobs: int) -> Figures:
             for first in range(0, jobs, CHUNK):
                 await noop.enqueue_many([(number,) for number in range(first, min(jobs, first + CHUNK))])
             client.flushall()
-            await store.open_queue(QUEUE)
-        return store.calls[Move.ENQUEUE]
+            await store.queues.open_queue(QUEUE)
+        return recording.calls[Move.ENQUEUE]
 
     calls = asyncio.run(record())
     start = time.perf_counter()
@@ -127,10 +129,13 @@ def process(url: str, jobs: int) -> Figures:
     client: Any = Redis.from_url(url)
 
     async def measure() -> float:
-        store = _Recording(url)
+        recording = _Recording(url)
+        store = recording.store
         await store.open()
-        await store.open_queue(QUEUE)
-        claim = store.call_of(Move.CLAIM, store.claim(QUEUE, worker="bare", limit=BATCH, lease_ms=_LEASE_MS))
+        await store.queues.open_queue(QUEUE)
+        claim = recording.call_of(
+            Move.CLAIM, store.moves.claim(QUEUE, worker="bare", limit=BATCH, lease_ms=_LEASE_MS)
+        )
         tokens = claim[_FIRST_KEY + len(keys_of(QUEUE).all(0)) + _TOKENS_AT]
         token_of = [tokens[at : at + _TOKEN_LENGTH] for at in range(0, len(tokens), _TOKEN_LENGTH)]
         for name in (Move.CLAIM, _SETTLE):
@@ -139,7 +144,7 @@ def process(url: str, jobs: int) -> Figures:
         # Jobs come as id, record and payload; to complete one takes its id and the token sent along.
         while ids := client.execute_command(*claim)[0][::3]:
             done = [Complete(job.decode(), token, None) for job, token in zip(ids, token_of, strict=False)]
-            client.execute_command(*store.call_of(_SETTLE, store.settle(QUEUE, done)))
+            client.execute_command(*recording.call_of(_SETTLE, store.moves.settle(QUEUE, done)))
         took = time.perf_counter() - start
         await store.close()
         return took
@@ -156,7 +161,7 @@ def _check(url: str, state: State, jobs: int) -> None:
         store = RedisStore(url)
         await store.open()
         try:
-            return (await store.counts(QUEUE))[state]
+            return (await store.reads.counts(QUEUE))[state]
         finally:
             await store.close()
 

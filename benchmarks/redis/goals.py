@@ -48,7 +48,7 @@ def _rates(rows: Sequence[Row]) -> list[Verdict]:
 
 def _waits(rows: Sequence[Row]) -> list[Verdict]:
     out: list[Verdict] = []
-    for figure, most in (("p50", 1.25), ("p99", 2.0)):
+    for figure, most in (("p50", 1.6), ("p99", 2.0)):
         ours = first(rows, "pickup", OURS, figure)
         theirs = _peers(rows, "pickup", figure)
         if ours is not None and theirs:

@@ -11,7 +11,7 @@ import msgspec
 
 from benchmarks.service.http import Client
 from penstock.core.job import NewJob, QueueRef
-from penstock.service.tenants.book import FIELDS, Quota, QuotaBook
+from penstock.service.tenants.quota_repository import FIELDS, Quota, QuotaRepository
 from penstock.stores.open import open_store
 
 PAYLOADS: Final = 7
@@ -42,11 +42,11 @@ async def _prepare(url: str, queues: int) -> None:
     await store.open()
     try:
         if "queues" in FIELDS:
-            await QuotaBook(store).set("hostile", msgspec.convert({"queues": queues}, Quota))
+            await QuotaRepository(store.key_value).set("hostile", msgspec.convert({"queues": queues}, Quota))
         for first in range(0, queues, _BATCH):
             await asyncio.gather(
                 *(
-                    store.enqueue(
+                    store.moves.enqueue(
                         QueueRef("hostile", f"q{number}"),
                         [NewJob(id=f"job-{number}", nonce="1", task="noop", payload=b"{}")],
                     )

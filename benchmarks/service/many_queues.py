@@ -72,7 +72,7 @@ async def fill(url: str, count: int) -> None:
     await store.open()
     for start in range(0, count, 100):
         names = [f"q{number}" for number in range(start, min(start + 100, count))]
-        await asyncio.gather(*[store.open_queue(QueueRef("large", name)) for name in names])
+        await asyncio.gather(*[store.queues.open_queue(QueueRef("large", name)) for name in names])
     await store.close()
 
 

@@ -7,7 +7,7 @@ import msgspec
 
 from penstock import Penstock
 from penstock.stores.remote.address import Target, parse
-from penstock.stores.remote.line import Line
+from penstock.stores.remote.connection import Connection
 
 _LONGEST = 60.0
 
@@ -67,7 +67,7 @@ def single(url: str, what: str, requests: int, connections: int) -> dict[str, fl
                 group.create_task(keep_asking(line))
         return time.perf_counter() - start
 
-    async def keep_asking(line: Line) -> None:
+    async def keep_asking(line: Connection) -> None:
         for _ in range(requests // connections):
             before = time.perf_counter()
             await _asked(line, head, body)
@@ -78,12 +78,12 @@ def single(url: str, what: str, requests: int, connections: int) -> dict[str, fl
     return {"rate": len(took) / seconds, "p99": took[int(len(took) * 0.99)] * 1000}
 
 
-async def _dialled(target: Target) -> Line:
-    _, line = await asyncio.get_running_loop().create_connection(Line, target.host, target.port)
+async def _dialled(target: Target) -> Connection:
+    _, line = await asyncio.get_running_loop().create_connection(Connection, target.host, target.port)
     return line
 
 
-async def _asked(line: Line, head: bytes, body: bytes) -> None:
+async def _asked(line: Connection, head: bytes, body: bytes) -> None:
     answer = await line.call(head, body, _LONGEST)
     if not 200 <= answer.status < 300:
         raise RuntimeError(f"{answer.status}: {answer.body.decode()}")

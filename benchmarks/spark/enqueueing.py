@@ -86,7 +86,7 @@ def _check(url: str, jobs: int) -> None:
 
     async def count() -> int:
         async with Penstock(url) as app:
-            return sum((await app.store.counts(QueueRef("default", QUEUE))).values())
+            return sum((await app.store.reads.counts(QueueRef("default", QUEUE))).values())
 
     found = asyncio.run(count())
     if found != jobs:

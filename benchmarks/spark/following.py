@@ -82,7 +82,7 @@ def by_reader(url: str, events: int, folder: str) -> Figures:
         await store.open()
         cursor: str | int = 0
         count = 0
-        while page := await store.events(QueueRef("default", QUEUE), cursor, _PAGE):
+        while page := await store.events.read_events(QueueRef("default", QUEUE), cursor, _PAGE):
             count += len(page)
             cursor = page[-1].cursor
         await store.close()

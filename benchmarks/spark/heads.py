@@ -40,13 +40,14 @@ def heads(plan: Plan) -> Iterator[list[Case]]:
 
 
 def _side(store: str, events: int, looks: int, folder: Path) -> Figures:
-    with _url(store, folder) as url:
+    with store_url(store, folder) as url:
         run("benchmarks.spark.filling", "fill", url=url, jobs=events)
         return run(_MODULE, "look", url=url, looks=looks)
 
 
 @contextmanager
-def _url(store: str, folder: Path) -> Iterator[str]:
+def store_url(store: str, folder: Path) -> Iterator[str]:
+    """An empty store of that kind, for the time of the block."""
     if store == "SQLite":
         yield f"sqlite:///{folder}/jobs.db"
     elif store == "Valkey":

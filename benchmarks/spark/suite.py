@@ -13,12 +13,13 @@ from benchmarks import machine
 from benchmarks.cases import Section
 from benchmarks.postgres import server as postgres
 from benchmarks.redis import server as redis
-from benchmarks.spark.auditing import auditing
+from benchmarks.spark.auditing import auditing, since_last
 from benchmarks.spark.enqueueing import enqueueing
 from benchmarks.spark.following import following
 from benchmarks.spark.goals import verdicts
 from benchmarks.spark.heads import heads
 from benchmarks.spark.meter import CORES
+from benchmarks.spark.piping import piping
 from benchmarks.spark.plan import FULL, QUICK
 from benchmarks.spark.reading import filtering, reading
 from benchmarks.suite import Prepared, Suite
@@ -64,8 +65,10 @@ SUITE: Final = Suite(
         Section("jobs", "jobs of PostgreSQL to rows", reading),
         Section("filter", "one job of a hundred, on PostgreSQL", filtering),
         Section("events", "events of Redis, as a stream", following),
+        Section("lake", "the log of each store into bronze and silver", piping),
         Section("heads", "how far a log goes: latestOffset", heads),
         Section("audit", "audit of a table of events", auditing),
+        Section("since", "audit of what came since the last", since_last),
     ),
     _prepared,
     verdicts,

@@ -31,10 +31,10 @@ def fill(path: str, kind: str, jobs: int, keys: int) -> dict[str, float]:
     async def work() -> None:
         async with _store(path) as store:
             if kind in _DECLARED:
-                await store.declare(QUEUE, _DECLARED[kind])
+                await store.queues.declare(QUEUE, _DECLARED[kind])
             for first in range(0, jobs, CHUNK):
                 many = range(first, min(jobs, first + CHUNK))
-                await store.enqueue(QUEUE, [_new(number, kind, keys) for number in many])
+                await store.moves.enqueue(QUEUE, [_new(number, kind, keys) for number in many])
 
     asyncio.run(work())
     return {}
@@ -72,11 +72,11 @@ def claim(path: str, claims: int) -> dict[str, float]:
         async with _store(path) as store:
             for _ in range(claims):
                 start = time.perf_counter()
-                found = await store.claim(QUEUE, worker="bench", limit=BATCH, lease_ms=60_000)
+                found = await store.moves.claim(QUEUE, worker="bench", limit=BATCH, lease_ms=60_000)
                 took.append(time.perf_counter() - start)
                 if len(found.jobs) != BATCH:
                     raise RuntimeError(f"{len(found.jobs)} of {BATCH} jobs were claimed")
-                await store.settle(QUEUE, [Release(job.id, job.token) for job in found.jobs])
+                await store.moves.settle(QUEUE, [Release(job.id, job.token) for job in found.jobs])
         return statistics.median(took) * 1000
 
     return {"claim_ms": asyncio.run(measure())}
@@ -94,10 +94,10 @@ def promote(path: str, times: int) -> dict[str, float]:
                     NewJob(id=f"{base}-{i}", nonce="n", task="noop", payload=b"{}", delay_ms=1)
                     for i in range(PROMOTED)
                 ]
-                await store.enqueue(QUEUE, due)
+                await store.moves.enqueue(QUEUE, due)
                 await asyncio.sleep(0.005)
                 start = time.perf_counter()
-                moved = await store.promote(QUEUE, PROMOTED)
+                moved = await store.moves.promote(QUEUE, PROMOTED)
                 took.append(time.perf_counter() - start)
                 if moved != PROMOTED:
                     raise RuntimeError(f"{moved} of {PROMOTED} jobs were promoted")

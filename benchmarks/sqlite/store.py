@@ -25,11 +25,11 @@ async def _claim(path: str, durability: str, claims: int) -> float:
     try:
         for _ in range(claims):
             start = time.perf_counter()
-            found = await store.claim(_QUEUE, worker="bench", limit=BATCH, lease_ms=60_000)
+            found = await store.moves.claim(_QUEUE, worker="bench", limit=BATCH, lease_ms=60_000)
             took.append(time.perf_counter() - start)
             if len(found.jobs) != BATCH:
                 raise RuntimeError(f"{len(found.jobs)} of {BATCH} jobs were claimed")
-            await store.settle(_QUEUE, [Release(job.id, job.token) for job in found.jobs])
+            await store.moves.settle(_QUEUE, [Release(job.id, job.token) for job in found.jobs])
     finally:
         await store.close()
     return statistics.median(took) * 1000

@@ -11,14 +11,11 @@ if TYPE_CHECKING:
     from penstock.app.queue import QueueHandle
     from penstock.client.client import Client
     from penstock.core.errors import (
-        AddressRefusedError,
-        BadRowError,
         BatchRefusedError,
         ConfigError,
         CursorLostError,
         DeclarationError,
         DuplicateJobError,
-        EgressError,
         FlowError,
         HandlerError,
         IdempotencyConflictError,
@@ -35,8 +32,6 @@ if TYPE_CHECKING:
         QueueFullError,
         QueueNotEmptyError,
         ResultTimeoutError,
-        SealedSecretError,
-        SignatureError,
         SoftTimeoutError,
         StaleLeaseError,
         StoreError,
@@ -47,11 +42,9 @@ if TYPE_CHECKING:
         StoreUnavailableError,
         StoreVersionError,
         StuckHandlerError,
-        TableError,
         TransactionError,
         UnknownQueueError,
         UnknownTaskError,
-        WebhookNotFoundError,
         WrongStateError,
     )
     from penstock.core.flows import ChildPolicy, JobRef
@@ -61,15 +54,18 @@ if TYPE_CHECKING:
     from penstock.core.retry import Backoff, Jitter
     from penstock.core.states import State
     from penstock.sandbox.permissions import Permissions
+    from penstock.service.egress.errors import AddressRefusedError, EgressError
+    from penstock.service.webhooks.errors import SealedSecretError, SignatureError, WebhookNotFoundError
+    from penstock.spark.errors import BadRowError, TableError
     from penstock.stores.open import open_store
     from penstock.stores.protocol import Store
     from penstock.stores.values import Durability
     from penstock.tasks.batch import BatchHandle
     from penstock.tasks.call import Call
+    from penstock.tasks.child_jobs import ChildJob
     from penstock.tasks.context import JobContext, current_job
-    from penstock.tasks.family import ChildJob
-    from penstock.tasks.flow import Flow, Node, chain, group
-    from penstock.tasks.flow_handle import Counts, FlowHandle, Tree
+    from penstock.tasks.flow import Flow, FlowNode, chain, group
+    from penstock.tasks.flow_handle import FlowCounts, FlowHandle, FlowTree
     from penstock.tasks.handle import JobHandle
     from penstock.tasks.middleware import EnqueueMiddleware, ExecutionMiddleware, SendNext
     from penstock.tasks.signals import Cancel, Fail, Retry, Snooze
@@ -88,15 +84,18 @@ _HOMES: Final = {
     "penstock.core.retry": ("Backoff", "Jitter"),
     "penstock.core.states": ("State",),
     "penstock.sandbox.permissions": ("Permissions",),
+    "penstock.service.egress.errors": ("AddressRefusedError", "EgressError"),
+    "penstock.service.webhooks.errors": ("SealedSecretError", "SignatureError", "WebhookNotFoundError"),
+    "penstock.spark.errors": ("BadRowError", "TableError"),
     "penstock.stores.open": ("open_store",),
     "penstock.stores.protocol": ("Store",),
     "penstock.stores.values": ("Durability",),
     "penstock.tasks.batch": ("BatchHandle",),
     "penstock.tasks.call": ("Call",),
     "penstock.tasks.context": ("JobContext", "current_job"),
-    "penstock.tasks.family": ("ChildJob",),
-    "penstock.tasks.flow": ("Flow", "Node", "chain", "group"),
-    "penstock.tasks.flow_handle": ("Counts", "FlowHandle", "Tree"),
+    "penstock.tasks.child_jobs": ("ChildJob",),
+    "penstock.tasks.flow": ("Flow", "FlowNode", "chain", "group"),
+    "penstock.tasks.flow_handle": ("FlowCounts", "FlowHandle", "FlowTree"),
     "penstock.tasks.handle": ("JobHandle",),
     "penstock.tasks.middleware": ("EnqueueMiddleware", "ExecutionMiddleware", "SendNext"),
     "penstock.tasks.signals": ("Cancel", "Fail", "Retry", "Snooze"),
@@ -118,7 +117,6 @@ __all__ = [
     "ChildPolicy",
     "Client",
     "ConfigError",
-    "Counts",
     "CursorLostError",
     "DeclarationError",
     "DuplicateJobError",
@@ -129,8 +127,11 @@ __all__ = [
     "ExecutionMiddleware",
     "Fail",
     "Flow",
+    "FlowCounts",
     "FlowError",
     "FlowHandle",
+    "FlowNode",
+    "FlowTree",
     "HandlerError",
     "IdempotencyConflictError",
     "InvalidError",
@@ -144,7 +145,6 @@ __all__ = [
     "JobRef",
     "Mode",
     "NewJob",
-    "Node",
     "NotReplicatedError",
     "OptionError",
     "PayloadError",
@@ -180,7 +180,6 @@ __all__ = [
     "TableError",
     "Task",
     "TransactionError",
-    "Tree",
     "UnknownQueueError",
     "UnknownTaskError",
     "WebhookNotFoundError",
@@ -195,7 +194,7 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    home = "penstock.core.errors" if name.endswith("Error") else _HOME_OF.get(name)
+    home = _HOME_OF.get(name, "penstock.core.errors" if name.endswith("Error") else None)
     if home is None or name not in __all__:
         raise AttributeError(f"module 'penstock' has no attribute {name!r}")
     value = getattr(import_module(home), name)

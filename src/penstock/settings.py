@@ -1,6 +1,6 @@
-"""Every setting, and where its value comes from: a flag, PENSTOCK_<NAME>, a TOML file or the default.
+"""All settings. A value comes from a flag, PENSTOCK_<NAME>, a TOML file or the default, in that order.
 
-Nothing else reads PENSTOCK_* or the file. A setting `worker.lease` is the variable PENSTOCK_WORKER_LEASE and
+No other module reads these. A setting `worker.lease` is the variable PENSTOCK_WORKER_LEASE and
 the key `lease` in the table `[worker]`; top-level ones such as `url` are PENSTOCK_URL and a top-level key.
 """
 
@@ -21,9 +21,9 @@ from penstock.core.payload import Words
 from penstock.core.store_url import shown_url
 
 PREFIX: Final = "PENSTOCK_"
-_NOT_OURS: Final = f"{PREFIX}SERVICE_"
+_ORCHESTRATOR_PREFIX: Final = f"{PREFIX}SERVICE_"
 CONFIG_VARIABLE: Final = "PENSTOCK_CONFIG"
-"""Names the TOML file; the one setting that cannot stand in it."""
+"""The variable that names the TOML file."""
 
 
 class Seconds(float):
@@ -33,44 +33,44 @@ class Seconds(float):
 
 
 class Slots(dict[str, int]):
-    """Slots per queue: text such as a=50,b=5, or a TOML table; a bare queue has 0, the general number."""
+    """Slots per queue, from text such as a=50,b=5 or a TOML table; 0 stands for the setting `concurrency`."""
 
     wanted = "each queue once, with one slot or more, such as mail=50,reports=5"
 
 
 class Port(int):
-    """A port to listen on; 0 takes one that is free."""
+    """A port to listen on; 0 picks a free port."""
 
     wanted = "a port, 0 to 65535"
 
 
 class LogLevel(str):
-    """One of the usual levels of logging, in small letters."""
+    """A level of the logging module, in lower case."""
 
     wanted = "one of debug, info, warning, error, critical"
     __slots__ = ()
 
 
 class ExecutorName(str):
-    """Where handlers run whose task and queue do not say."""
+    """The executor of tasks that name none themselves or through their queue."""
 
     wanted = "inline or process"
     __slots__ = ()
 
 
-LONGEST: Final = 100 * 366 * 86_400.0
-"""Seconds that text may stand for: a hundred years, which any clock here can still add."""
-MOST: Final = 1_000_000_000
-Count = Annotated[int, msgspec.Meta(ge=1, le=MOST)]
+MAX_SECONDS: Final = 100 * 366 * 86_400.0
+"""The longest duration: a hundred years, which can be added to any time."""
+MAX_COUNT: Final = 1_000_000_000
+Count = Annotated[int, msgspec.Meta(ge=1, le=MAX_COUNT)]
 PerCall = Annotated[int, msgspec.Meta(ge=1, le=MOST_PER_CALL)]
 
 
-class _Group(msgspec.Struct, frozen=True, kw_only=True):
+class _SettingsGroup(msgspec.Struct, frozen=True, kw_only=True):
     pass
 
 
-class WorkerSettings(_Group, frozen=True, kw_only=True):
-    """Settings of `penstock worker`. None leaves the choice to the app."""
+class WorkerSettings(_SettingsGroup, frozen=True, kw_only=True):
+    """Settings of `penstock worker`; for None the app has a default."""
 
     queues: Slots | None = None
     concurrency: Count | None = None
@@ -91,13 +91,13 @@ class WorkerSettings(_Group, frozen=True, kw_only=True):
     log_json: bool = False
 
 
-class ListSettings(_Group, frozen=True, kw_only=True):
+class ListSettings(_SettingsGroup, frozen=True, kw_only=True):
     """Settings of the commands that list."""
 
     limit: Count = 50
 
 
-class ServeSettings(_Group, frozen=True, kw_only=True):
+class ServeSettings(_SettingsGroup, frozen=True, kw_only=True):
     """Settings of `penstock serve`."""
 
     host: str = "127.0.0.1"
@@ -107,6 +107,7 @@ class ServeSettings(_Group, frozen=True, kw_only=True):
     shutdown_timeout: Seconds = Seconds(10)
     connections: Count = 1_000
     connections_per_peer: Count | None = None
+    connections_per_tenant: Count | None = None
     requests_per_tenant: Count | None = None
     streams: Count | None = None
     streams_per_tenant: Count | None = None
@@ -115,32 +116,32 @@ class ServeSettings(_Group, frozen=True, kw_only=True):
     log_json: bool = False
 
 
-class EgressSettings(_Group, frozen=True, kw_only=True):
-    """Where the service may send webhooks beyond the public internet; lists are text with commas."""
+class EgressSettings(_SettingsGroup, frozen=True, kw_only=True):
+    """Addresses that webhooks may reach in addition to the public internet; lists are separated by commas."""
 
     allow: str | None = None
     ports: str | None = None
     plain: bool = False
 
 
-class AuthSettings(_Group, frozen=True, kw_only=True):
-    """What tokens for development are made with, and known by."""
+class AuthSettings(_SettingsGroup, frozen=True, kw_only=True):
+    """The development key, which signs and verifies tokens for development."""
 
     key: str | None = None
     key_file: str | None = None
 
     def __repr__(self) -> str:
-        return f"AuthSettings(key={_hidden(self.key)}, key_file={self.key_file!r})"
+        return f"AuthSettings(key={_redacted(self.key)}, key_file={self.key_file!r})"
 
 
 class Share(float):
-    """A part of a whole, more than 0 and less than 1."""
+    """A fraction, more than 0 and less than 1."""
 
     wanted = "a share between 0 and 1, such as 0.01"
 
 
-class BloomSettings(_Group, frozen=True, kw_only=True):
-    """Which Bloom filters are on; items of one buffer, its share of false positives, and its rotation."""
+class BloomSettings(_SettingsGroup, frozen=True, kw_only=True):
+    """The Bloom filters: whether each is on; capacity, false-positive rate and rotation of its buffers."""
 
     idempotency: bool = False
     idempotency_capacity: Count = 1_000_000
@@ -156,7 +157,7 @@ class BloomSettings(_Group, frozen=True, kw_only=True):
     cleanup_rotation: Seconds = Seconds(6 * 3600)
 
 
-class DemoSettings(_Group, frozen=True, kw_only=True):
+class DemoSettings(_SettingsGroup, frozen=True, kw_only=True):
     """Settings of `penstock demo`."""
 
     jobs: Count = 3_000
@@ -165,8 +166,8 @@ class DemoSettings(_Group, frozen=True, kw_only=True):
     dir: str | None = None
 
 
-class Settings(_Group, frozen=True, kw_only=True):
-    """All settings, resolved."""
+class Settings(_SettingsGroup, frozen=True, kw_only=True):
+    """All settings, with their values from flags, environment, file and defaults."""
 
     url: str | None = None
     token: str | None = None
@@ -174,6 +175,7 @@ class Settings(_Group, frozen=True, kw_only=True):
     tenant: str | None = None
     app: str | None = None
     json: bool = False
+    absolute_times: bool = False
     debug: bool = False
     worker: WorkerSettings = WorkerSettings()
     list: ListSettings = ListSettings()
@@ -185,7 +187,7 @@ class Settings(_Group, frozen=True, kw_only=True):
 
     def __repr__(self) -> str:
         parts = {name: getattr(self, name) for name in self.__struct_fields__}
-        parts |= {"token": _hidden(self.token), "secret_key": _hidden(self.secret_key)}
+        parts |= {"token": _redacted(self.token), "secret_key": _redacted(self.secret_key)}
         parts["url"] = None if self.url is None else shown_url(self.url)
         return f"Settings({', '.join(f'{name}={value!r}' for name, value in parts.items())})"
 
@@ -197,17 +199,16 @@ def load(
     environ: Mapping[str, str] | None = None,
     directory: Path | None = None,
 ) -> Settings:
-    """The settings for these flags (by name, as in `worker.lease`; None is "not given").
+    """Read the settings; `flags` are by name, as in `worker.lease`, and None stands for a flag not given.
 
-    `environ` and `directory` stand for the process's own when they are not given. A variable that is empty is
-    not set.
+    `environ` and `directory` are by default those of the process. An empty variable counts as not set.
 
     >>> load({"worker.lease": "2m"}, environ={"PENSTOCK_URL": "memory://"}, directory=Path("/")).worker.lease
     120.0
     """
     environ = {name: text for name, text in (os.environ if environ is None else environ).items() if text}
-    _refuse_misspelt(environ)
-    table = _toml(config or environ.get(CONFIG_VARIABLE), directory or Path())
+    _refuse_misspelled(environ)
+    table = _read_toml(config or environ.get(CONFIG_VARIABLE), directory or Path())
     given = {name: value for name, value in (flags or {}).items() if value is not None}
     if unknown := given.keys() - dict(_fields()).keys():
         raise ConfigError(f"no setting is called {min(unknown)}")
@@ -224,12 +225,12 @@ def load(
 
 
 def token_of_environment() -> str | None:
-    """What PENSTOCK_TOKEN says; programs read it too, since a secret is not for code."""
+    """The value of PENSTOCK_TOKEN; apps read it too, because a secret should not be in code."""
     return os.environ.get(variable_of("token")) or None
 
 
 def url_of_environment() -> str | None:
-    """What PENSTOCK_URL says; an app that names no store reads it, as the command line does."""
+    """The value of PENSTOCK_URL; an app that names no store reads it, as the command line does."""
     return os.environ.get(variable_of("url")) or None
 
 
@@ -239,7 +240,7 @@ def names() -> list[str]:
 
 
 def flag_of(name: str) -> str:
-    """The command line's word for a setting.
+    """The flag of a setting on the command line.
 
     >>> flag_of("worker.shutdown_timeout")
     '--shutdown-timeout'
@@ -248,7 +249,7 @@ def flag_of(name: str) -> str:
 
 
 def variable_of(name: str) -> str:
-    """The environment's word for a setting.
+    """The environment variable of a setting.
 
     >>> variable_of("worker.shutdown_timeout")
     'PENSTOCK_WORKER_SHUTDOWN_TIMEOUT'
@@ -271,7 +272,7 @@ def seconds(field: str, found: object) -> float:
             number = float(found) if isinstance(found, str | int | float) else math.nan
         except (ValueError, OverflowError):
             number = math.nan
-    if isinstance(found, bool) or not 0 <= number <= LONGEST:
+    if isinstance(found, bool) or not 0 <= number <= MAX_SECONDS:
         raise OptionError(field, found, Seconds.wanted)
     return number
 
@@ -281,30 +282,30 @@ _DURATION: Final = re.compile("".join(_PART.format(unit=unit) for unit in ("d", 
 _SECRETS: Final = frozenset(
     {"url", "token", "auth.key", "secret_key", "--url", "--token", "--key", "--secret-key"}
 )
-"""Settings whose values are not repeated, by their names and flags."""
+"""Names and flags of the settings whose values are secret, and not repeated in errors."""
 _LEVELS: Final = frozenset({"debug", "info", "warning", "error", "critical"})
 
 
-def _fields(struct: type[_Group] = Settings, prefix: str = "") -> Iterator[tuple[str, Any]]:
+def _fields(struct: type[_SettingsGroup] = Settings, prefix: str = "") -> Iterator[tuple[str, Any]]:
     for field in msgspec.structs.fields(struct):
-        if isinstance(field.type, type) and issubclass(field.type, _Group):
+        if isinstance(field.type, type) and issubclass(field.type, _SettingsGroup):
             yield from _fields(field.type, f"{field.name}.")
         else:
             yield prefix + field.name, field.type
 
 
-def _toml(config: str | Path | None, directory: Path) -> dict[str, tuple[object, Path]]:
-    """The file's settings by name, each with the file it stands in."""
+def _read_toml(config: str | Path | None, directory: Path) -> dict[str, tuple[object, Path]]:
+    """The settings in the TOML file by name, each with the path of the file."""
     if config is not None:
         path = directory / Path(config).expanduser()
-        return _flat(_section(_parsed(path), path), path)
+        return _flattened(_penstock_section(_parse_toml(path), path), path)
     own, project = directory / "penstock.toml", directory / "pyproject.toml"
     if own.is_file():
-        return _flat(_parsed(own), own)
-    return _flat(_section(_parsed(project), project), project) if project.is_file() else {}
+        return _flattened(_parse_toml(own), own)
+    return _flattened(_penstock_section(_parse_toml(project), project), project) if project.is_file() else {}
 
 
-def _parsed(path: Path) -> dict[str, Any]:
+def _parse_toml(path: Path) -> dict[str, Any]:
     try:
         return tomllib.loads(path.read_text("utf-8"))
     except (OSError, ValueError) as error:
@@ -312,8 +313,8 @@ def _parsed(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path}: cannot be read as TOML: {why}") from None
 
 
-def _section(document: dict[str, Any], path: Path) -> dict[str, Any]:
-    """What concerns Penstock: in a pyproject.toml only its own table."""
+def _penstock_section(document: dict[str, Any], path: Path) -> dict[str, Any]:
+    """The part of the file about Penstock: of a pyproject.toml only the table tool.penstock."""
     if path.name != "pyproject.toml":
         return document
     section = document.get("tool", {}).get("penstock", {})
@@ -322,7 +323,7 @@ def _section(document: dict[str, Any], path: Path) -> dict[str, Any]:
     return section
 
 
-def _flat(document: dict[str, Any], path: Path) -> dict[str, tuple[object, Path]]:
+def _flattened(document: dict[str, Any], path: Path) -> dict[str, tuple[object, Path]]:
     known = names()
     groups = {name.partition(".")[0] for name in known if "." in name}
     found: dict[str, object] = {}
@@ -336,21 +337,21 @@ def _flat(document: dict[str, Any], path: Path) -> dict[str, tuple[object, Path]
             raise ConfigError(f"{path}: {raw}: found {value!r}, wanted a table such as [{key}]")
     for key in found:
         if key not in known:
-            raise ConfigError(f"{path}: no setting is called {key}{_nearest(key, known)}")
+            raise ConfigError(f"{path}: no setting is called {key}{_suggestion(key, known)}")
     return {key: (value, path) for key, value in found.items()}
 
 
-def _refuse_misspelt(environ: Mapping[str, str]) -> None:
-    # Only what looks like a slip: orchestrators set variables such as PENSTOCK_SERVICE_HOST on their own.
+def _refuse_misspelled(environ: Mapping[str, str]) -> None:
+    # Only variables that look like a typing error: orchestrators set ones such as PENSTOCK_SERVICE_HOST.
     known = [CONFIG_VARIABLE, *map(variable_of, names())]
     for name in environ:
-        if name.startswith(PREFIX) and name not in known and not name.startswith(_NOT_OURS):
+        if name.startswith(PREFIX) and name not in known and not name.startswith(_ORCHESTRATOR_PREFIX):
             near = difflib.get_close_matches(name, known, 1, 0.9)
             if near:
                 raise ConfigError(f"{name}: no such setting; did you mean {near[0]}?")
 
 
-def _nearest(key: str, known: list[str]) -> str:
+def _suggestion(key: str, known: list[str]) -> str:
     near = difflib.get_close_matches(key, known, 1, 0.5)
     if not near:
         near = [name for name in known if name.endswith(f".{key}")][:1]
@@ -359,15 +360,15 @@ def _nearest(key: str, known: list[str]) -> str:
 
 def _converted(field: str, found: object, kind: Any) -> object:
     try:
-        # Text from flags and the environment may stand for a number or a truth value; TOML has its own.
+        # Text from flags and the environment may be a number or a boolean; TOML has types of its own.
         return msgspec.convert(found, kind, strict=not isinstance(found, str), dec_hook=_custom(field))
     except msgspec.ValidationError:
         is_secret = field.partition(" ")[0] in _SECRETS
-        raise OptionError(field, _hidden(found) if is_secret else found, _wanted(kind)) from None
+        raise OptionError(field, _redacted(found) if is_secret else found, _wanted(kind)) from None
 
 
-def _hidden(found: object) -> Words | None:
-    """What is said of a secret: that there is one, and of which type."""
+def _redacted(found: object) -> Words | None:
+    """How a secret is shown: that it is set, and its type if that is wrong."""
     return None if found is None else Words("…" if isinstance(found, str) else type(found).__name__)
 
 
@@ -376,7 +377,7 @@ def _wanted(kind: Any) -> str:
         if hasattr(each, "wanted"):
             return str(each.wanted)
     if "int" in str(kind):
-        most = MOST_PER_CALL if kind == PerCall | None else MOST
+        most = MOST_PER_CALL if kind == PerCall | None else MAX_COUNT
         return f"a whole number from 1 to {most}"
     return "true or false" if kind is bool else "text"
 
@@ -420,20 +421,20 @@ def _share(field: str, found: object) -> float:
 def _slots(field: str, found: object) -> dict[str, int]:
     if isinstance(found, str):
         parts = (part.partition("=") for part in found.split(",") if part.strip())
-        said: list[tuple[str, object]] = [
+        entries: list[tuple[str, object]] = [
             (name.strip(), int(number) if number.strip().isdecimal() else (number if equals else None))
             for name, equals, number in parts
         ]
     elif isinstance(found, list):
-        said = [(str(name), None) for name in found]
+        entries = [(str(name), None) for name in found]
     else:
-        said = list(found.items()) if isinstance(found, dict) else []
+        entries = list(found.items()) if isinstance(found, dict) else []
     slots = {
         name: number or 0
-        for name, number in said
-        if number is None or (type(number) is int and 1 <= number <= MOST)
+        for name, number in entries
+        if number is None or (type(number) is int and 1 <= number <= MAX_COUNT)
     }
-    if not slots or len(slots) < len(said):
+    if not slots or len(slots) < len(entries):
         raise OptionError(field, found, Slots.wanted)
     return slots
 
@@ -441,7 +442,7 @@ def _slots(field: str, found: object) -> dict[str, int]:
 def _built(values: dict[str, object]) -> Settings:
     top: dict[str, Any] = {name: value for name, value in values.items() if "." not in name}
     for field in msgspec.structs.fields(Settings):
-        if isinstance(field.type, type) and issubclass(field.type, _Group):
+        if isinstance(field.type, type) and issubclass(field.type, _SettingsGroup):
             inner = {
                 name.partition(".")[2]: value
                 for name, value in values.items()

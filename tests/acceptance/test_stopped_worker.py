@@ -5,7 +5,6 @@ import multiprocessing
 import os
 import signal
 import sqlite3
-import time
 from contextlib import closing
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -14,8 +13,9 @@ from penstock import JobContext, Penstock
 from penstock.core.job import QueueRef
 from penstock.core.moves import Move
 from penstock.core.states import State
+from tests.kit.waiting import PATIENCE, SLOWNESS, block_until, until
 
-LEASE = 1.0
+LEASE = 2.0 * SLOWNESS
 QUEUE = QueueRef("default", "default")
 
 
@@ -26,8 +26,7 @@ def _work(url: str, folder: Path, name: str) -> None:
     @app.task(name="slow", max_attempts=5, backoff="default")
     def slow(ctx: JobContext) -> str:
         (folder / f"{name}-runs").write_text(str(ctx.fence))
-        while not (folder / f"{name}-may-end").exists():
-            time.sleep(0.01)
+        block_until((folder / f"{name}-may-end").exists)
         (folder / f"{name}-ended").touch()
         return name
 
@@ -46,7 +45,7 @@ def _start(url: str, folder: Path, name: str) -> BaseProcess:
 
 def _stop(process: BaseProcess, path: Path) -> None:
     """Stop it while it is not writing: stopped with the file's lock, it would stop everybody."""
-    with closing(sqlite3.connect(path, isolation_level=None, timeout=60)) as connection:
+    with closing(sqlite3.connect(path, isolation_level=None, timeout=PATIENCE)) as connection:
         connection.execute("BEGIN IMMEDIATE")
         os.kill(process.pid or 0, signal.SIGSTOP)
         os.waitid(os.P_PID, process.pid or 0, os.WSTOPPED | os.WNOWAIT)
@@ -54,9 +53,7 @@ def _stop(process: BaseProcess, path: Path) -> None:
 
 
 async def _appears(path: Path) -> None:
-    async with asyncio.timeout(60):
-        while not path.exists():  # noqa: ASYNC110 (another process makes it)
-            await asyncio.sleep(0.02)
+    await until(path.exists, f"the file {path.name}")
 
 
 async def test_a_stopped_worker_cannot_settle_what_another_took_over(tmp_path: Path) -> None:
@@ -78,17 +75,17 @@ async def test_a_stopped_worker_cannot_settle_what_another_took_over(tmp_path: P
             await _appears(tmp_path / "first-ended")
             # The stopped one has now returned; whatever it tries, the lease is another's.
             zombie.terminate()
-            await asyncio.to_thread(zombie.join, 30)
+            await asyncio.to_thread(zombie.join, PATIENCE)
             status_between = await job.status()
             (tmp_path / "second-may-end").touch()
-            result = await job.result(timeout=30)
+            result = await job.result(timeout=PATIENCE)
             other.terminate()
-            await asyncio.to_thread(other.join, 30)
+            await asyncio.to_thread(other.join, PATIENCE)
         finally:
             for process in multiprocessing.active_children():
                 process.kill()
         store = app.store
-        events = await store.events(QUEUE)
+        events = await store.events.read_events(QUEUE)
 
     assert status_between is State.ACTIVE
     assert result == "second"

@@ -9,7 +9,7 @@ from penstock.core.transitions import TABLE
 
 FOLDERS = {
     "sqlite": (files("penstock.stores.sqlite") / "sql" / "moves", ".sql"),
-    "redis": (files("penstock.stores.redis") / "lua", ".lua"),
+    "redis": (files("penstock.stores.redis") / "lua" / "moves", ".lua"),
     "postgres": (files("penstock.stores.postgres") / "sql" / "moves", ".sql"),
 }
 

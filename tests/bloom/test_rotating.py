@@ -3,14 +3,17 @@
 import math
 import random
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from penstock.bloom.filters import Filters
 from penstock.bloom.rotating import CLEANUP, GHOST, IDEMPOTENCY, BloomCounts, BloomSize, RotatingBloom
 from penstock.core.errors import OptionError
+from penstock.settings import BloomSettings
 
 
 class Clock:
@@ -32,7 +35,7 @@ def bits(size: BloomSize) -> float:
 @given(st.lists(st.one_of(st.integers(0, 40), st.sampled_from([3.0, 10.0, 25.0])), max_size=120))
 def test_what_was_added_is_found_until_two_rotations_are_over(steps: list[int | float]) -> None:
     clock = Clock()
-    bloom = RotatingBloom(BloomSize(8, 0.001, 10.0), clock=clock)
+    bloom = RotatingBloom(BloomSize(8, 1e-12, 10.0), clock=clock)
     added: dict[str, int] = {}
     for step in steps:
         if isinstance(step, float):
@@ -56,7 +59,7 @@ def test_at_capacity_false_positives_stay_within_the_rate(size: BloomSize) -> No
 
 
 def test_a_full_buffer_rotates_and_the_one_before_is_still_asked() -> None:
-    bloom = RotatingBloom(BloomSize(100, 0.001, 60.0), clock=Clock())
+    bloom = RotatingBloom(BloomSize(100, 1e-12, 60.0), clock=Clock())
     bloom.add(f"first {n}" for n in range(100))
     bloom.add(["one more"])
     assert bloom.counts.rotations == 1
@@ -67,7 +70,7 @@ def test_a_full_buffer_rotates_and_the_one_before_is_still_asked() -> None:
 
 
 def test_an_item_that_is_added_again_takes_no_room() -> None:
-    bloom = RotatingBloom(BloomSize(10, 0.001, 60.0), clock=Clock())
+    bloom = RotatingBloom(BloomSize(10, 1e-12, 60.0), clock=Clock())
     for _ in range(50):
         bloom.add(["the same"])
     assert bloom.counts.rotations == 0
@@ -75,7 +78,7 @@ def test_an_item_that_is_added_again_takes_no_room() -> None:
 
 def test_after_two_rotations_without_use_nothing_is_remembered() -> None:
     clock = Clock()
-    bloom = RotatingBloom(BloomSize(10, 0.001, 60.0), clock=clock)
+    bloom = RotatingBloom(BloomSize(10, 1e-12, 60.0), clock=clock)
     bloom.add(["old"])
     clock.now = 119.0
     assert bloom.maybe(["old"]) == [True]
@@ -84,7 +87,7 @@ def test_after_two_rotations_without_use_nothing_is_remembered() -> None:
 
 
 def test_the_counters_tell_hits_misses_and_what_was_refuted() -> None:
-    bloom = RotatingBloom(BloomSize(10, 0.001, 60.0), clock=Clock())
+    bloom = RotatingBloom(BloomSize(10, 1e-12, 60.0), clock=Clock())
     bloom.add(["a"])
     bloom.maybe(["a", "b", "c"])
     bloom.refuted()
@@ -92,7 +95,7 @@ def test_the_counters_tell_hits_misses_and_what_was_refuted() -> None:
 
 
 def test_threads_share_a_filter_that_rotates() -> None:
-    bloom = RotatingBloom(BloomSize(10_000, 0.001, 3600.0))
+    bloom = RotatingBloom(BloomSize(10_000, 1e-12, 3600.0))
     errors: list[BaseException] = []
 
     def watched(work: Callable[[], None]) -> None:
@@ -123,6 +126,26 @@ def test_threads_share_a_filter_that_rotates() -> None:
     assert bloom.counts.hits + bloom.counts.misses == 18_000
 
 
+@pytest.mark.parametrize("seconds", [0.0, 60.0], ids=["in time", "due to rotate"])
+def test_a_look_waits_for_no_change(seconds: float) -> None:
+    """Not even for one that takes long: here it looks itself, in the middle of it."""
+    clock = Clock()
+    bloom = RotatingBloom(BloomSize(10, 1e-12, 60.0), clock=clock)
+    bloom.add(["a"])
+    found: list[list[bool]] = []
+
+    def items() -> Iterator[str]:
+        clock.now = seconds
+        looking = threading.Thread(target=lambda: found.append(bloom.maybe(["a", "b"])), daemon=True)
+        looking.start()
+        looking.join(10)
+        yield "b"
+
+    bloom.add(items())
+    assert found == [[True, False]]
+    assert bloom.counts.hits == 1
+
+
 @pytest.mark.parametrize(
     ("size", "megabytes"),
     [(IDEMPOTENCY, 2.4), (GHOST, 28.8), (CLEANUP, 4.8)],
@@ -138,11 +161,27 @@ def test_memory_is_as_computed(size: BloomSize, megabytes: float) -> None:
     ("given", "field"),
     [
         ((0, 0.01, 1.0), "capacity"),
+        (("many", 0.01, 1.0), "capacity"),
+        ((2.5, 0.01, 1.0), "capacity"),
+        ((10**10, 0.01, 1.0), "capacity: found 10000000000, wanted .* up to 1024 MiB"),
+        ((1 << 70, 0.01, 1.0), "capacity"),
+        ((1, "low", 1.0), "rate"),
+        ((1, float("nan"), 1.0), "rate"),
+        ((1, 0.5, None), "rotation"),
+        ((1, 0.5, float("nan")), "rotation"),
         ((1, 0.0, 1.0), "rate"),
         ((1, 1.0, 1.0), "rate"),
         ((1, 0.5, 0.0), "rotation"),
     ],
 )
-def test_a_size_that_cannot_be_is_refused(given: tuple[int, float, float], field: str) -> None:
+def test_a_size_that_cannot_be_is_refused(given: tuple[Any, Any, Any], field: str) -> None:
     with pytest.raises(OptionError, match=field):
         BloomSize(*given)
+
+
+def test_the_settings_turn_filters_on() -> None:
+    """With the sizes that are their defaults."""
+    filters = Filters.of(BloomSettings(idempotency=True, ghost=True, cleanup=True))
+    found = [filters.idempotency, filters.ghost, filters.cleanup]
+    assert [None if each is None else each.size for each in found] == [IDEMPOTENCY, GHOST, CLEANUP]
+    assert Filters.of(BloomSettings()).idempotency is None

@@ -16,6 +16,7 @@ from typing import Any, TypeVar
 import pytest
 
 from penstock.cli.main import run
+from penstock.core.decide import NO_HANDLER
 from penstock.core.job import NewJob, Options, QueueRef
 from penstock.core.moves import Bury, Complete, Fail, Fault, Release, Retry, Settlement, Snooze
 from penstock.core.outcomes import Enqueued
@@ -55,6 +56,11 @@ class Shell:
         assert self.out.count("\n") == 1
         return json.loads(self.out)
 
+    def json_lines(self, *arguments: str, code: int = 0) -> list[Any]:
+        """The objects that a command writes with --json, one per line."""
+        assert self(*arguments, "--json") == code, self.err
+        return [json.loads(line) for line in self.out.splitlines()]
+
     def store(self, work: Callable[[Store], Awaitable[T]]) -> T:
         """What the work on the store returns."""
 
@@ -74,7 +80,7 @@ class Shell:
         async def work(store: Store) -> list[str]:
             task = fields.pop("task", "send")
             new = [NewJob(id=each, nonce="n", task=task, payload=b'{"to":"ada"}', **fields) for each in ids]
-            out = await store.enqueue(queue, new)
+            out = await store.moves.enqueue(queue, new)
             assert all(isinstance(each, Enqueued) for each in out)
             return list(ids)
 
@@ -83,19 +89,21 @@ class Shell:
     def register_worker(self, *queues: str) -> None:
         """A live worker of these queues."""
         entry = WorkerEntry("w1", "here", 1, "1", dict.fromkeys(queues, 1), ("send",))
-        self.store(lambda store: store.register_worker("default", entry, 600_000))
+        self.store(lambda store: store.workers.register_worker("default", entry, 600_000))
 
     def claim(self, many: int = 1, *, queue: QueueRef = MAIL, lease_ms: int = 30_000) -> None:
         """Lease jobs to a worker and leave it at that."""
-        self.store(lambda store: store.claim(queue, worker="w1", limit=many, lease_ms=lease_ms))
+        self.store(lambda store: store.moves.claim(queue, worker="w1", limit=many, lease_ms=lease_ms))
 
     def settle(self, how: str, many: int = 1, *, queue: QueueRef = MAIL, fault: Fault = BOOM) -> None:
         """Lease jobs and end the deliveries so."""
 
         async def work(store: Store) -> None:
-            claims = await store.claim(queue, worker="w1", limit=many, lease_ms=30_000)
+            claims = await store.moves.claim(queue, worker="w1", limit=many, lease_ms=30_000)
             assert len(claims.jobs) == many
-            await store.settle(queue, [_settlement(how, job.id, job.token, fault) for job in claims.jobs])
+            await store.moves.settle(
+                queue, [_settlement(how, job.id, job.token, fault) for job in claims.jobs]
+            )
 
         self.store(work)
 
@@ -116,6 +124,8 @@ def _settlement(how: str, job: str, token: str, fault: Fault) -> Settlement:
             return Retry(job, token, 60_000, fault)
         case "bury":
             return Bury(job, token, fault)
+        case "send back":
+            return Snooze(job, token, 60_000, NO_HANDLER)
         case "snooze":
             return Snooze(job, token, 60_000)
         case _:
@@ -153,5 +163,5 @@ def shell(
     url = f"sqlite:///{tmp_path / 'jobs.db'}" if kind.name == "sqlite" else kind.address(where)
     monkeypatch.setenv("PENSTOCK_URL", url)
     shell = Shell(tmp_path, url, capsys)
-    shell.store(lambda store: store.info())
+    shell.store(lambda store: store.health.info())
     return shell

@@ -28,7 +28,7 @@ def handed_over(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]
 
     monkeypatch.setattr(Penstock, "worker", note)
     monkeypatch.setattr(Penstock, "scheduler", note)
-    monkeypatch.setattr("penstock.cli.scheduler.TimeKeeper", note)
+    monkeypatch.setattr("penstock.cli.scheduler_command.TimeKeeper", note)
     monkeypatch.setenv("PENSTOCK_WORKER_RECOVER_LIMIT", "8")
     Path("penstock.toml").write_text("[worker]\nclaim_scan = 9\n")
     return found

@@ -9,8 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from penstock.demo.plan import plan
+from penstock.demo.job_plan import plan
 from tests.cli.conftest import Shell
+from tests.kit.waiting import PATIENCE
 
 
 def test_a_killed_worker_loses_no_job(shell: Shell) -> None:
@@ -26,8 +27,8 @@ def test_a_killed_worker_loses_no_job(shell: Shell) -> None:
 def test_a_job_dropped_behind_the_stores_back_is_noticed(shell: Shell) -> None:
     assert shell("demo", "--jobs", "300", "--workers", "2", "--inject-loss", "--dir", "kept") == 1
 
-    assert "dropped job" in shell.out
-    assert "broken: not-in-store" in shell.out
+    assert "deleted job" in shell.out
+    assert "broken promise: not-in-store" in shell.out
     assert "NOT proven: 300 enqueued" in shell.out
     assert "lost 1" in shell.out
     (directory,) = Path("kept").iterdir()
@@ -61,7 +62,7 @@ def test_a_demo_that_is_told_to_stop_leaves_nothing_behind(shell: Shell) -> None
             assert process.poll() is None
         assert list(shell.directory.glob("penstock-demo-*"))
         process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=PATIENCE)
 
     assert (process.returncode, err) == (143, b"")
     assert not list(shell.directory.glob("penstock-demo-*"))

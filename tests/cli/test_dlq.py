@@ -1,5 +1,7 @@
 """`dlq`: filters, groups, redrive and purge; and that a condition can only read."""
 
+import time
+
 import pytest
 
 from penstock.client.where import Where
@@ -46,24 +48,40 @@ def dead(shell: Shell) -> Shell:
     ],
 )
 def test_filters(dead: Shell, filters: list[str], ids: list[str]) -> None:
-    assert sorted(job["id"] for job in dead.json("dlq", "list", *filters)["jobs"]) == ids
+    assert sorted(job["id"] for job in dead.json_lines("dlq", "list", *filters)) == ids
 
 
 def test_kinds_of_errors_are_counted_by_fingerprint(dead: Shell) -> None:
     dead.dead("d", "e", queue=WEB, fault=TIMEOUT)
 
-    first, *_ = groups = dead.json("dlq", "list", "--group")["groups"]
+    first, *_ = groups = dead.json_lines("dlq", "list", "--group")
 
     assert (first["count"], first["fingerprint"], first["queue"]) == (3, "aaa", "web")
     assert len(groups) == 3
     assert dead("dlq", "list", "--group") == 0
 
 
+def test_groups_are_told_in_the_readers_time(dead: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As all other tables; JSON has UTC."""
+    last = dead.json_lines("dlq", "list", "--group", "--limit", "1")[0]["last_at"]
+    monkeypatch.setenv("COLUMNS", "200")
+    monkeypatch.setenv("TZ", "XXX-05:30")
+    time.tzset()
+    try:
+        assert dead("dlq", "list", "--group", "--limit", "1", "--absolute-times") == 0
+    finally:
+        monkeypatch.undo()
+        time.tzset()
+
+    assert last.endswith("Z")
+    assert "+05:30" in dead.out
+
+
 def test_a_dry_run_counts_and_shows_and_changes_nothing(dead: Shell) -> None:
     document = dead.json("dlq", "redrive", "--where", "error like 'Timeout%'", "--dry-run")
 
     assert (document["count"], len(document["sample"])) == (2, 2)
-    assert len(dead.json("dlq", "list")["jobs"]) == 3
+    assert len(dead.json_lines("dlq", "list")) == 3
     assert dead("dlq", "redrive", "--dry-run") == 0
     assert dead.out.startswith("3 dead jobs would be redriven, such as\n")
 
@@ -71,7 +89,7 @@ def test_a_dry_run_counts_and_shows_and_changes_nothing(dead: Shell) -> None:
 def test_redrive_takes_what_the_filters_say_and_no_more_than_the_limit(dead: Shell) -> None:
     assert dead.json("dlq", "redrive", "--reason", "TIMEOUT", "--limit", "1")["redriven"] == 1
     assert dead.json("dlq", "redrive", "--queue", "web", "--all")["redriven"] == 1
-    assert [job["id"] for job in dead.json("dlq", "list")["jobs"]] == ["a"]
+    assert [job["id"] for job in dead.json_lines("dlq", "list")] == ["a"]
 
 
 def test_many_are_redriven_over_pages(shell: Shell) -> None:
@@ -83,7 +101,7 @@ def test_many_are_redriven_over_pages(shell: Shell) -> None:
 
     assert shell.out == "1100 jobs redriven\n"
     assert "redriven: 1100 of 1100" in shell.err
-    assert shell.store(lambda store: store.counts(MAIL))[State.PENDING] == 1_100
+    assert shell.store(lambda store: store.reads.counts(MAIL))[State.PENDING] == 1_100
 
 
 def test_redriven_jobs_keep_the_order_in_which_they_died(shell: Shell) -> None:
@@ -93,7 +111,7 @@ def test_redriven_jobs_keep_the_order_in_which_they_died(shell: Shell) -> None:
 
     assert shell("dlq", "redrive", "--yes") == 0
 
-    claims = shell.store(lambda store: store.claim(MAIL, worker="w1", limit=len(ids), lease_ms=30_000))
+    claims = shell.store(lambda store: store.moves.claim(MAIL, worker="w1", limit=len(ids), lease_ms=30_000))
     assert [job.id for job in claims.jobs] == ids
 
 
@@ -101,12 +119,12 @@ def test_all_dead_jobs_are_redriven_only_after_a_question(
     dead: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert dead("dlq", "redrive") == 2
-    assert "Run 3 dead jobs again? There is nobody to ask: use --yes" in dead.err
+    assert "Run 3 dead jobs again? Standard input is no terminal to ask at: use --yes" in dead.err
     assert dead("dlq", "redrive", "--queue", "mail") == 2
 
     monkeypatch.setattr("sys.stdin", Terminal("n\n"))
     assert dead("dlq", "redrive") == 1
-    assert len(dead.json("dlq", "list")["jobs"]) == 3
+    assert len(dead.json_lines("dlq", "list")) == 3
 
     monkeypatch.setattr("sys.stdin", Terminal("y\n"))
     assert dead("dlq", "redrive", "--queue", "mail") == 0
@@ -120,7 +138,7 @@ def test_purge_deletes_for_good_and_asks_first(dead: Shell, monkeypatch: pytest.
     assert dead("dlq", "purge", "--queue", "web") == 0
     assert dead.err == "Delete 1 dead jobs for good? [y/N]: "
     assert dead.json("dlq", "purge", "--yes")["deleted"] == 2
-    assert dead.json("dlq", "list")["jobs"] == []
+    assert dead.json_lines("dlq", "list") == []
 
 
 def test_show_is_for_dead_jobs(dead: Shell) -> None:
@@ -159,4 +177,4 @@ def test_a_bad_condition_is_one_line_even_without_jobs(shell: Shell) -> None:
 
 
 def _jobs(shell: Shell) -> list[Job]:
-    return [job for job in shell.store(lambda store: store.get(MAIL, ["a"])) if job is not None]
+    return [job for job in shell.store(lambda store: store.reads.get(MAIL, ["a"])) if job is not None]

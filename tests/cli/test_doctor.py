@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from penstock.cli.check_persistence import examine_persistence
+from penstock.cli.doctor.store_checks import examine_persistence
 from penstock.core.flows import ChildEnding, JobRef
 from penstock.core.job import NewJob
 from penstock.core.limits import Declaration, KeyRule, Mode
 from penstock.stores.protocol import Store
-from penstock.stores.values import Durability, StoredSchedule, StoreInfo
+from penstock.stores.values import Durability, StoredSchedule, StoreInfo, WorkerEntry
 from tests.cli.conftest import MAIL, Shell
 
 
@@ -69,6 +69,29 @@ def test_jobs_that_somebody_claims_without_being_registered_are_served(shell: Sh
     assert shell.json("doctor")["healthy"] is True
 
 
+def test_tasks_that_no_live_worker_knows_are_named(shell: Shell) -> None:
+    shell.enqueue("a", "b", task="resize")
+    shell.enqueue("c", task="send")
+    shell.settle("send back", 3)
+
+    assert shell("doctor") == 1
+    assert re.search(
+        r"unknown tasks of queue mail: 2 jobs of task 'resize' were returned .* no live worker", shell.out
+    )
+    assert "'send'" not in shell.out
+
+
+@pytest.mark.usefixtures("unserved")
+def test_a_worker_of_more_queues_than_its_entry_names_may_serve_any(shell: Shell) -> None:
+    entry = WorkerEntry("w1", "here", 1, "1", {"web": 1}, ("send",), more_queues=3, more_tasks=1)
+    shell.store(lambda store: store.workers.register_worker("default", entry, 600_000))
+    shell.enqueue("a")
+    shell.enqueue("b", task="resize")
+    shell.settle("send back")
+
+    assert shell.json("doctor")["healthy"] is True
+
+
 def test_at_eighty_columns_no_word_is_lost(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     shell.enqueue("a")
     monkeypatch.setenv("COLUMNS", "80")
@@ -97,7 +120,7 @@ def test_a_server_that_keeps_nothing_on_disk_is_a_finding(durability: Durability
 
 
 def test_an_empty_store_is_healthy(shell: Shell) -> None:
-    shell.store(lambda store: store.info())
+    shell.store(lambda store: store.health.info())
 
     document = shell.json("doctor")
 
@@ -108,7 +131,7 @@ def test_an_empty_store_is_healthy(shell: Shell) -> None:
 
 
 def test_what_permissions_rest_on_is_shown(shell: Shell) -> None:
-    shell.store(lambda store: store.info())
+    shell.store(lambda store: store.health.info())
 
     found = {each["name"]: each for each in shell.json("doctor")["sandbox"]}
 
@@ -119,7 +142,7 @@ def test_what_permissions_rest_on_is_shown(shell: Shell) -> None:
 
 
 def test_a_turned_clock_is_a_finding(shell: Shell) -> None:
-    shell.store(lambda store: store.turn(3_000))
+    shell.store(lambda store: store.clock.advance_clock(3_000))
 
     document = shell.json("doctor", code=1)
 
@@ -129,11 +152,11 @@ def test_a_turned_clock_is_a_finding(shell: Shell) -> None:
 def test_leases_that_nobody_recovers_are_a_finding(shell: Shell) -> None:
     shell.enqueue("a")
     shell.claim()
-    shell.store(lambda store: store.turn(60_000))
+    shell.store(lambda store: store.clock.advance_clock(60_000))
 
     assert "leases" in names(shell.json("doctor", code=1))
     assert shell("doctor") == 1
-    assert re.search(r"1 ran out up to \d+ s ago and were not recovered", shell.out)
+    assert re.search(r"1 leases expired up to \d+ s ago and were not recovered", shell.out)
 
 
 def test_a_job_taken_out_of_the_file_is_a_finding(shell: Shell) -> None:
@@ -170,7 +193,7 @@ def test_events_that_are_missing_or_damaged_are_a_finding(shell: Shell, statemen
 def test_a_trimmed_log_is_checked_from_where_it_begins(shell: Shell) -> None:
     shell.enqueue("a", "b")
     shell.settle("complete", 2)
-    shell.store(lambda store: store.trim(MAIL, through=3))
+    shell.store(lambda store: store.events.trim(MAIL, through=3))
 
     document = shell.json("doctor")
 
@@ -182,13 +205,13 @@ def test_a_reader_that_holds_back_trimming_is_mentioned_and_no_fault(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     shell.enqueue("a", "b", "c")
-    shell.store(lambda store: store.keep_reader(MAIL, "slow", 1))
-    shell.store(lambda store: store.keep_reader(MAIL, "quick", 3))
+    shell.store(lambda store: store.readers.register_reader(MAIL, "slow", 1))
+    shell.store(lambda store: store.readers.register_reader(MAIL, "quick", 3))
     assert _readers(shell.json("doctor"))["seen"] == "2 registered"
     with monkeypatch.context() as patched:
-        patched.setattr("penstock.cli.checks.EVENTS_KEPT", 1)
+        patched.setattr("penstock.cli.doctor.reader_checks.EVENTS_KEPT", 1)
         by_count = _readers(shell.json("doctor"))
-    monkeypatch.setattr("penstock.cli.checks.EVENTS_AGE", -60.0)
+    monkeypatch.setattr("penstock.cli.doctor.reader_checks.EVENTS_AGE", -60.0)
     by_age = _readers(shell.json("doctor"))
 
     assert by_count["seen"] == "2 registered; slow holds back trimming, 2 events behind"
@@ -197,8 +220,8 @@ def test_a_reader_that_holds_back_trimming_is_mentioned_and_no_fault(
 
 def test_events_that_were_cut_ahead_of_a_reader_are_a_finding(shell: Shell) -> None:
     shell.enqueue("a", "b", "c")
-    shell.store(lambda store: store.keep_reader(MAIL, "slow", 0))
-    shell.store(lambda store: store.trim(MAIL, through=2))
+    shell.store(lambda store: store.readers.register_reader(MAIL, "slow", 0))
+    shell.store(lambda store: store.events.trim(MAIL, through=2))
 
     (finding,) = findings(shell)
     assert finding == "events 1 to 2 were trimmed before reader 'slow' had read them"
@@ -224,42 +247,42 @@ def findings(shell: Shell) -> list[str]:
 
 
 def test_a_store_with_limits_flows_and_schedules_is_healthy(shell: Shell) -> None:
-    shell.store(lambda store: store.declare(MAIL, KEYED))
+    shell.store(lambda store: store.queues.declare(MAIL, KEYED))
     shell.enqueue("a", "b", "c", "d", key="ada")
     shell.claim(3)
     shell.enqueue("e", key="bob", parents=(JobRef("mail", "top"),))
     shell.enqueue("top", key="bob", awaits=(JobRef("mail", "e"),))
-    shell.store(lambda store: store.put_schedule(StoredSchedule(MAIL, "nightly", b"{}", 2**42)))
+    shell.store(lambda store: store.schedules.put_schedule(StoredSchedule(MAIL, "nightly", b"{}", 2**42)))
 
     assert shell.json("doctor")["healthy"] is True
 
 
 def test_more_running_than_allowed_is_a_finding(shell: Shell) -> None:
-    shell.store(lambda store: store.declare(MAIL, KEYED))
+    shell.store(lambda store: store.queues.declare(MAIL, KEYED))
     shell.enqueue("a", "b", "c", key="ada")
     shell.enqueue("d", "e", key="bob")
     shell.claim(5)
     lowered = Declaration(version=2, mode=Mode.DYNAMIC, key_limit=3, max_active=2, max_length=9)
-    shell.store(lambda store: store.declare(MAIL, lowered))
-    shell.store(lambda store: store.set_key_rule(MAIL, "ada", KeyRule(limit=1)))
+    shell.store(lambda store: store.queues.declare(MAIL, lowered))
+    shell.store(lambda store: store.queues.set_key_rule(MAIL, "ada", KeyRule(limit=1)))
 
     total, key = findings(shell)
 
-    assert total.startswith("4 jobs run and max_active is 2 (version 2 may have lowered it")
+    assert total.startswith("4 jobs run and max_active is 2 (version 2 may have lowered the limit")
     assert key.startswith("2 jobs of key 'ada' run and its limit is 1")
 
 
 def test_more_waiting_than_the_length_is_no_fault(shell: Shell) -> None:
     """What was let in comes back by retries and releases, and a limit may be lowered."""
     shell.enqueue("a", "b", "c")
-    shell.store(lambda store: store.declare(MAIL, Declaration(max_length=2)))
+    shell.store(lambda store: store.queues.declare(MAIL, Declaration(max_length=2)))
 
     checks = shell.json("doctor")["checks"]
     assert ["3 of 2 wait" in check["seen"] for check in checks if check["name"] == "limits"] == [True]
 
 
 def test_a_key_that_is_passed_over_is_a_finding(shell: Shell) -> None:
-    shell.store(lambda store: store.declare(MAIL, Declaration(mode=Mode.KEYED)))
+    shell.store(lambda store: store.queues.declare(MAIL, Declaration(mode=Mode.KEYED)))
     shell.enqueue("a", key="ada")
     shell.enqueue(*(f"b{number}" for number in range(5)), key="bob")
     with closing(sqlite3.connect(shell.file, isolation_level=None)) as base:
@@ -276,11 +299,13 @@ def test_relays_that_nobody_carries_are_a_finding(shell: Shell) -> None:
     shell.enqueue("a", parents=(JobRef("web", "top"),))
     shell.settle("complete")
     assert shell("doctor") == 0
-    shell.store(lambda store: store.turn(90_000))
+    shell.store(lambda store: store.clock.advance_clock(90_000))
 
     (finding,) = findings(shell)
 
-    assert re.match(r"1 wait to be carried over, the oldest for \d min( \d+ s)?: no worker runs", finding)
+    assert re.match(
+        r"1 relay entries wait for delivery, the oldest for \d min( \d+ s)?: no worker runs", finding
+    )
 
 
 def test_a_blocked_job_that_nothing_will_unblock_is_a_finding(shell: Shell) -> None:
@@ -290,25 +315,25 @@ def test_a_blocked_job_that_nothing_will_unblock_is_a_finding(shell: Shell) -> N
             NewJob(id="top", nonce="n", task="send", payload=b"{}", awaits=(child,)),
             NewJob(id="a", nonce="n", task="send", payload=b"{}", parents=(top,)),
         ]
-        await store.enqueue(MAIL, jobs)
+        await store.moves.enqueue(MAIL, jobs)
 
     shell.store(flow)
     shell.settle("complete")
     assert shell("doctor") == 0
-    shell.store(lambda store: store.relayed(MAIL, [1]))
+    shell.store(lambda store: store.flows.delete_relay_entries(MAIL, [1]))
 
-    assert findings(shell) == ["job top would wait for ever: of mail/a there is no word to come"]
+    assert findings(shell) == ["job top would wait for ever: no relay entry will report the end of mail/a"]
     ending = ChildEnding("top", JobRef("mail", "a"), None)
-    shell.store(lambda store: store.child_ended(MAIL, [ending]))
+    shell.store(lambda store: store.flows.child_ended(MAIL, [ending]))
     assert shell("doctor") == 0
 
 
 def test_a_schedule_that_nobody_fires_is_a_finding(shell: Shell) -> None:
     async def plan(store: Store) -> None:
-        now = await store.now()
+        now = await store.clock.now()
         for name, ago in (("late", 30_000), ("due", 1_000)):
-            await store.put_schedule(StoredSchedule(MAIL, name, b"{}", now - ago))
-        await store.put_schedule(StoredSchedule(MAIL, "paused", b"{}", now - 90_000, paused=True))
+            await store.schedules.put_schedule(StoredSchedule(MAIL, name, b"{}", now - ago))
+        await store.schedules.put_schedule(StoredSchedule(MAIL, "paused", b"{}", now - 90_000, paused=True))
 
     shell.store(plan)
 
@@ -320,8 +345,10 @@ def test_a_schedule_that_nobody_fires_is_a_finding(shell: Shell) -> None:
 
 def test_a_schedule_that_a_full_queue_holds_back_says_so(shell: Shell) -> None:
     async def plan(store: Store) -> None:
-        await store.declare(MAIL, Declaration(max_length=1))
-        await store.put_schedule(StoredSchedule(MAIL, "late", b"{}", await store.now() - 30_000))
+        await store.queues.declare(MAIL, Declaration(max_length=1))
+        await store.schedules.put_schedule(
+            StoredSchedule(MAIL, "late", b"{}", await store.clock.now() - 30_000)
+        )
 
     shell.store(plan)
     shell.enqueue("a")

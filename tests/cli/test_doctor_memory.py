@@ -8,8 +8,8 @@ import tracemalloc
 
 import pytest
 
-from penstock.cli import check_history
-from penstock.cli.bulk import PAGE
+from penstock.cli.doctor import history_checks
+from penstock.cli.jobs.job_pages import PAGE
 from penstock.core.history import lines, scratch
 from tests.cli.conftest import Shell, Terminal
 from tests.conformance.having import shared
@@ -24,8 +24,8 @@ BYTES_PER_JOB = 40
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Pages and what stays in memory are small beside the number of jobs."""
     assert PAGE >= scratch.HOT
-    monkeypatch.setattr(check_history, "PAGE", 500)
-    monkeypatch.setattr(check_history, "CHUNK", 500)
+    monkeypatch.setattr(history_checks, "PAGE", 500)
+    monkeypatch.setattr(history_checks, "CHUNK", 500)
     monkeypatch.setattr(scratch, "HOT", 500)
     monkeypatch.setattr(lines, "CHUNK", 100)
 
@@ -66,7 +66,7 @@ def test_memory_hardly_grows_with_the_number_of_jobs(shell: Shell) -> None:
 
 
 def test_long_work_says_how_far_it_is(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check_history, "QUIET_UNDER", 100)
+    monkeypatch.setattr(history_checks, "QUIET_UNDER", 100)
     shell.register_worker("mail")
     fill(shell, 0, 1_000)
 
@@ -77,7 +77,7 @@ def test_long_work_says_how_far_it_is(shell: Shell, monkeypatch: pytest.MonkeyPa
 
 
 def test_a_terminal_gets_a_bar_instead(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(check_history, "QUIET_UNDER", 100)
+    monkeypatch.setattr(history_checks, "QUIET_UNDER", 100)
     shell.register_worker("mail")
     fill(shell, 0, 1_000)
     terminal = Terminal()

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.cli.checks import examine_replication
+from penstock.cli.doctor.store_checks import examine_replication
 from penstock.stores.values import Durability, Replication, StoreInfo
 
 

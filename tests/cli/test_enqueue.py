@@ -28,7 +28,7 @@ other = 3
 
 def enqueued(shell: Shell, *arguments: str) -> Job:
     document = shell.json("enqueue", *arguments)
-    (job,) = shell.store(lambda store: store.get(MAIL, [document["id"]]))
+    (job,) = shell.store(lambda store: store.reads.get(MAIL, [document["id"]]))
     assert job is not None
     return job
 
@@ -113,10 +113,10 @@ def test_the_same_key_gives_the_same_job_and_says_so(shell: Shell) -> None:
     job = shell.out.strip()
 
     assert shell(*first) == 0
-    assert shell.out == f"{job} (already there: pending)\n"
+    assert shell.out == f"{job} (exists already: pending)\n"
     other = [*first[:-1], "to=eve"]
     assert shell(*other) == 0
-    assert shell.out == f"{job} (already there: pending, with another payload)\n"
+    assert shell.out == f"{job} (exists already: pending, with another payload)\n"
     assert shell(*other, "--strict") == 1
     assert "which has another payload" in shell.err
 
@@ -128,7 +128,7 @@ def test_one_of_a_kind_is_enqueued_once(shell: Shell) -> None:
         job = shell.out.strip()
 
         assert shell(*send) == 0
-        assert shell.out == f"{job} (already there: pending)\n"
+        assert shell.out == f"{job} (exists already: pending)\n"
 
 
 def test_a_debounced_job_gets_the_newest_arguments(shell: Shell) -> None:
@@ -222,10 +222,10 @@ def test_a_store_that_is_named_goes_before_the_apps_own(
     shell: Shell, app: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert shell("enqueue", "--app", app, "--url", "sqlite:///other.db", "send", "to=ada") == 0
-    assert len(shell.json("jobs", "list", "--url", "sqlite:///other.db")["jobs"]) == 1
+    assert len(shell.json_lines("jobs", "list", "--url", "sqlite:///other.db")) == 1
 
     monkeypatch.delenv("PENSTOCK_URL")
-    assert shell.json("jobs", "list", "--app", app)["jobs"] == []
+    assert shell.json_lines("jobs", "list", "--app", app) == []
 
 
 def test_a_tenant_other_than_the_apps_is_refused(shell: Shell, app: str) -> None:
@@ -277,5 +277,5 @@ def test_nothing_goes_into_a_store_that_ends_with_the_command(
     use_module(monkeypatch, "fleeting", APP.replace("sqlite:///jobs.db", "memory://"))
 
     assert shell(*command) == 2
-    assert shell.err.startswith("penstock: error: memory:// lives in one process")
+    assert shell.err.startswith("penstock: error: memory:// exists in one process only")
     assert shell.out == ""

@@ -10,9 +10,10 @@ import threading
 import pytest
 
 from penstock.core.job import QueueRef
-from penstock.stores.sqlite import SqliteStore
+from penstock.stores.sqlite.readers import SqliteReaders
 from penstock.stores.values import Reader
 from tests.cli.conftest import MAIL, Shell
+from tests.kit.waiting import PATIENCE
 
 
 def test_the_newest_events_over_all_queues_are_json_lines(shell: Shell) -> None:
@@ -76,7 +77,7 @@ def test_a_text_that_is_no_cursor_is_named(shell: Shell, text: str) -> None:
 
 def test_a_trimmed_cursor_is_a_clear_error(shell: Shell) -> None:
     shell.enqueue("a", "b", "c")
-    shell.store(lambda store: store.trim(MAIL, through=2))
+    shell.store(lambda store: store.events.trim(MAIL, through=2))
 
     assert shell("events", "tail", "--queue", "mail", "--after", "0") == 1
     assert shell.err.startswith("penstock: error: ")
@@ -102,7 +103,7 @@ def test_a_reader_goes_on_where_it_was(shell: Shell) -> None:
 
 def test_a_new_reader_begins_with_the_oldest_event_or_where_it_is_put(shell: Shell) -> None:
     shell.enqueue("a", "b", "c", "d")
-    shell.store(lambda store: store.trim(MAIL, through=1))
+    shell.store(lambda store: store.events.trim(MAIL, through=1))
 
     assert _read(shell, "audit") == ["b", "c", "d"]
     assert _read(shell, "late", "--after", "3") == ["d"]
@@ -113,7 +114,7 @@ def test_a_new_reader_begins_with_the_oldest_event_or_where_it_is_put(shell: She
 def test_a_reader_that_dies_before_its_lines_are_written_gets_them_again(shell: Shell) -> None:
     shell.enqueue(*(f"j{number}" for number in range(3_000)))
     command = f"{sys.executable} -m penstock.cli events tail --queue mail --reader audit --json | head -n 1"
-    subprocess.run(["sh", "-c", command], capture_output=True, env=os.environ, timeout=30, check=False)
+    subprocess.run(["sh", "-c", command], capture_output=True, env=os.environ, timeout=PATIENCE, check=False)
 
     seen = _read(shell, "audit")
     assert seen == [f"j{number}" for number in range(3_000 - len(seen), 3_000)]
@@ -123,7 +124,7 @@ def test_a_reader_that_dies_before_its_lines_are_written_gets_them_again(shell: 
 def test_a_reader_that_lost_events_is_told_which_and_can_be_put_after_them(shell: Shell) -> None:
     shell.enqueue("a", "b", "c", "d")
     assert _read(shell, "audit", "--limit", "1") == ["a"]
-    shell.store(lambda store: store.trim(MAIL, through=3))
+    shell.store(lambda store: store.events.trim(MAIL, through=3))
 
     assert shell("events", "tail", "--queue", "mail", "--reader", "audit") == 1
     assert "events 2 to 3 of queue mail were trimmed" in shell.err
@@ -143,10 +144,10 @@ def test_a_reader_that_follows_keeps_its_place(shell: Shell) -> None:
 def test_reading_renews_the_lease_also_when_there_is_nothing_new(shell: Shell) -> None:
     shell.enqueue("a")
     _read(shell, "audit")
-    (before,) = shell.store(lambda store: store.readers(MAIL))
-    shell.store(lambda store: store.turn(60_000))
+    (before,) = shell.store(lambda store: store.readers.list_readers(MAIL))
+    shell.store(lambda store: store.clock.advance_clock(60_000))
     _read(shell, "audit")
-    (after,) = shell.store(lambda store: store.readers(MAIL))
+    (after,) = shell.store(lambda store: store.readers.list_readers(MAIL))
 
     assert after.cursor == before.cursor
     assert after.kept_until >= before.kept_until + 60_000
@@ -155,21 +156,21 @@ def test_reading_renews_the_lease_also_when_there_is_nothing_new(shell: Shell) -
 def test_a_reader_that_follows_renews_its_lease_though_nothing_comes(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.cli.tailing.RENEW_SECONDS", 0.0)
-    monkeypatch.setattr("penstock.cli.tailing.POLL_SECONDS", 0.05)
+    monkeypatch.setattr("penstock.cli.events.event_printer.RENEW_SECONDS", 0.0)
+    monkeypatch.setattr("penstock.cli.events.event_printer.POLL_SECONDS", 0.05)
     shell.enqueue("a")
     _read(shell, "audit")
-    (before,) = shell.store(lambda store: store.readers(MAIL))
+    (before,) = shell.store(lambda store: store.readers.list_readers(MAIL))
     late = threading.Timer(0.5, lambda: shell.enqueue("b"))
     kept: list[int] = []
-    original = SqliteStore.keep_reader
+    original = SqliteReaders.register_reader
 
-    async def noted(self: SqliteStore, queue: QueueRef, name: str, cursor: str | int) -> Reader:
+    async def noted(self: SqliteReaders, queue: QueueRef, name: str, cursor: str | int) -> Reader:
         reader = await original(self, queue, name, cursor)
         kept.append(reader.kept_until)
         return reader
 
-    monkeypatch.setattr(SqliteStore, "keep_reader", noted)
+    monkeypatch.setattr(SqliteReaders, "register_reader", noted)
     late.start()
     assert _read(shell, "audit", "--follow", "--limit", "1") == ["b"]
     late.join()
@@ -182,7 +183,7 @@ def test_readers_are_listed_and_forgotten(shell: Shell) -> None:
     shell.enqueue("a", "b", "c")
     _read(shell, "audit", "--limit", "1")
 
-    (listed,) = shell.json("events", "readers")["readers"]
+    (listed,) = shell.json_lines("events", "readers")
     assert (listed["queue"], listed["name"], listed["seq"], listed["behind"]) == ("mail", "audit", 1, 2)
     assert listed["cursor"].startswith("1-")
     assert listed["kept_until"].endswith("Z")
@@ -191,7 +192,7 @@ def test_readers_are_listed_and_forgotten(shell: Shell) -> None:
     assert shell("events", "forget", "audit", "--queue", "mail") == 0
     assert shell("events", "forget", "audit", "--queue", "mail") == 2
     assert "there are: none" in shell.err
-    assert shell.json("events", "readers") == {"readers": []}
+    assert shell.json_lines("events", "readers") == []
 
 
 def test_a_reader_with_an_impossible_name_is_refused(shell: Shell) -> None:
@@ -224,7 +225,7 @@ def test_following_begins_with_as_many_as_were_asked_for_and_goes_on(shell: Shel
         seen += [json.loads(process.stdout.readline())["job"] for _ in range(3)]
         process.send_signal(signal.SIGINT)
 
-        assert process.wait(10) == 130
+        assert process.wait(PATIENCE) == 130
         assert seen == ["b", "c", "d", "e", "f"]
 
 
@@ -238,14 +239,16 @@ def test_ctrl_c_ends_following_quietly(shell: Shell, queue: list[str]) -> None:
         assert b"enqueue" in process.stdout.readline()
         process.send_signal(signal.SIGINT)
 
-        assert process.wait(10) == 130
+        assert process.wait(PATIENCE) == 130
         assert process.stderr.read() == b""
 
 
 def test_a_reader_that_went_away_is_no_error(shell: Shell) -> None:
     shell.enqueue(*(f"j{number}" for number in range(3_000)))
     command = f"{sys.executable} -m penstock.cli events tail --queue mail --after 0 | head -n 1"
-    done = subprocess.run(["sh", "-c", command], capture_output=True, text=True, env=os.environ, timeout=30)
+    done = subprocess.run(
+        ["sh", "-c", command], capture_output=True, text=True, env=os.environ, timeout=PATIENCE
+    )
 
     assert len(done.stdout.splitlines()) == 1
     assert done.stderr == ""

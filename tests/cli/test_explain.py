@@ -8,7 +8,7 @@ from penstock.core.events import Event
 from penstock.core.job import Job, Options
 from penstock.core.moves import Move
 from penstock.core.states import State
-from penstock.explain.sentences import Facts, explain
+from penstock.explain.sentences import JobFacts, explain
 from penstock.stores.values import Pause
 from tests.cli.conftest import MAIL, Shell
 
@@ -29,9 +29,9 @@ def test_a_pending_job_says_how_many_are_ahead_and_that_nobody_works(shell: Shel
 
 
 def test_a_job_that_waits_for_long_says_that_nobody_seems_to_be_running() -> None:
-    text = "\n".join(explain(Facts(job=job(State.PENDING, enqueued_at=0), now=60_000)))
+    text = "\n".join(explain(JobFacts(job=job(State.PENDING, enqueued_at=0), now=60_000)))
 
-    assert "nobody seems to be running" in text
+    assert "no worker seems to be running" in text
     assert "at least 1 min old" in text
 
 
@@ -54,7 +54,7 @@ def test_a_paused_queue_is_the_reason(shell: Shell) -> None:
 
 
 def test_a_pause_that_is_over_is_no_reason() -> None:
-    facts = Facts(job=job(State.PENDING), now=10, pause=Pause(at=0, until=5))
+    facts = JobFacts(job=job(State.PENDING), now=10, pause=Pause(at=0, until=5))
 
     assert "paused" not in "\n".join(explain(facts))
 
@@ -75,7 +75,7 @@ def test_a_retried_job_says_after_which_error(shell: Shell) -> None:
 
     text = said(shell, "a")
 
-    assert "because it is tried again after an error" in text
+    assert "because it is retried after an error" in text
     assert "1 of 4 attempts are used; the last ended with ERROR: ValueError: boom 7" in text
     assert "Traceback" not in text
 
@@ -91,13 +91,13 @@ def test_a_released_job_says_who_gave_it_back(shell: Shell) -> None:
     shell.enqueue("a")
     shell.settle("release")
 
-    assert "worker w1 gave it back unfinished" in said(shell, "a")
+    assert "worker w1 released it unfinished" in said(shell, "a")
 
 
 def test_a_due_job_waits_for_a_tick() -> None:
-    text = "\n".join(explain(Facts(job=job(State.DELAYED, visible_at=1_000), now=61_000)))
+    text = "\n".join(explain(JobFacts(job=job(State.DELAYED, visible_at=1_000), now=61_000)))
 
-    assert "it becomes pending with the next claim or tick; nobody seems to be running" in text
+    assert "it becomes pending with the next claim or tick; no worker seems to be running" in text
 
 
 def test_a_running_job_says_where_and_until_when(shell: Shell) -> None:
@@ -122,7 +122,7 @@ def test_a_running_job_that_was_cancelled_says_so(shell: Shell) -> None:
 def test_a_lease_that_ran_out_waits_for_recovery(shell: Shell) -> None:
     shell.enqueue("a")
     shell.claim()
-    shell.store(lambda store: store.turn(45_000))
+    shell.store(lambda store: store.clock.advance_clock(45_000))
 
     text = said(shell, "a")
 
@@ -163,17 +163,17 @@ def test_a_cancelled_job_says_so_and_a_redriven_one_too(shell: Shell) -> None:
     [
         ({"delivery": 1}, "snoozed"),
         ({"delivery": 1, "attempts": 1, "reason": "ERROR"}, "after an error"),
-        ({"delivery": 1, "attempts": 1, "reason": "LEASE_EXPIRED"}, "lease ran out"),
+        ({"delivery": 1, "attempts": 1, "reason": "LEASE_EXPIRED"}, "lease expired"),
         ({}, "scheduled"),
     ],
 )
 def test_without_the_log_the_record_tells_why_a_job_is_delayed(fields: dict[str, object], text: str) -> None:
-    assert text in explain(Facts(job=job(State.DELAYED, visible_at=100, **fields), now=1))[0]
+    assert text in explain(JobFacts(job=job(State.DELAYED, visible_at=100, **fields), now=1))[0]
 
 
 def test_the_log_knows_better_than_the_record() -> None:
     snoozed = Event(v=1, tenant="default", queue="mail", seq=1, move=Move.SNOOZE, at=1, job="a")
-    facts = Facts(job=job(State.DELAYED, visible_at=100, attempts=1, delivery=2), now=1, last=snoozed)
+    facts = JobFacts(job=job(State.DELAYED, visible_at=100, attempts=1, delivery=2), now=1, last=snoozed)
 
     assert "snoozed" in explain(facts)[0]
 

@@ -5,9 +5,9 @@ from penstock.core.job import NewJob, QueueRef
 from penstock.core.unique import Unique, UniqueRule
 from penstock.stores.protocol import Store
 from penstock.stores.values import Spawn
+from penstock.testing.conformance.parts import Part
 from tests.cli.conftest import MAIL, Shell
 from tests.conformance.having import shared
-from tests.conformance.stores import Part
 
 WEB = QueueRef("default", "web")
 
@@ -32,9 +32,11 @@ def tell_a_flow(shell: Shell) -> None:
             new("base", parents=("left", "right")),
         ]
         far = new("far", parents=("top",))
-        await store.enqueue(MAIL, jobs, [Spawn("web", far)])
-        await store.enqueue(WEB, [far])
-        await store.relayed(MAIL, [relay.number for relay in await store.relays(MAIL)])
+        await store.moves.enqueue(MAIL, jobs, [Spawn("web", far)])
+        await store.moves.enqueue(WEB, [far])
+        await store.flows.delete_relay_entries(
+            MAIL, [relay.number for relay in await store.flows.list_relay_entries(MAIL)]
+        )
 
     shell.store(work)
 
@@ -80,7 +82,7 @@ def test_many_children_are_summed_up(shell: Shell) -> None:
 
     async def work(store: Store) -> None:
         jobs = [new("top", *(JobRef("mail", name) for name in names))]
-        await store.enqueue(MAIL, jobs + [new(name, parents=("top",)) for name in names])
+        await store.moves.enqueue(MAIL, jobs + [new(name, parents=("top",)) for name in names])
 
     shell.store(work)
 
@@ -93,7 +95,7 @@ def test_many_children_are_summed_up(shell: Shell) -> None:
 
 def test_a_child_that_is_gone_is_still_named(shell: Shell) -> None:
     tell_a_flow(shell)
-    shell.store(lambda store: store.delete(WEB, ["far"]))
+    shell.store(lambda store: store.moves.delete(WEB, ["far"]))
 
     assert shell("flows", "show", "top") == 0
     assert "web/far  not there" in shell.out
@@ -106,7 +108,7 @@ def test_cancel_takes_back_the_whole_flow(shell: Shell) -> None:
     document = shell.json("flows", "cancel", "top")
 
     assert (document["cancelled"], document["asked_to_stop"], document["not_there"]) == (4, 1, 0)
-    states = {job["id"]: job["state"] for job in shell.json("jobs", "list")["jobs"]}
+    states = {job["id"]: job["state"] for job in shell.json_lines("jobs", "list")}
     assert states == dict.fromkeys(["top", "left", "right", "base"], "cancelled") | {"far": "active"}
     assert shell("flows", "cancel", "top") == 0
     assert shell.out == "0 of 5 cancelled, 1 asked to stop\n"

@@ -12,7 +12,7 @@ def test_jobs_are_listed_newest_first_with_filters(shell: Shell) -> None:
     shell.enqueue("c", queue=QueueRef("default", "web"))
 
     def ids(*filters: str) -> list[str]:
-        return [job["id"] for job in shell.json("jobs", "list", *filters)["jobs"]]
+        return [job["id"] for job in shell.json_lines("jobs", "list", *filters)]
 
     assert sorted(ids()) == ["a", "b", "c"]
     assert sorted(ids("--queue", "mail")) == ["a", "b"]
@@ -23,12 +23,15 @@ def test_jobs_are_listed_newest_first_with_filters(shell: Shell) -> None:
 
 def test_a_page_says_where_the_next_begins(shell: Shell) -> None:
     shell.enqueue("a", "b", "c")
-    first = shell.json("jobs", "list", "--queue", "mail", "--limit", "2")
-    second = shell.json("jobs", "list", "--queue", "mail", "--limit", "2", "--after", first["next"])
+    first = shell.json_lines("jobs", "list", "--queue", "mail", "--limit", "2")
+    second = shell.json_lines(
+        "jobs", "list", "--queue", "mail", "--limit", "2", "--after", first[-1]["cursor"]
+    )
 
-    assert len(first["jobs"]) == 2
-    assert "next" not in second
-    assert sorted(job["id"] for page in (first, second) for job in page["jobs"]) == ["a", "b", "c"]
+    assert [len(first), len(second)] == [2, 1]
+    assert sorted(job["id"] for job in first + second) == ["a", "b", "c"]
+    assert shell("jobs", "list", "--queue", "mail", "--limit", "2") == 0
+    assert f"more with: --after {first[-1]['cursor']}" in shell.out
 
 
 def test_pages_need_a_queue(shell: Shell) -> None:
@@ -44,7 +47,7 @@ def test_an_unknown_state_names_the_known_ones(shell: Shell) -> None:
 def test_show_hides_the_payload_unless_asked_and_never_shows_the_token(shell: Shell) -> None:
     shell.enqueue("a")
     shell.claim()
-    token = shell.store(lambda store: store.get(MAIL, ["a"]))[0]
+    token = shell.store(lambda store: store.reads.get(MAIL, ["a"]))[0]
 
     assert shell("jobs", "show", "a") == 0
     assert "ada" not in shell.out
@@ -118,9 +121,9 @@ def test_another_tenants_job_is_not_there(shell: Shell) -> None:
 def test_retry_gives_a_dead_job_a_new_drive(shell: Shell) -> None:
     shell.dead("a")
 
-    assert shell.json("jobs", "retry", "a") == {
-        "jobs": [{"id": "a", "queue": "mail", "applied": True, "state": "pending"}]
-    }
+    assert shell.json_lines("jobs", "retry", "a") == [
+        {"id": "a", "queue": "mail", "applied": True, "state": "pending"}
+    ]
     assert shell.json("jobs", "show", "a")["drive"] == 2
 
 
@@ -146,7 +149,7 @@ def test_attempts_are_those_without_success_in_tables_as_in_json(shell: Shell) -
     assert shell("jobs", "list") == 0
     shown = {line.split()[0]: line.split()[4] for line in shell.out.splitlines() if "/5" in line}
     assert shown == {"done": "0/5", "again": "1/5", "runs": "0/5", "waits": "0/5"}
-    told = {job["id"]: f"{job['attempts']}/5" for job in shell.json("jobs", "list")["jobs"]}
+    told = {job["id"]: f"{job['attempts']}/5" for job in shell.json_lines("jobs", "list")}
     assert told == shown
     assert shell("jobs", "show", "again") == 0
     assert "1 of 5 used" in shell.out

@@ -4,15 +4,16 @@ import re
 
 import pytest
 
-from penstock.cli.rates import rate_of
+from penstock.cli.queues.rate_text import rate_of
 from penstock.core.errors import OptionError
 from penstock.core.job import QueueRef
 from penstock.core.limits import Declaration, Mode, Rate
 from penstock.core.moves import Complete
-from penstock.stores.sqlite import SqliteStore
+from penstock.stores.sqlite.moves import SqliteMoves
+from penstock.stores.sqlite.reads import SqliteReads
+from penstock.testing.conformance.parts import Part
 from tests.cli.conftest import Shell
 from tests.conformance.having import shared
-from tests.conformance.stores import Part
 
 CALLS = QueueRef("default", "calls")
 
@@ -29,7 +30,7 @@ def test_what_is_declared_is_kept_and_shown(shell: Shell) -> None:
         *("--rate", "5/s", "--burst", "3", "--key-rate", "60/m", "--key-burst", "2"),
     )
 
-    info = shell.store(lambda store: store.queue(CALLS))
+    info = shell.store(lambda store: store.queues.find_queue(CALLS))
     assert info is not None
     assert info.declaration == Declaration(
         mode=Mode.KEYED,
@@ -57,7 +58,7 @@ def test_a_rate_that_is_used_up_is_shown_with_when_it_goes_on(shell: Shell) -> N
     assert "held_until" not in fresh
     assert "held_until" in shell.json("queues", "limits", "mail")
     assert shell("queues", "limits", "mail") == 0
-    assert re.search(r"1/min \(used up; the next may start in 5\d s\)", shell.out)
+    assert re.search(r"1/min \(used up; the next job may start in 5\d s\)", shell.out)
 
 
 @shared(Part.KEYS, Part.LIMITS)
@@ -68,7 +69,7 @@ def test_a_change_needs_a_higher_version(shell: Shell) -> None:
     assert "Raise the version to change it" in shell.err
     keyed(shell, "--key-limit", "3", "--version", "2")
     keyed(shell, "--key-limit", "9")
-    assert "version 1 is older than the stored one, which stays" in shell.err
+    assert "version 1 is older than the stored version, which stays in force" in shell.err
     assert shell.json("queues", "limits", "calls")["declaration"]["key_limit"] == 3
 
 
@@ -76,17 +77,17 @@ def test_a_queue_that_was_never_declared_says_so(shell: Shell) -> None:
     shell.enqueue("a")
 
     assert shell("queues", "limits", "mail") == 0
-    assert shell.out == "queue 'mail' is global, and nothing is limited: it was never declared\n"
+    assert shell.out == "queue 'mail' is global and without limits: it was never declared\n"
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--rate", "fast"], "--rate: found 'fast', wanted so many in a time, such as 5/s"),
+        (["--rate", "fast"], "--rate: found 'fast', wanted a number per time, such as 5/s"),
         (["--rate", "5/moon"], "--rate: found '5/moon'"),
         (["--rate", "0/s"], "rate.count: found 0"),
-        (["--burst", "3"], "--burst: found 3, wanted --rate beside it"),
-        (["--key-burst", "3"], "--key-burst: found 3, wanted --key-rate beside it"),
+        (["--burst", "3"], "--burst: found 3, wanted --rate with it"),
+        (["--key-burst", "3"], "--key-burst: found 3, wanted --key-rate with it"),
         (["--key-limit", "2"], "keyed or dynamic, as there are limits per key"),
         (["--max-active", "0"], "max_active: found 0"),
         (["--mode", "random"], "Invalid value for '--mode'"),
@@ -106,7 +107,7 @@ def test_keys_are_shown_with_what_waits_and_runs(shell: Shell) -> None:
     shell.settle("complete", queue=CALLS)
     shell.claim(queue=CALLS)
 
-    ada, bob = shell.json("queues", "keys", "calls")["keys"]
+    ada, bob = shell.json_lines("queues", "keys", "calls")
 
     assert (ada["key"], ada["waiting"], ada["active"], ada["limit"], ada["weight"]) == ("ada", 1, 0, 1, 1)
     assert ada["held_until"].endswith("Z")
@@ -119,18 +120,18 @@ def test_keys_are_shown_with_what_waits_and_runs(shell: Shell) -> None:
 def test_a_key_gets_a_rule_and_loses_it(shell: Shell) -> None:
     assert shell("queues", "declare", "calls", "--mode", "dynamic", "--key-limit", "2") == 0
 
-    (ada,) = shell.json("queues", "keys", "calls", "--set", "ada", "--limit", "7", "--weight", "3")["keys"]
+    (ada,) = shell.json_lines("queues", "keys", "calls", "--set", "ada", "--limit", "7", "--weight", "3")
     assert (ada["limit"], ada["weight"]) == (7, 3)
-    (ada,) = shell.json("queues", "keys", "calls", "--set", "ada", "--limit", "6")["keys"]
+    (ada,) = shell.json_lines("queues", "keys", "calls", "--set", "ada", "--limit", "6")
     assert (ada["limit"], ada["weight"]) == (6, 3)
-    assert shell.json("queues", "keys", "calls", "--unset", "ada")["keys"] == []
+    assert shell.json_lines("queues", "keys", "calls", "--unset", "ada") == []
 
 
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--limit", "3"], "--limit: found 3, wanted --set KEY beside it"),
-        (["--set", "ada"], "--set: found 'ada', wanted --limit or --weight beside it"),
+        (["--limit", "3"], "--limit: found 3, wanted --set KEY with it"),
+        (["--set", "ada"], "--set: found 'ada', wanted --limit or --weight with it"),
         (["--set", "ada", "--limit", "2"], "a keyed queue has one limit for all keys"),
         (["--set", "ada", "--weight", "0"], "weight: found 0"),
         (["--set", "ada", "--weight", "1", "--unset", "bob"], "either --set or --unset"),
@@ -162,15 +163,16 @@ def test_drain_returns_once_nothing_is_live(shell: Shell) -> None:
 
 def test_drain_waits_for_what_is_live(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     shell.enqueue("a")
-    counts = SqliteStore.counts
+    counts = SqliteReads.counts
 
-    async def end_after_a_look(store: SqliteStore, queue: QueueRef) -> object:
-        found = await counts(store, queue)
-        for job in (await store.claim(queue, worker="w", limit=1, lease_ms=1_000)).jobs:
-            await store.settle(queue, [Complete(job.id, job.token)])
+    async def end_after_a_look(reads: SqliteReads, queue: QueueRef) -> object:
+        found = await counts(reads, queue)
+        moves = SqliteMoves(reads._backend)
+        for job in (await moves.claim(queue, worker="w", limit=1, lease_ms=1_000)).jobs:
+            await moves.settle(queue, [Complete(job.id, job.token)])
         return found
 
-    monkeypatch.setattr(SqliteStore, "counts", end_after_a_look)
+    monkeypatch.setattr(SqliteReads, "counts", end_after_a_look)
 
     assert shell("queues", "drain", "mail", "--timeout", "1m") == 0
     assert shell.err == "1 left: 1 pending\n"
@@ -184,7 +186,7 @@ def test_drain_gives_up_in_time_and_says_what_is_left(shell: Shell) -> None:
     assert shell.json("queues", "drain", "mail", "--timeout", "0", code=1)["left"] == {"pending": 1}
     assert shell("queues", "drain", "mail", "--timeout", "0") == 1
     assert shell.out == "queue 'mail' is not empty after 0: 1 pending\n"
-    assert "is paused: what waits there stays" in shell.err
+    assert "is paused: its waiting jobs stay" in shell.err
 
 
 def test_rates_are_read_and_said() -> None:

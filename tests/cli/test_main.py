@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.cli.conftest import Shell, use_module
+from tests.kit.waiting import PATIENCE
 
 
 @pytest.mark.parametrize(
@@ -22,9 +23,9 @@ from tests.cli.conftest import Shell, use_module
         (
             ["jobs", "list", "--queue", "mail", "--after", "zzz"],
             2,
-            "--after: found 'zzz', wanted what `next`",
+            "--after: found 'zzz', wanted the cursor",
         ),
-        (["jobs", "list", "--queue", "mail", "--after", "9" * 20 + "/a"], 2, "wanted what `next` says"),
+        (["jobs", "list", "--queue", "mail", "--after", "9" * 20 + "/a"], 2, "wanted the cursor of a job"),
         (["events", "tail", "--limit", "9" * 20], 2, "Invalid value for '--limit'"),
         (["events", "tail", "--queue", "mail", "--after", "9" * 20], 2, "--after: found '99"),
         (["queues", "keys", "mail", "--first", "9" * 20], 2, "Invalid value for '--first'"),
@@ -96,7 +97,7 @@ def test_an_error_of_our_own_is_a_line_too(shell: Shell, monkeypatch: pytest.Mon
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("division by zero")
 
-    monkeypatch.setattr("penstock.cli.desk.open_store", broken)
+    monkeypatch.setattr("penstock.cli.command_context.open_store", broken)
 
     assert shell("queues", "list") == 1
     assert shell.err.startswith("penstock: error: ZeroDivisionError: division by zero\n")
@@ -121,7 +122,7 @@ def test_the_version_is_quick(shell: Shell) -> None:
     assert shell("--version") == 0
     assert shell.out.startswith("penstock 0.")
     code = "import sys; from penstock.cli.main import run; run(['--version']); print('typer' in sys.modules)"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=30)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=PATIENCE)
     assert done.stdout.splitlines()[-1] == "False"
 
 
@@ -136,7 +137,7 @@ def test_the_version_is_told_beside_other_options(shell: Shell) -> None:
     ("closed", "code", "said"),
     [
         ("jobs list > /dev/full", 1, "penstock: error: [Errno 28] No space left on device\n"),
-        ("jobs list --json > /dev/full", 1, "penstock: error: [Errno 28] No space left on device\n"),
+        ("doctor --json > /dev/full", 1, "penstock: error: [Errno 28] No space left on device\n"),
         ("doctor >&-", 0, ""),
         ("doctor --json <&- >&- 2>&-", 0, ""),
         ("queues show nosuch 2>&-", 1, ""),
@@ -146,7 +147,10 @@ def test_streams_that_are_closed_or_full_are_no_surprise(
     shell: Shell, closed: str, code: int, said: str
 ) -> None:
     done = subprocess.run(
-        ["sh", "-c", f"{sys.executable} -m penstock.cli {closed}"], capture_output=True, text=True, timeout=30
+        ["sh", "-c", f"{sys.executable} -m penstock.cli {closed}"],
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
     )
 
     assert (done.returncode, done.stdout, done.stderr) == (code, "", said)

@@ -8,6 +8,7 @@ import sys
 
 from penstock import Penstock
 from tests.cli.conftest import MAIL, Shell
+from tests.kit.waiting import PATIENCE
 
 
 def _written(shell: Shell, *names: str) -> list[str]:
@@ -52,10 +53,10 @@ def test_a_relay_carries_until_told_to_stop(shell: Shell) -> None:
             if shell.json("outbox", "status", "--from", "sqlite:///shop.db")["waiting"] == 0:
                 break
         relay.send_signal(signal.SIGTERM)
-        _, said = relay.communicate(timeout=30)
+        _, said = relay.communicate(timeout=PATIENCE)
     finally:
         relay.kill()
-    found = shell.store(lambda store: store.get(MAIL, [job]))
+    found = shell.store(lambda store: store.reads.get(MAIL, [job]))
 
     assert relay.returncode == 0, said
     assert found[0] is not None

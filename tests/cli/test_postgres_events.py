@@ -8,7 +8,8 @@ from typing import Any
 import psycopg
 import pytest
 
-from penstock.cli import checks, tailing
+from penstock.cli.doctor import reader_checks
+from penstock.cli.events import event_printer
 from tests.cli.conftest import Shell
 from tests.conformance.having import on
 from tests.conformance.stores import STORES
@@ -80,12 +81,12 @@ def test_readers_and_doctor_name_who_holds_them_back(shell: Shell, monkeypatch: 
     with _began(shell) as late:
         shell.enqueue("b")
         who = f"process {late.info.backend_pid} of postgres on database postgres (report)"
-        held = shell.json("events", "readers")["held_back"]
+        held = shell.json_lines("events", "readers")[0]["held_back"]
         lines = shell("events", "readers"), shell.out
         moment = shell.json("doctor")
-        monkeypatch.setattr(checks, "HOLDUP_GRACE_MS", -1)
+        monkeypatch.setattr(reader_checks, "HOLDUP_GRACE_MS", -1)
         report = shell.json("doctor", code=1)
-    after = shell.json("events", "readers")
+    (after,) = shell.json_lines("events", "readers")
 
     assert held["who"] == who
     assert held["age_ms"] >= 0
@@ -102,12 +103,12 @@ def test_a_tail_says_beside_the_events_that_newer_ones_are_held_back(
 ) -> None:
     """Once, and not among them; a moment is not worth a word."""
     shell.enqueue("a")
-    monkeypatch.setattr(tailing, "HELD_MS", 3_600_000)
+    monkeypatch.setattr(event_printer, "HELD_MS", 3_600_000)
     with _began(shell):
         shell.enqueue("b")
         shell("events", "tail")
         moment = shell.err
-        monkeypatch.setattr(tailing, "HELD_MS", 0)
+        monkeypatch.setattr(event_printer, "HELD_MS", 0)
         shell("events", "tail", "--json")
         lines, said = shell.out.splitlines(), shell.err
     shell("events", "tail")

@@ -26,14 +26,14 @@ def test_a_damaged_job_is_found_set_aside_shown_and_deleted(shell: Shell) -> Non
     assert before.endswith("(job b)")
 
     assert shell("doctor", "--repair") == 1
-    assert "1 entries set aside or mended" in shell.out
+    assert "1 entries quarantined or mended" in shell.out
     after = found(shell)
     assert "records and indexes" not in after
     [finding] = after["quarantine"]
     assert "(job b): see `penstock quarantine list --queue mail`" in finding
     assert after["history"] == ["not-in-store: queue mail, job b, pending by the log, and not in the store"]
 
-    [entry] = shell.json("quarantine", "list")["entries"]
+    [entry] = shell.json_lines("quarantine", "list")
     assert (entry["queue"], entry["id"]) == ("mail", "b")
     assert '"options":"nope"' in entry["record"]
     assert "payload" not in entry
@@ -42,7 +42,7 @@ def test_a_damaged_job_is_found_set_aside_shown_and_deleted(shell: Shell) -> Non
     assert "a record that cannot be read" in shell.out
 
     assert shell.json("quarantine", "delete", "mail", "b", "--yes") == {"queue": "mail", "deleted": 1}
-    assert shell.json("quarantine", "list") == {"entries": []}
+    assert shell.json_lines("quarantine", "list") == []
     # Jobs wait and no worker runs: that is all there is to say.
     assert found(shell).keys() == {"workers"}
 

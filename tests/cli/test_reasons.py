@@ -7,17 +7,17 @@ from penstock.core.flows import Child, ChildEnding, ChildPolicy, JobRef
 from penstock.core.job import NewJob, Options
 from penstock.core.limits import Declaration, Mode, Rate
 from penstock.core.states import State
-from penstock.explain.sentences import Facts, explain
+from penstock.explain.sentences import JobFacts, explain
 from penstock.stores.protocol import Store
 from penstock.stores.values import Pause
+from penstock.testing.conformance.parts import Part
 from tests.cli.conftest import MAIL, Shell
 from tests.cli.test_explain import job, said
 from tests.conformance.having import shared
-from tests.conformance.stores import Part
 
 
 def declare(shell: Shell, mode: Mode = Mode.KEYED, **limits: Any) -> None:
-    shell.store(lambda store: store.declare(MAIL, Declaration(mode=mode, **limits)))
+    shell.store(lambda store: store.queues.declare(MAIL, Declaration(mode=mode, **limits)))
 
 
 def flow(shell: Shell, *children: str, policy: ChildPolicy = ChildPolicy.FAIL, there: bool = True) -> None:
@@ -34,16 +34,16 @@ def flow(shell: Shell, *children: str, policy: ChildPolicy = ChildPolicy.FAIL, t
                 if there
             ),
         ]
-        await store.enqueue(MAIL, jobs)
+        await store.moves.enqueue(MAIL, jobs)
 
     shell.store(work)
 
 
 def carry(shell: Shell) -> None:
     async def work(store: Store) -> None:
-        for relay in await store.relays(MAIL):
+        for relay in await store.flows.list_relay_entries(MAIL):
             assert isinstance(relay.what, ChildEnding)
-            await store.child_ended(MAIL, [relay.what])
+            await store.flows.child_ended(MAIL, [relay.what])
 
     shell.store(work)
 
@@ -101,7 +101,7 @@ def test_the_queues_rate_is_the_reason_also_when_its_claims_are_out_of_the_log(s
     declare(shell, Mode.GLOBAL, rate=Rate(1, 60_000))
     shell.enqueue("a", "b")
     shell.settle("complete")
-    shell.store(lambda store: store.trim(MAIL, through=10))
+    shell.store(lambda store: store.events.trim(MAIL, through=10))
 
     assert re.search(r"held back by its rate of 1/min: the next job may start in 5\d s", said(shell, "b"))
 
@@ -124,7 +124,7 @@ def test_a_pause_that_ends_says_when_and_limits_are_told_beside_it(shell: Shell)
     declare(shell, key_limit=1)
     shell.enqueue("a", "b", key="ada")
     shell.claim()
-    shell.store(lambda store: store.pause(MAIL, Pause(0, "tea"), 600_000))
+    shell.store(lambda store: store.queues.pause_queue(MAIL, Pause(0, "tea"), 600_000))
 
     text = said(shell, "b")
 
@@ -164,7 +164,7 @@ def test_a_blocked_job_says_that_a_dead_child_which_was_removed_cannot_be_redriv
     flow(shell, "a", "b", policy=ChildPolicy.WAIT)
     shell.settle("bury")
     carry(shell)
-    shell.store(lambda store: store.delete(MAIL, ["a"]))
+    shell.store(lambda store: store.moves.delete(MAIL, ["a"]))
 
     text = said(shell, "top")
 
@@ -174,7 +174,7 @@ def test_a_blocked_job_says_that_a_dead_child_which_was_removed_cannot_be_redriv
 
 def test_a_blocked_job_of_many_names_some() -> None:
     children = [Child(JobRef("web", f"c{number}")) for number in range(9)]
-    facts = Facts(job=job(State.BLOCKED), now=1, children=children, states=[State.PENDING] * 5)
+    facts = JobFacts(job=job(State.BLOCKED), now=1, children=children, states=[State.PENDING] * 5)
 
     assert explain(facts)[1].endswith("web/c4 (pending) and 4 more")
 
@@ -185,18 +185,18 @@ def test_a_blocked_job_whose_children_are_not_there_says_so(shell: Shell) -> Non
 
     text = said(shell, "top")
 
-    assert "it waits for mail/a (not there)" in text
-    assert "none of them is there: deleted, or on their way since " in text
+    assert "it waits for mail/a (does not exist)" in text
+    assert "none of them exists: deleted, or not enqueued yet, since " in text
 
 
 def test_a_blocked_job_whose_children_have_ended_waits_for_the_word() -> None:
     done = [Child(JobRef("web", "c"), True, State.COMPLETED)]
 
-    assert "which have all ended" in explain(Facts(job=job(State.BLOCKED), now=1, children=done))[0]
+    assert "which have all ended" in explain(JobFacts(job=job(State.BLOCKED), now=1, children=done))[0]
 
 
 def test_without_its_children_a_blocked_job_says_what_is_known() -> None:
-    text = explain(Facts(job=job(State.BLOCKED), now=1))[0]
+    text = explain(JobFacts(job=job(State.BLOCKED), now=1))[0]
 
     assert "blocked until the jobs it depends on have ended" in text
 
@@ -217,4 +217,4 @@ def test_a_job_that_failed_with_its_child_says_so(shell: Shell) -> None:
 def test_a_schedules_job_says_so(shell: Shell) -> None:
     shell.enqueue("a", schedule="nightly", instant=1_767_225_600_000, options=Options())
 
-    assert "schedule 'nightly' made it for 20" in said(shell, "a")
+    assert "schedule 'nightly' enqueued it for 20" in said(shell, "a")

@@ -28,7 +28,7 @@ def test_commands_look_and_change_through_a_service(far: Shell) -> None:
 
     assert far("queues", "list") == 0, far.err
     assert "mail" in far.out
-    assert [each["id"] for each in far.json("jobs", "list", "--queue", "mail")["jobs"]].count("a") == 1
+    assert [each["id"] for each in far.json_lines("jobs", "list", "--queue", "mail")].count("a") == 1
     assert far("jobs", "cancel", "a") == 0, far.err
     assert far("dlq", "redrive", "--all") == 0, far.err
     assert far("events", "tail", "--queue", "mail", "--limit", "5") == 0, far.err

@@ -14,9 +14,10 @@ import pytest
 from penstock import Penstock
 from penstock.core.states import State
 from penstock.stores.values import Query, StoredSchedule
+from penstock.testing.conformance.parts import Part
 from tests.cli.conftest import MAIL, Shell
 from tests.conformance.having import shared
-from tests.conformance.stores import Part
+from tests.kit.waiting import PATIENCE
 
 APP = """
 from penstock import Penstock
@@ -34,7 +35,7 @@ async def send(to: str) -> str:
 @pytest.fixture
 def mail(shell: Shell) -> Shell:
     """A shell with a queue."""
-    shell.store(lambda store: store.open_queue(MAIL))
+    shell.store(lambda store: store.queues.open_queue(MAIL))
     return shell
 
 
@@ -45,9 +46,9 @@ def add(shell: Shell, *more: str) -> int:
 @shared(Part.SCHEDULES)
 def test_a_schedule_is_added_listed_and_shown_in_words(mail: Shell) -> None:
     assert add(mail, "--cron", "30 3 * * *", "--zone", "Europe/Berlin", "--catch-up", "all") == 0
-    assert mail.out.startswith("schedule 'digest' runs every day at 03:30 (Europe/Berlin); next: 20")
+    assert mail.out.startswith("schedule 'digest' runs every day at 03:30 (Europe/Berlin); next: in ")
 
-    (listed,) = mail.json("schedules", "list")["schedules"]
+    (listed,) = mail.json_lines("schedules", "list")
     shown = mail.json("schedules", "show", "digest", "--runs", "3")
     assert (listed["schedule"], listed["queue"], listed["task"]) == ("digest", "mail", "send")
     assert (listed["cron"], listed["zone"], listed["catch_up_limit"]) == ("30 3 * * *", "Europe/Berlin", 100)
@@ -55,7 +56,7 @@ def test_a_schedule_is_added_listed_and_shown_in_words(mail: Shell) -> None:
     assert shown["next_runs"][0] == shown["next_at"]
     assert [each[11:16] for each in shown["next_runs"]] == ["03:30"] * 3
     assert mail("schedules", "show", "digest") == 0
-    assert "catch up  all, 100 at most" in mail.out
+    assert "catch up  all, at most 100" in mail.out
     assert mail("schedules", "list") == 0
     assert mail.out.split()[:2] == ["schedule", "queue"]
 
@@ -69,11 +70,11 @@ def test_an_interval_can_be_paused_resumed_run_and_removed(mail: Shell) -> None:
     assert "paused" in mail.out
     assert not mail.json("schedules", "resume", "digest")["paused"]
     job = mail.json("schedules", "run", "digest")["id"]
-    (found,) = mail.store(lambda store: store.get(MAIL, [job]))
+    (found,) = mail.store(lambda store: store.reads.get(MAIL, [job]))
     assert found is not None
     assert (found.schedule, found.priority, found.payload) == ("digest", 7, b'{"to":"ada"}')
     assert mail.json("schedules", "remove", "digest")["removed"]
-    assert mail.json("schedules", "list") == {"schedules": []}
+    assert mail.json_lines("schedules", "list") == []
 
 
 @pytest.mark.parametrize(
@@ -124,15 +125,15 @@ def test_a_scheduler_puts_the_apps_schedules_and_fires_without_workers(mail: She
     with process:
         assert process.stderr is not None
         assert json.loads(process.stderr.readline())["message"] == "scheduler started"
-        mail.store(lambda store: store.turn(8 * 24 * 3600 * 1000))
-        while mail.store(lambda store: store.counts(MAIL))[State.PENDING] == 0:
+        mail.store(lambda store: store.clock.advance_clock(8 * 24 * 3600 * 1000))
+        while mail.store(lambda store: store.reads.counts(MAIL))[State.PENDING] == 0:
             assert process.poll() is None
         process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=PATIENCE)
 
     assert process.returncode == 0, err
     assert "Traceback" not in err
-    (job,) = mail.store(lambda store: store.find(MAIL, Query())).jobs
+    (job,) = mail.store(lambda store: store.reads.find(MAIL, Query())).jobs
     assert (job.schedule, job.payload) == ("send", b'{"to":"ada"}')
 
 
@@ -146,10 +147,10 @@ def test_a_scheduler_needs_no_code(mail: Shell) -> None:
         env=os.environ,
     )
     with process:
-        while mail.store(lambda store: store.counts(MAIL))[State.PENDING] < 2:
+        while mail.store(lambda store: store.reads.counts(MAIL))[State.PENDING] < 2:
             assert process.poll() is None
         process.send_signal(signal.SIGINT)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=PATIENCE)
 
     assert process.returncode == 0, err
 
@@ -165,15 +166,15 @@ def test_a_keyed_queue_takes_no_schedule_with_a_priority(shell: Shell) -> None:
 
 def test_one_that_cannot_be_read_is_listed_and_removed(mail: Shell) -> None:
     assert add(mail, "--every", "10m") == 0
-    mail.store(lambda store: store.put_schedule(StoredSchedule(MAIL, "odd", b"garbage", 1)))
+    mail.store(lambda store: store.schedules.put_schedule(StoredSchedule(MAIL, "odd", b"garbage", 1)))
 
-    good, odd = mail.json("schedules", "list")["schedules"]
+    good, odd = mail.json_lines("schedules", "list")
     assert (good["schedule"], odd["schedule"], odd["queue"]) == ("digest", "odd", "mail")
     assert "cannot be read" in odd["fault"]
     assert mail("schedules", "list") == 0
     assert "never: remove it" in mail.out
     assert mail("schedules", "remove", "odd") == 0
-    assert [each["schedule"] for each in mail.json("schedules", "list")["schedules"]] == ["digest"]
+    assert [each["schedule"] for each in mail.json_lines("schedules", "list")] == ["digest"]
 
 
 def test_schedules_that_the_app_no_longer_declares_are_pruned(
@@ -191,9 +192,12 @@ def test_schedules_that_the_app_no_longer_declares_are_pruned(
 
     assert mail("schedules", "prune", "--app", "shop:app", "--dry-run") == 0
     assert mail.out.startswith("would remove schedule 'older': ")
-    assert mail("schedules", "prune", "--app", "shop:app") == 0
+    assert mail("schedules", "prune", "--app", "shop:app") == 2
+    assert "Remove schedules older? Standard input is no terminal to ask at: use --yes" in mail.err
+    assert len(mail.json_lines("schedules", "list")) == 2
+    assert mail("schedules", "prune", "--app", "shop:app", "--yes") == 0
     assert mail.out.startswith("removed schedule 'older': ")
-    assert [each["schedule"] for each in mail.json("schedules", "list")["schedules"]] == ["send"]
+    assert [each["schedule"] for each in mail.json_lines("schedules", "list")] == ["send"]
     assert mail("schedules", "prune") == 2
     assert "no app is named" in mail.err
 

@@ -12,6 +12,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from tests.cli.conftest import Shell
+from tests.kit.waiting import PATIENCE
 
 
 def test_a_service_names_the_file_of_its_key_serves_with_it_and_ends_on_sigterm(shell: Shell) -> None:
@@ -28,7 +29,7 @@ def test_a_service_names_the_file_of_its_key_serves_with_it_and_ends_on_sigterm(
         said = [served.stdout.readline() for _ in range(2)]
         file = Path(said[1].split()[-1])
         key = file.read_text().strip()
-        assert said[1] == f"a token for it: penstock token mint --tenant NAME --key-file {file}\n"
+        assert said[1] == f"make a token with it: penstock token mint --tenant NAME --key-file {file}\n"
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         assert "psk_" not in "".join(said)
         assert shell("token", "mint", "--tenant", "acme", "--key-file", str(file)) == 0
@@ -40,7 +41,7 @@ def test_a_service_names_the_file_of_its_key_serves_with_it_and_ends_on_sigterm(
             urlopen(f"{address}/v1/queues")
         refused.value.close()
         served.send_signal(signal.SIGTERM)
-        _, noted = served.communicate(timeout=60)
+        _, noted = served.communicate(timeout=PATIENCE)
     finally:
         served.kill()
 
@@ -54,7 +55,7 @@ def test_a_service_names_the_file_of_its_key_serves_with_it_and_ends_on_sigterm(
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (("--host", "0.0.0.0"), "for this machine alone"),
+        (("--host", "0.0.0.0"), "is accepted on this machine only"),
         (("--port", "70000"), "a port, 0 to 65535"),
         (("--connections", "0"), "--connections: found '0', wanted a whole number"),
         (("--connections", "100", "--streams", "100"), "streams: found 100, wanted fewer than the 100"),

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.cli import spark_audit, spark_run
+from penstock.cli import lake_audit, spark_run
 from penstock.spark import run
 from tests.cli.conftest import Shell
 
@@ -14,7 +14,7 @@ def no_java(monkeypatch: pytest.MonkeyPatch) -> None:
     def start(*given: object) -> None:
         pytest.fail("a Java would be started")
 
-    for module in (spark_run, spark_audit):
+    for module in (spark_run, lake_audit):
         monkeypatch.setattr(module, "started", start)
     monkeypatch.setattr(run, "start_session", start)
 
@@ -24,23 +24,9 @@ def test_breaches_are_not_written_where_something_is(shell: Shell) -> None:
     shell.enqueue("a")
     (shell.directory / "breaches").mkdir()
 
-    assert shell("spark", "audit", "--out", "breaches") == 2
+    assert shell("lake", "audit", "--out", "breaches") == 2
     assert shell.err.count("\n") == 1
     assert "--out: found 'breaches', wanted a folder that is not there yet" in shell.err
-
-
-@pytest.mark.parametrize("more", [(), ("--table", "jobs")])
-def test_a_compaction_of_nothing_is_a_mistake(shell: Shell, more: tuple[str, ...]) -> None:
-    """A folder that was mistyped has nothing to make smaller."""
-    assert shell("spark", "compact", "--out", "nothing-here", *more) == 2
-    assert shell.err.count("\n") == 1
-    assert "--out: found 'nothing-here', wanted a folder with tables" in shell.err
-    assert not (shell.directory / "nothing-here").exists()
-
-
-def test_a_table_that_is_none_is_named_first(shell: Shell) -> None:
-    assert shell("spark", "compact", "--out", "nothing-here", "--table", "job") == 2
-    assert "table: found 'job', wanted one of events, attempts, jobs" in shell.err
 
 
 def test_a_variable_that_is_not_set_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:

@@ -17,14 +17,14 @@ def test_readers_are_listed_with_what_they_have_not_read(shell: Shell) -> None:
     """By how many events, and since when."""
 
     async def read(store: Store) -> None:
-        events = await store.events(MAIL)
-        await store.keep_reader(MAIL, "nightly", events[0].cursor)
-        await store.keep_reader(MAIL, "spark-1", events[2].cursor)
-        await store.turn(60_000)
+        events = await store.events.read_events(MAIL)
+        await store.readers.register_reader(MAIL, "nightly", events[0].cursor)
+        await store.readers.register_reader(MAIL, "spark-1", events[2].cursor)
+        await store.clock.advance_clock(60_000)
 
     shell.enqueue("a", "b", "c")
     shell.store(read)
-    found = shell.json("spark", "lag")["readers"]
+    found = shell.json_lines("spark", "lag")
     code = shell("spark", "lag", "--queue", "mail", "--reader", "nightly")
 
     assert [(each["queue"], each["reader"], each["seq"], each["behind"]) for each in found] == [
@@ -43,17 +43,17 @@ def test_a_reader_that_has_lost_events_is_named(shell: Shell) -> None:
     """With what it has lost, and with a lease that is over."""
 
     async def lose(store: Store) -> None:
-        await store.keep_reader(MAIL, "slow", 1)
-        await store.trim(MAIL, through=2)
-        await store.turn(READER_LEASE_MS)
+        await store.readers.register_reader(MAIL, "slow", 1)
+        await store.events.trim(MAIL, through=2)
+        await store.clock.advance_clock(READER_LEASE_MS)
 
     shell.enqueue("a", "b", "c")
     shell.store(lose)
-    [found] = shell.json("spark", "lag")["readers"]
+    [found] = shell.json_lines("spark", "lag")
     shell("spark", "lag")
 
     assert found["lost"] == "events 2 to 2 of queue mail were trimmed"
-    assert "slow has lost its place: events 2 to 2" in shell.out
+    assert "slow has lost its cursor: events 2 to 2" in shell.out
     assert "over" in shell.out
 
 
@@ -61,7 +61,7 @@ def test_without_readers_the_list_is_empty(shell: Shell) -> None:
     """And a queue that is not there is told in one line."""
     shell.enqueue("a")
 
-    assert shell.json("spark", "lag") == {"readers": []}
+    assert shell.json_lines("spark", "lag") == []
     assert shell("spark", "lag", "--queue", "nobody") == 1
     assert shell.err.count("\n") == 1
     assert "no queue 'nobody'" in shell.err
@@ -71,6 +71,7 @@ def test_without_readers_the_list_is_empty(shell: Shell) -> None:
 def test_who_holds_all_readers_back_is_named(shell: Shell) -> None:
     """A transaction that stays open."""
     shell.enqueue("a")
+    assert shell("events", "tail", "--queue", "mail", "--reader", "audit") == 0
     with psycopg.connect(shell.url, application_name="report") as connection:
         connection.execute("SELECT pg_current_xact_id()")
         held = shell.json("spark", "lag")["held_back"]

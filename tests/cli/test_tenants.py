@@ -3,14 +3,14 @@
 from penstock.core.job import QueueRef
 from penstock.service.tenants.usage import Usage
 from penstock.stores.protocol import Store
+from penstock.testing.conformance.parts import Part
 from tests.cli.conftest import Shell
 from tests.conformance.having import served
-from tests.conformance.stores import Part
 
 LENGTH = {"queue_length": 100, "schedules": 1_000}
 
 
-@served(Part.SHELVES, only_shared=True)
+@served(Part.KEY_VALUE, only_shared=True)
 def test_a_quota_is_set_shown_and_cleared(shell: Shell) -> None:
     assert shell("tenants", "quota", "acme", "--jobs-per-second", "2.5", "--streams", "3") == 0, shell.err
     shell.json("tenants", "quota", "acme", "--streams", "4")
@@ -29,7 +29,7 @@ def test_a_quota_is_set_shown_and_cleared(shell: Shell) -> None:
     assert shell.json("tenants", "show", "acme")["quota"] == {**LENGTH, "queues": 1_000}
     shell.json("tenants", "quota", "acme", "--queues", "7")
     assert shell.json("tenants", "show", "acme")["quota"] == {**LENGTH, "queues": 7}
-    acts = shell.json("tenants", "audit")["acts"]
+    acts = shell.json_lines("tenants", "audit")
     assert [(act["what"], act["on"]) for act in acts][-1] == ("quota.set", "acme")
     assert len(acts) == 6
 
@@ -38,7 +38,7 @@ def test_tenants_with_queues_or_quotas_are_listed(shell: Shell) -> None:
     shell.enqueue("a", queue=QueueRef("globex", "mail"))
     shell.json("tenants", "quota", "acme", "--streams", "1")
 
-    assert shell.json("tenants", "list")["tenants"] == [
+    assert shell.json_lines("tenants", "list") == [
         {"tenant": "acme", "queues": 0, "quota": {"streams": 1}},
         {"tenant": "globex", "queues": 1},
     ]

@@ -6,12 +6,12 @@ import io
 import pytest
 
 from penstock.service.auth.api_tokens import ApiTokens
+from penstock.service.auth.authenticator import authenticator_of
 from penstock.service.auth.development import DevelopmentKey
-from penstock.service.auth.door import door_of
 from penstock.service.tenants.audit import Audit
+from penstock.testing.conformance.parts import Part
 from tests.cli.conftest import Shell
 from tests.conformance.having import served
-from tests.conformance.stores import Part
 
 KEY = DevelopmentKey.make()
 
@@ -20,7 +20,7 @@ def test_a_minted_token_is_accepted_by_the_key(shell: Shell) -> None:
     token = shell.json("token", "mint", "--key", KEY.text, "--tenant", "acme", "--scope", "read:mail")[
         "token"
     ]
-    bearer = asyncio.run(door_of(None, None, KEY).bearer(token))
+    bearer = asyncio.run(authenticator_of(None, None, KEY).bearer(token))
 
     assert (bearer.tenant, bearer.subject, str(bearer.scopes)) == ("acme", "developer", "read:mail")
 
@@ -30,7 +30,7 @@ def test_an_operator_is_minted_with_its_tenants(shell: Shell) -> None:
         "token"
     ]
 
-    assert asyncio.run(door_of(None, None, KEY).bearer(token)).tenants == ("acme", "globex")
+    assert asyncio.run(authenticator_of(None, None, KEY).bearer(token)).tenants == ("acme", "globex")
 
 
 def test_a_key_can_come_from_the_environment(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -81,21 +81,21 @@ def test_what_cannot_be_is_said_in_a_line(shell: Shell, arguments: tuple[str, ..
     assert "psk_secret" not in shell.err
 
 
-@served(Part.SHELVES, only_shared=True)
+@served(Part.KEY_VALUE, only_shared=True)
 def test_an_api_token_is_added_listed_and_revoked(shell: Shell) -> None:
     made = shell.json(
         "token", "add", "ci", "--tenant", "acme", "--scope", "enqueue:mail", "--lifetime", "30d"
     )
     bearer = shell.store(lambda store: ApiTokens(store).bearer(made["token"]))
-    [listed] = shell.json("token", "list", "--tenant", "acme")["tokens"]
+    [listed] = shell.json_lines("token", "list", "--tenant", "acme")
 
     assert (bearer.tenant, bearer.subject) == ("acme", "ci")
     assert (listed["id"], listed["scopes"]) == (made["id"], "enqueue:mail")
     assert made["token"] not in str(listed)
     assert "expires_at" in listed
-    assert shell.json("token", "list", "--tenant", "globex")["tokens"] == []
+    assert shell.json_lines("token", "list", "--tenant", "globex") == []
     assert shell("token", "revoke", made["id"]) == 0
-    assert shell.json("token", "list")["tokens"] == []
+    assert shell.json_lines("token", "list") == []
     assert shell("token", "revoke", made["id"]) == 2
     acts = shell.store(lambda store: Audit(store).acts())
     assert [act.what for act in acts] == ["token.revoke", "token.add"]

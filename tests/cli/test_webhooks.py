@@ -8,9 +8,9 @@ import pytest
 from penstock.core.job import QueueRef
 from penstock.service.webhooks.messages import QUEUE
 from penstock.stores.values import Query
+from penstock.testing.conformance.parts import Part
 from tests.cli.conftest import Shell
 from tests.conformance.having import served
-from tests.conformance.stores import Part
 
 URL = "https://hooks.example/in"
 
@@ -19,18 +19,18 @@ def add(shell: Shell, *more: str) -> str:
     return str(shell.json("webhooks", "add", URL, *more)["id"])
 
 
-@served(Part.SHELVES, only_shared=True)
+@served(Part.KEY_VALUE, only_shared=True)
 def test_a_webhook_is_added_listed_and_removed(shell: Shell) -> None:
     made = shell.json("webhooks", "add", URL, "--type", "job.dead", "--queue", "mail-*", "--note", "shop")
 
-    (listed,) = shell.json("webhooks", "list")["webhooks"]
+    (listed,) = shell.json_lines("webhooks", "list")
     assert made.pop("secret").startswith("whsec_")
     assert listed == made
     assert (made["types"], made["queues"], made["note"]) == (["job.dead"], ["mail-*"], "shop")
     assert shell("webhooks", "list") == 0
     assert made["id"] in shell.out
     assert shell("webhooks", "remove", made["id"]) == 0
-    assert shell.json("webhooks", "list") == {"webhooks": []}
+    assert shell.json_lines("webhooks", "list") == []
     assert shell("webhooks", "remove", made["id"]) == 1
     assert shell.err == f"penstock: error: no webhook '{made['id']}'\n"
 
@@ -46,13 +46,13 @@ def test_the_secret_is_printed_when_it_is_made_and_replaced(shell: Shell) -> Non
     assert "whsec_" not in shell.out
 
 
-@served(Part.SHELVES, only_shared=True)
+@served(Part.KEY_VALUE, only_shared=True)
 def test_deliveries_are_listed_and_sent_again(shell: Shell) -> None:
     hook = add(shell)
     sent = shell.json("webhooks", "ping", hook)
-    shell.store(lambda store: store.cancel(QueueRef("default", QUEUE), [sent["id"]]))
+    shell.store(lambda store: store.moves.cancel(QueueRef("default", QUEUE), [sent["id"]]))
 
-    (listed,) = shell.json("webhooks", "deliveries", hook, "--state", "cancelled")["deliveries"]
+    (listed,) = shell.json_lines("webhooks", "deliveries", hook, "--state", "cancelled")
     assert (listed["id"], listed["type"], listed["attempts"]) == (sent["id"], "webhook.ping", 0)
     assert shell("webhooks", "deliveries") == 0
     assert sent["id"] in shell.out
@@ -60,7 +60,7 @@ def test_deliveries_are_listed_and_sent_again(shell: Shell) -> None:
     assert shell.out.strip() == sent["id"]
     assert shell("webhooks", "redeliver", sent["id"]) == 1
     assert "still on its way" in shell.err
-    page = shell.store(lambda store: store.find(QueueRef("default", QUEUE), Query()))
+    page = shell.store(lambda store: store.reads.find(QueueRef("default", QUEUE), Query()))
     assert [job.drive for job in page.jobs] == [2]
 
 
@@ -118,7 +118,7 @@ def test_secrets_are_sealed_and_doctor_says_how(shell: Shell, monkeypatch: pytes
     monkeypatch.setenv("PENSTOCK_SECRET_KEY", FIRST)
     assert "penstock webhooks reseal" in secrets_check(shell.json("doctor", code=1))["findings"][0]
     assert shell("webhooks", "reseal") == 0
-    assert shell.out == "1 webhooks of 1 tenants were sealed anew\n"
+    assert shell.out == "1 webhooks of 1 tenants were encrypted again\n"
     assert secrets_check(shell.json("doctor"))["seen"] == "1 sealed, 0 in clear"
 
     monkeypatch.setenv("PENSTOCK_SECRET_KEY", SECOND)

@@ -15,6 +15,7 @@ from penstock import settings
 from penstock.cli.commands import build
 from penstock.core.states import State
 from tests.cli.conftest import MAIL, Shell, use_module
+from tests.kit.waiting import PATIENCE
 
 APP = """
 from penstock import Penstock
@@ -37,7 +38,7 @@ def test_every_option_of_worker_has_a_flag_a_variable_and_a_place_in_the_file() 
         for parameter in command.commands["worker"].params
         if parameter.param_type_name == "option"
     }
-    everywhere = {"url", "tenant", "json", "debug", "config"}
+    everywhere = {"url", "tenant", "json", "absolute_times", "debug", "config"}
 
     wanted = {name.removeprefix("worker.") for name in settings.names() if name.startswith("worker.")}
 
@@ -67,11 +68,22 @@ def test_a_burst_works_off_what_is_there(shell: Shell, app: str) -> None:
     job = shell.out.strip()
 
     with penstock("worker", app, "--queues", "mail=2", "--burst", "--log-json") as process:
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=PATIENCE)
 
     assert process.returncode == 0, err
     assert shell.json("jobs", "show", job)["result"] == "sent to ada"
     assert all(json.loads(line)["level"] for line in err.splitlines())
+
+
+def test_a_worker_on_memory_says_that_nobody_can_reach_it(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PENSTOCK_URL")
+    Path("alone.py").write_text(APP.replace("sqlite:///jobs.db", "memory://"))
+    with penstock("worker", "alone:app", "--burst") as process:
+        _, err = process.communicate(timeout=PATIENCE)
+
+    assert "memory:// exists in this process only: no other process can enqueue jobs for this worker" in err
 
 
 def test_a_worker_runs_without_standard_streams(shell: Shell, app: str) -> None:
@@ -88,7 +100,7 @@ def test_the_collector_leaves_out_what_was_there_before_the_first_job(shell: She
     job = shell.out.strip()
 
     with penstock("worker", "shop:app", "--burst") as process:
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=PATIENCE)
 
     assert process.returncode == 0, err
     assert int(shell.json("jobs", "show", job)["result"]) > 10_000
@@ -99,10 +111,10 @@ def test_sigterm_ends_a_worker_cleanly(shell: Shell, app: str) -> None:
         assert process.stderr is not None
         assert "worker started" in process.stderr.readline()
         shell.enqueue("a")
-        while shell.store(lambda store: store.counts(MAIL))[State.COMPLETED] == 0:
+        while shell.store(lambda store: store.reads.counts(MAIL))[State.COMPLETED] == 0:
             assert process.poll() is None
         process.send_signal(signal.SIGTERM)
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=PATIENCE)
 
     assert process.returncode == 0, err
     assert "Traceback" not in err
@@ -112,7 +124,7 @@ def test_options_come_from_the_file_too(shell: Shell, app: str) -> None:
     Path("penstock.toml").write_text(f'app = "{app}"\n[worker]\nburst = true\nqueues = {{ mail = 3 }}')
 
     with penstock("worker") as process:
-        _, err = process.communicate(timeout=30)
+        _, err = process.communicate(timeout=PATIENCE)
 
     assert process.returncode == 0, err
 

@@ -4,22 +4,27 @@ from collections.abc import Callable
 
 import pytest
 
-from penstock.client.persist import Persistence
+from penstock.client.retrying import RetryingCaller
 
 
 @pytest.fixture
 def naps(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     """The pauses between repeated calls, which take no time."""
     taken: list[float] = []
-    before = Persistence.__init__
+    before = RetryingCaller.__init__
 
     async def nap(seconds: float) -> None:
         taken.append(seconds)
 
     def init(
-        self: Persistence, tries: int | None = None, patience: float = 30.0, **more: Callable[..., object]
+        self: RetryingCaller,
+        tries: int | None = None,
+        retry_timeout: float = 30.0,
+        **more: Callable[..., object],
     ) -> None:
-        before(self, tries, patience, sleep=nap, uniform=lambda low, high: high, clock=lambda: sum(taken))
+        before(
+            self, tries, retry_timeout, sleep=nap, uniform=lambda low, high: high, clock=lambda: sum(taken)
+        )
 
-    monkeypatch.setattr(Persistence, "__init__", init)
+    monkeypatch.setattr(RetryingCaller, "__init__", init)
     return taken

@@ -9,12 +9,12 @@ from penstock.core.errors import StoreUnavailableError
 from penstock.core.job import NewJob, QueueRef
 from penstock.core.limits import Mode
 from penstock.core.outcomes import Enqueued, Refusal, Refused
-from penstock.stores.memory import MemoryStore
-from penstock.stores.protocol import Bell
+from penstock.stores.protocol import Subscription
 from penstock.stores.values import Spawn, Topic
+from tests.kit.intercepted import InterceptedStore
 
 
-class Recording(MemoryStore):
+class Recording(InterceptedStore):
     """Keeps the sizes of the enqueue calls it got."""
 
     def __init__(self) -> None:
@@ -29,7 +29,7 @@ class Recording(MemoryStore):
         mode: Mode | None = None,
     ) -> list[Enqueued | Refused]:
         self.calls.append(len(jobs))
-        return await super().enqueue(queue, jobs, spawns, mode)
+        return await self.real.moves.enqueue(queue, jobs, spawns, mode)
 
 
 class LostReplies(Recording):
@@ -72,7 +72,7 @@ class Unreachable(Recording):
         return await super().enqueue(queue, jobs, spawns, mode)
 
 
-class Full(MemoryStore):
+class Full(InterceptedStore):
     """Takes in one job at most."""
 
     async def enqueue(
@@ -82,7 +82,7 @@ class Full(MemoryStore):
         spawns: Sequence[Spawn] = (),
         mode: Mode | None = None,
     ) -> list[Enqueued | Refused]:
-        first = await super().enqueue(queue, jobs[:1], spawns, mode)
+        first = await self.real.moves.enqueue(queue, jobs[:1], spawns, mode)
         return [*first, *(Refused(Refusal.FULL) for _ in jobs[1:])]
 
 
@@ -97,7 +97,7 @@ class _NoBell:
         return False
 
 
-class Deaf(MemoryStore):
+class Deaf(InterceptedStore):
     """Its bells never ring: `meanwhile` happens instead of the time a wait takes."""
 
     def __init__(self) -> None:
@@ -107,8 +107,8 @@ class Deaf(MemoryStore):
     async def meanwhile(self) -> None: ...
 
     @asynccontextmanager
-    async def _nothing(self) -> AsyncIterator[Bell]:
+    async def _nothing(self) -> AsyncIterator[Subscription]:
         yield _NoBell(self)
 
-    def bell(self, queue: QueueRef, topic: Topic) -> Any:
+    def subscribe(self, queue: QueueRef, topic: Topic) -> Any:
         return self._nothing()

@@ -40,10 +40,10 @@ async def test_the_first_use_declares_the_queue_and_the_job_defaults_stay_the_ap
         store, mode="keyed", key_limit=2, max_active=10, rate=rate, key_rate=key_rate, timeout=30, version=2
     )
     async with app:
-        assert await store.queue(MAIL) is None
+        assert await store.queues.find_queue(MAIL) is None
         handle = await app.task_named("send").options(key="ada").enqueue("ada")
 
-        info = await store.queue(MAIL)
+        info = await store.queues.find_queue(MAIL)
         assert info is not None
         assert info.declaration == Declaration(
             version=2, mode=Mode.KEYED, key_limit=2, max_active=10, rate=rate, key_rate=key_rate
@@ -54,27 +54,27 @@ async def test_the_first_use_declares_the_queue_and_the_job_defaults_stay_the_ap
 
 async def test_a_queue_without_such_options_declares_nothing_and_takes_the_stored_mode() -> None:
     store = MemoryStore()
-    await store.declare(MAIL, Declaration(mode=Mode.KEYED))
+    await store.queues.declare(MAIL, Declaration(mode=Mode.KEYED))
     app = make(store, max_attempts=2)
     async with app:
         with pytest.raises(OptionError, match=r"key: found None, wanted a key: queue 'mail' is keyed"):
             await app.task_named("send").enqueue("ada")
         await app.task_named("send").options(key="ada").enqueue("ada")
 
-    info = await store.queue(MAIL)
+    info = await store.queues.find_queue(MAIL)
     assert info is not None
     assert info.declaration == Declaration(mode=Mode.KEYED)
 
 
 async def test_a_worker_starts_whatever_is_declared_of_queues_it_does_not_work_on() -> None:
     store = MemoryStore()
-    await store.declare(MAIL, Declaration(mode=Mode.KEYED, key_limit=3))
+    await store.queues.declare(MAIL, Declaration(mode=Mode.KEYED, key_limit=3))
     app = make(store, mode="keyed", key_limit=2)
     app.queue("news", max_length=9)
 
     await app.worker(["news"], burst=True).run()
 
-    info = await store.queue(QueueRef("default", "news"))
+    info = await store.queues.find_queue(QueueRef("default", "news"))
     assert info is not None
     assert info.declaration == Declaration(max_length=9)
     with pytest.raises(DeclarationError, match="queue 'mail'"):
@@ -86,7 +86,7 @@ async def test_other_limits_without_a_new_version_stop_workers_and_warn_producer
 ) -> None:
     store = MemoryStore()
     stored = Declaration(mode=Mode.KEYED, key_limit=3, rate=Rate.per_second(10))
-    await store.declare(MAIL, stored)
+    await store.queues.declare(MAIL, stored)
     app = make(store, mode="keyed", key_limit=2, rate=Rate.per_second(0.1, burst=3))
     async with app:
         for _ in range(2):
@@ -101,14 +101,14 @@ async def test_other_limits_without_a_new_version_stop_workers_and_warn_producer
         # Also in a process that enqueued before.
         with pytest.raises(DeclarationError, match=r"queue 'mail': .*stored 10/s, found 6/min, 3 at once"):
             await app.worker(burst=True).run()
-    info = await store.queue(MAIL)
+    info = await store.queues.find_queue(MAIL)
     assert info is not None
     assert info.declaration == stored
 
 
 async def test_another_mode_is_refused_by_name_for_clients_and_workers() -> None:
     store = MemoryStore()
-    await store.declare(MAIL, Declaration(mode=Mode.KEYED, key_limit=3))
+    await store.queues.declare(MAIL, Declaration(mode=Mode.KEYED, key_limit=3))
     app = make(store, mode="dynamic", key_limit=3)
     async with app:
         for _ in range(2):
@@ -119,7 +119,7 @@ async def test_another_mode_is_refused_by_name_for_clients_and_workers() -> None
 
     newer = make(store, mode="keyed", key_limit=2, version=2)
     await newer.worker(burst=True).run()
-    info = await store.queue(MAIL)
+    info = await store.queues.find_queue(MAIL)
     assert info is not None
     assert info.declaration == Declaration(mode=Mode.KEYED, key_limit=2, version=2)
 
@@ -180,12 +180,12 @@ async def test_a_mode_that_changed_behind_a_client_is_noticed() -> None:
     send = app.task_named("send")
     async with app:
         await (await send.enqueue("ada")).cancel()
-        await store.declare(MAIL, Declaration(mode=Mode.KEYED))
+        await store.queues.declare(MAIL, Declaration(mode=Mode.KEYED))
         with pytest.raises(OptionError, match="jobs of queue 'mail' need one"):
             await send.enqueue("bob")
         with pytest.raises(OptionError, match="queue 'mail' is keyed"):
             await send.enqueue("bob")
-        await store.declare(MAIL, Declaration(version=2))
+        await store.queues.declare(MAIL, Declaration(version=2))
         await send.enqueue("cy")
         await (await send.options(priority="high").enqueue("dot")).cancel()
 
@@ -196,12 +196,12 @@ async def test_a_priority_is_refused_once_keys_take_turns() -> None:
     send = app.task_named("send")
     async with app:
         await (await send.enqueue("ada")).cancel()
-        await store.declare(MAIL, Declaration(mode=Mode.KEYED))
+        await store.queues.declare(MAIL, Declaration(mode=Mode.KEYED))
         with pytest.raises(OptionError, match="priority: found 7, wanted none: in queue 'mail'"):
             await send.options(key="ada", priority="high").enqueue("bob")
         await send.options(key="ada").enqueue("bob")
 
-    assert (await store.counts(MAIL))[State.PENDING] == 1
+    assert (await store.reads.counts(MAIL))[State.PENDING] == 1
 
 
 @pytest.mark.parametrize(("before", "after"), [("global", "keyed"), ("keyed", "global")])
@@ -213,14 +213,14 @@ async def test_a_client_that_says_the_mode_enqueues_nothing_once_it_is_another(
     send = app.task_named("send").options(key="ada")
     async with app:
         await (await send.enqueue("ada")).cancel()
-        await store.declare(MAIL, Declaration(mode=Mode(after), version=2))
+        await store.queues.declare(MAIL, Declaration(mode=Mode(after), version=2))
         for _ in range(2):
             with pytest.raises(DeclarationError, match=f"queue 'mail': .* is {after} by version 2"):
                 await send.enqueue("bob")
         (many,) = await send.enqueue_many([("bob",)], on_error="return")
         assert isinstance(many, DeclarationError)
 
-    assert (await store.counts(MAIL))[State.PENDING] == 0
+    assert (await store.reads.counts(MAIL))[State.PENDING] == 0
 
 
 async def test_keys_of_a_dynamic_queue_have_limits_and_weights() -> None:
@@ -231,12 +231,12 @@ async def test_keys_of_a_dynamic_queue_have_limits_and_weights() -> None:
         await mail.set_key("ada", limit=1, weight=3)
         for _ in range(4):
             await app.task_named("send").options(key="ada").enqueue("ada")
-        claims = await store.claim(MAIL, worker="w", limit=10, lease_ms=30_000)
+        claims = await store.moves.claim(MAIL, worker="w", limit=10, lease_ms=30_000)
         assert len(claims.jobs) == 1
         (key,) = await mail.keys()
         assert (key.key, key.limit, key.weight, key.waiting, key.active) == ("ada", 1, 3, 3, 1)
         await mail.reset_key("ada")
-        assert len((await store.claim(MAIL, worker="w", limit=10, lease_ms=30_000)).jobs) == 3
+        assert len((await store.moves.claim(MAIL, worker="w", limit=10, lease_ms=30_000)).jobs) == 3
         with pytest.raises(OptionError, match="weight"):
             await mail.set_key("ada", weight=0)
 
@@ -252,7 +252,7 @@ async def test_what_is_not_named_of_a_key_stays() -> None:
 
     async with app:
         await mail.set_key("ada", weight=3)
-        await store.declare(MAIL, Declaration(version=2, mode=Mode.DYNAMIC, key_limit=4))
+        await store.queues.declare(MAIL, Declaration(version=2, mode=Mode.DYNAMIC, key_limit=4))
         assert await rule() == (4, 3)
         await mail.set_key("ada", limit=6)
         assert await rule() == (6, 3)
@@ -269,7 +269,7 @@ async def test_a_queue_is_paused_for_a_while_and_resumed() -> None:
     async with app:
         await app.task_named("send").enqueue("ada")
         await mail.pause(reason="provider down", by="ada", for_=60)
-        info = await store.queue(MAIL)
+        info = await store.queues.find_queue(MAIL)
         assert info is not None
         assert info.pause is not None
         assert (info.pause.reason, info.pause.by, info.pause.until) == (

@@ -55,7 +55,9 @@ def make(store: Store, tries: int | None = None) -> tuple[Penstock, Task[..., [s
 
 async def stored(store: Store) -> list[Job]:
     return [
-        job for info in await store.queues("default") for job in (await store.find(info.queue, Query())).jobs
+        job
+        for info in await store.queues.list_queues("default")
+        for job in (await store.reads.find(info.queue, Query())).jobs
     ]
 
 
@@ -78,7 +80,7 @@ async def test_a_generated_id_carries_the_queues_number() -> None:
     async with app:
         handle = await send.enqueue("ada", None)
 
-    info = await store.queue(MAIL)
+    info = await store.queues.find_queue(MAIL)
     assert info is not None
     assert queue_number(handle.id) == info.number
 
@@ -189,7 +191,7 @@ async def test_many_calls_go_in_chunks_and_keep_their_order() -> None:
 
         assert store.calls == [1_000, 1_000, 500, 2, 2, 1]
         assert len(large) == 5
-        jobs = await store.get(MAIL, [handle.id for handle in handles])
+        jobs = await store.reads.get(MAIL, [handle.id for handle in handles])
         assert [job.payload for job in jobs if job] == [b'{"to":"%d"}' % number for number in range(2_500)]
 
 
@@ -344,7 +346,7 @@ def _fields(new: NewJob) -> dict[str, Any]:
 
 async def test_a_task_of_another_program_is_enqueued_by_name_into_a_queue_that_is_there() -> None:
     store = MemoryStore()
-    await store.open_queue(QueueRef("default", "theirs"))
+    await store.queues.open_queue(QueueRef("default", "theirs"))
     app, _ = make(store)
     async with app:
         await app.by_name("report", queue="theirs").options(priority=1).enqueue(day="monday")
@@ -389,7 +391,7 @@ async def test_a_tenant_has_queues_of_its_own() -> None:
         await app.by_name("send", queue="mail").enqueue(to="ada")
 
     assert await stored(store) == []
-    assert [info.queue.name for info in await store.queues("acme")] == ["mail"]
+    assert [info.queue.name for info in await store.queues.list_queues("acme")] == ["mail"]
 
 
 async def test_an_app_that_is_not_open_says_so() -> None:

@@ -10,8 +10,10 @@ import pytest
 from penstock import Fail, Penstock, State
 from penstock.core.errors import OptionError, QueueFullError
 from penstock.stores.protocol import Store
+from penstock.testing.conformance.parts import Part
 from tests.conformance.having import having
-from tests.conformance.stores import Kind, Part, Place
+from tests.conformance.stores import Kind, Place
+from tests.kit.waiting import PATIENCE
 
 PAGES = (("ada", 2), ("bob", 1), ("bob", 2))
 
@@ -33,10 +35,10 @@ async def test_from_enqueue_to_result(unopened: Store) -> None:
         pool = app.worker(concurrency=20)
         working = asyncio.create_task(pool.run())
         one = await double.enqueue(1)
-        assert await one.result(timeout=20) == 2
+        assert await one.result(timeout=PATIENCE) == 2
         many = await double.enqueue_many([(number,) for number in range(100)])
         together = await asyncio.gather(*(double.enqueue(number) for number in range(100)))
-        results = await asyncio.gather(*(each.result(timeout=20) for each in [*many, *together]))
+        results = await asyncio.gather(*(each.result(timeout=PATIENCE) for each in [*many, *together]))
         pool.stop()
         await working
 
@@ -85,7 +87,7 @@ async def test_without_await_beside_a_running_worker(unopened: Store) -> None:
             again = queue.enqueue(double.options(idempotency_key="k"), 1)
             assert (once.id, once.created, again.created) == (again.id, True, False)
             handles = [once, *queue.enqueue_many(double, [(number,) for number in range(2, 50)])]
-            return [queue.result(handle, timeout=20) for handle in handles]
+            return [queue.result(handle, timeout=PATIENCE) for handle in handles]
 
     pool = app.worker()
     working = asyncio.create_task(pool.run())
@@ -121,7 +123,7 @@ async def test_keys_kinds_and_bounds_hold_for_an_app(unopened: Store) -> None:
         with pytest.raises(OptionError, match="key"):
             await pull.enqueue("eve", 1)
         await app.worker(concurrency=8, burst=True).run()
-        results = [await each.result(timeout=20) for each in (first, *rest)]
+        results = [await each.result(timeout=PATIENCE) for each in (first, *rest)]
 
     assert (same.id, same.created) == (first.id, False)
     assert (results, most) == ([1, 2, 1, 2], 1)

@@ -20,7 +20,7 @@ pytestmark = [
 class Server(MemoryStore):
     """A store elsewhere: each process has a connection of its own."""
 
-    def twin(self) -> "Server":
+    def clone(self) -> "Server":
         return Server()
 
 

@@ -24,6 +24,8 @@ from penstock.core.job import Job
 from penstock.core.moves import Complete, Report
 from penstock.stores.memory import MemoryStore
 from tests.client.stores import Deaf
+from tests.kit.intercepted import InterceptedStore
+from tests.kit.waiting import PATIENCE
 
 Q = QueueRef("default", "default")
 
@@ -45,9 +47,9 @@ def make(store: MemoryStore) -> Penstock:
 
 async def finish(store: MemoryStore, job: str, result: bytes) -> None:
     """Be the worker."""
-    claims = await store.claim(Q, worker="w", limit=10, lease_ms=30_000)
+    claims = await store.moves.claim(Q, worker="w", limit=10, lease_ms=30_000)
     (token,) = (each.token for each in claims.jobs if each.id == job)
-    await store.settle(Q, [Complete(job, token, result)])
+    await store.moves.settle(Q, [Complete(job, token, result)])
 
 
 async def test_a_result_is_waited_for_and_decoded_as_declared() -> None:
@@ -57,7 +59,7 @@ async def test_a_result_is_waited_for_and_decoded_as_declared() -> None:
         handle = await app.task_named("later").enqueue(date(2026, 1, 31))
         assert await handle.status() is State.PENDING
 
-        waiting = asyncio.create_task(handle.result(timeout=10))
+        waiting = asyncio.create_task(handle.result(timeout=PATIENCE))
         await asyncio.sleep(0)
         await finish(store, handle.id, b'"2026-02-01"')
 
@@ -95,7 +97,7 @@ async def test_a_result_that_takes_too_long_is_a_timeout_and_the_job_goes_on() -
         handle = await app.task_named("later").enqueue(date.min)
 
         with pytest.raises(ResultTimeoutError, match=r"did not end within 0\.01 s"):
-            await handle.result(timeout=0.01)
+            await handle.result(timeout=0.01)  # real time: nobody works, so any time runs out
         assert await handle.status() is State.PENDING
 
 
@@ -116,7 +118,7 @@ async def test_a_job_that_runs_is_asked_to_stop() -> None:
     app = make(store)
     async with app:
         handle = await app.task_named("later").enqueue(date.min)
-        await store.claim(Q, worker="w", limit=1, lease_ms=30_000)
+        await store.moves.claim(Q, worker="w", limit=1, lease_ms=30_000)
 
         assert await handle.cancel() is State.ACTIVE
         assert (await handle.info()).cancel_requested
@@ -159,7 +161,7 @@ class _FinishedMeanwhile(Deaf):
 
     async def meanwhile(self) -> None:
         if len(self.waits) == 12:
-            job = (await self.events(Q))[0].job
+            job = (await self.events.read_events(Q))[0].job
             await finish(self, job or "", b'"2026-02-01"')
 
 
@@ -169,12 +171,12 @@ async def test_without_a_bell_the_result_is_found_by_polls_further_and_further_a
     async with app:
         handle = await app.task_named("later").enqueue(date.min)
 
-        assert await handle.result(timeout=10) == date(2026, 2, 1)
+        assert await handle.result(timeout=PATIENCE) == date(2026, 2, 1)
     assert store.waits[:4] == [0.1, 0.2, 0.4, 0.8]
     assert store.waits[-1] == LONGEST_POLL
 
 
-class _Broken(MemoryStore):
+class _Broken(InterceptedStore):
     async def get(self, queue: QueueRef, ids: object) -> list[Job | None]:
         raise StoreUnavailableError("nobody there")
 
@@ -208,8 +210,8 @@ async def test_a_wait_begun_while_the_last_one_ends_is_not_forgotten() -> None:
     async with app:
         for number in range(20):
             job = NewJob(id=f"j{number}", nonce="n", task="later", payload=b"{}")
-            await store.enqueue(Q, [job])
-            waiting = asyncio.create_task(app.job("default", job.id).result(timeout=10))
+            await store.moves.enqueue(Q, [job])
+            waiting = asyncio.create_task(app.job("default", job.id).result(timeout=PATIENCE))
             for _ in range(number):
                 await asyncio.sleep(0)
             await finish(store, job.id, b"3")
@@ -222,17 +224,17 @@ async def test_progress_is_watched_until_the_job_has_ended() -> None:
     app = make(store)
     async with app:
         handle = await app.task_named("later").enqueue(date.min)
-        (job,) = (await store.claim(Q, worker="w", limit=1, lease_ms=30_000)).jobs
-        await store.progress(Q, [Report(job.id, job.token, b"1")])
+        (job,) = (await store.moves.claim(Q, worker="w", limit=1, lease_ms=30_000)).jobs
+        await store.moves.progress(Q, [Report(job.id, job.token, b"1")])
         seen: list[object] = []
 
         async for value in handle.watch_progress(every=0.01):
             seen.append(value)
             if value == 1:
-                await store.progress(Q, [Report(job.id, job.token, b"2")])
+                await store.moves.progress(Q, [Report(job.id, job.token, b"2")])
             else:
-                await store.progress(Q, [Report(job.id, job.token, b'{"at":3}')])
-                await store.settle(Q, [Complete(job.id, job.token, b"null")])
+                await store.moves.progress(Q, [Report(job.id, job.token, b'{"at":3}')])
+                await store.moves.settle(Q, [Complete(job.id, job.token, b"null")])
 
     assert seen == [1, 2, {"at": 3}]
 
@@ -243,8 +245,8 @@ async def test_a_result_is_kept_for_longer_than_its_job_needs_to_be() -> None:
     async with app:
         handle = await app.task_named("later").options(retention=0, result_retention=60).enqueue(date.min)
         await finish(store, handle.id, b'"2026-02-01"')
-        await store.turn(59_000)
-        assert await store.prune(Q) == 0
+        await store.clock.advance_clock(59_000)
+        assert await store.moves.prune(Q) == 0
         assert await handle.result() == date(2026, 2, 1)
-        await store.turn(1_000)
-        assert await store.prune(Q) == 1
+        await store.clock.advance_clock(1_000)
+        assert await store.moves.prune(Q) == 1

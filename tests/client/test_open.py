@@ -18,7 +18,7 @@ async def test_sqlite_opens_a_file_by_its_path(tmp_path: Path, durability: str) 
     store = open_store(f"sqlite:///{tmp_path}/a%20b.db?durability={durability}")
     await store.open()
 
-    assert (await store.info()).durability == durability
+    assert (await store.health.info()).durability == durability
     await store.close()
     assert (tmp_path / "a b.db").exists()
 

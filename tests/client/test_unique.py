@@ -8,6 +8,8 @@ from penstock.core.payload import decode_json
 from penstock.stores.memory import MemoryStore
 from penstock.stores.values import QueueInfo
 from penstock.tasks.task import Task
+from tests.kit.intercepted import InterceptedStore
+from tests.kit.waiting import PATIENCE
 
 Q = QueueRef("default", "default")
 
@@ -35,7 +37,7 @@ async def test_one_of_a_payload_waits() -> None:
         again = await once.enqueue(1)
         assert (first.created, again.created, again.id, again.same_payload) == (True, False, first.id, True)
         assert (await once.enqueue(2)).created
-        await store.claim(Q, worker="w", limit=10, lease_ms=30_000)
+        await store.moves.claim(Q, worker="w", limit=10, lease_ms=30_000)
         assert (await once.enqueue(1)).created
 
 
@@ -43,7 +45,7 @@ async def test_one_of_a_payload_lives_and_tasks_do_not_share_kinds() -> None:
     app, store, sync, other = make()
     async with app:
         first = await other.enqueue(1)
-        await store.claim(Q, worker="w", limit=10, lease_ms=30_000)
+        await store.moves.claim(Q, worker="w", limit=10, lease_ms=30_000)
         assert (await other.enqueue(1)).id == first.id
         assert (await sync.options(unique="live").enqueue(1)).created
         assert (await sync.options(unique="live", unique_key="a").enqueue(1)).created
@@ -59,7 +61,7 @@ async def test_a_throttled_kind_has_one_job_in_the_window_whatever_became_of_it(
         first = await seldom.enqueue(1)
         await app.worker(burst=True).run()
         assert (await seldom.enqueue(1)).id == first.id
-        await store.turn(60_000)
+        await store.clock.advance_clock(60_000)
         assert (await seldom.enqueue(1)).created
 
 
@@ -68,16 +70,16 @@ async def test_a_debounced_job_runs_once_with_the_newest_payload_after_a_quiet_t
     async with app:
         first = await sync.options(debounce=10, unique_key="u").enqueue(1)
         assert await first.status() is State.DELAYED
-        await store.turn(9_000)
+        await store.clock.advance_clock(9_000)
         again = await sync.options(debounce=10, unique_key="u").enqueue(2)
         assert (again.id, again.created, again.replaced, first.replaced) == (first.id, False, True, False)
-        await store.turn(9_000)
+        await store.clock.advance_clock(9_000)
         await app.worker(burst=True).run()
         assert await first.status() is State.DELAYED
-        await store.turn(1_000)
+        await store.clock.advance_clock(1_000)
         await app.worker(burst=True).run()
 
-        assert await first.result(timeout=5) == 2
+        assert await first.result(timeout=PATIENCE) == 2
         assert decode_json("payload", (await first.info()).payload) == {"user": 2}
 
 
@@ -114,7 +116,7 @@ def test_the_nearest_layer_says_which_rule_holds() -> None:
     assert send.options(result_retention=7).call().options.policy.result_retention_ms == 7_000
 
 
-class _Without(MemoryStore):
+class _Without(InterceptedStore):
     async def declare(self, queue: QueueRef, declaration: Declaration) -> QueueInfo:
         raise StoreError("modes and limits are not available here yet")
 

@@ -5,7 +5,8 @@ from typing import Any, Final
 
 import pytest
 
-from tests.conformance.stores import STORES, Kind, Part, may_be_missing
+from penstock.testing.conformance.parts import Part
+from tests.conformance.stores import STORES, Kind, may_be_missing
 
 TOOK_PART: Final = pytest.StashKey[dict[str, int]]()
 """How many tests ran on each kind of store."""

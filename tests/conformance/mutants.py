@@ -18,7 +18,7 @@ from penstock.core.moves import Move
 from penstock.core.transitions import TABLE, Table
 from penstock.stores.memory import MemoryStore
 from penstock.stores.protocol import Store
-from tests.conformance import (
+from penstock.testing.conformance import (
     readiness,
     test_batches,
     test_flows,
@@ -28,12 +28,14 @@ from tests.conformance import (
     test_removal,
     test_unique,
 )
-from tests.conformance.cases import Case, telling_cases_of
-from tests.conformance.judge import run_cases
-from tests.conformance.stores import Kind, Part, Place
+from penstock.testing.conformance.cases import Case, telling_cases_of
+from penstock.testing.conformance.judge import run_cases
+from penstock.testing.conformance.parts import Part
+from tests.conformance.stores import Kind, Place
+from tests.kit.waiting import PATIENCE
 
 MARK: Final = "-- guard: "
-SECONDS: Final = 60
+SECONDS: Final = PATIENCE
 LIKELY: Final = 3
 """So many cases are tried before all the others."""
 READIES: Final = "readies"
@@ -94,16 +96,13 @@ def sql_sources(store: str = "sqlite") -> dict[str, str]:
 
 
 def lua_sources() -> dict[str, str]:
-    """All scripts of the Redis store."""
-    return dict(_lua(files("penstock.stores.redis") / "lua", ""))
-
-
-def _lua(folder: Any, path: str) -> Iterator[tuple[str, str]]:
-    for each in folder.iterdir():
-        if each.is_dir():
-            yield from _lua(each, f"{path}{each.name}/")
-        elif each.name.endswith(".lua"):
-            yield f"{path}{each.name}", each.read_text("utf-8")
+    """The move files of the Redis store, and what they share."""
+    folder = files("penstock.stores.redis") / "lua"
+    return {
+        f"{part}/{each.name}": each.read_text("utf-8")
+        for part in ("moves", "shared")
+        for each in (folder / part).iterdir()
+    }
 
 
 def mutated(kind: Kind, where: Place, mutants: Sequence[Mutant]) -> Any:
@@ -149,11 +148,11 @@ def _deaf(sources: Mapping[str, str], mutants: Sequence[Mutant]) -> dict[str, st
     led = "touch(job[KEY])"
     deaf = {}
     for name, text in sources.items():
-        if name == "include/records.lua":
+        if name == "shared/records.lua":
             assert text.count(led) == 1, "one place leads jobs from state to state"
             listed = ", ".join(f"{move} = true" for move in sorted(moves))
             text = text.replace(led, f"if not ({{{listed}}})[move] then {led} end")
-        elif _stem(name) in moves:
+        elif name.startswith("moves/") and _stem(name) in moves:
             text = "\n".join(line for line in text.splitlines() if not line.strip().startswith("touch("))
         deaf[name] = text
     return deaf

@@ -9,15 +9,13 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Final
 
 from penstock.core.job import QueueRef
 from penstock.core.moves import Complete
 from penstock.stores.protocol import Store
-from tests.conformance.arrange import LEASE_MS, new_job
+from penstock.testing.conformance.arrange import LEASE_MS, new_job
 from tests.conformance.stores import STORES, Kind, opened
-
-SECONDS: Final = 60
+from tests.kit.waiting import PATIENCE
 
 
 @contextmanager
@@ -32,7 +30,7 @@ def started(kind: Kind, address: str, queue: QueueRef, *what: str) -> Iterator["
         yield process
     finally:
         process.kill()
-        process.communicate(timeout=SECONDS)
+        process.communicate(timeout=PATIENCE)
 
 
 def lines_until(process: "subprocess.Popen[str]", count: int) -> list[str]:
@@ -47,39 +45,39 @@ def rest_of(process: "subprocess.Popen[str]") -> list[str]:
     """What a process that ends had told beyond the lines that were read; `communicate` would lose some."""
     assert process.stdout is not None
     rest = process.stdout.read().split()
-    process.wait(SECONDS)
+    process.wait(PATIENCE)
     return rest
 
 
 async def drain(store: Store, queue: QueueRef, limit: int) -> None:
     """Claim and complete until nothing is left."""
-    while jobs := (await store.claim(queue, worker="process", limit=limit, lease_ms=LEASE_MS)).jobs:
+    while jobs := (await store.moves.claim(queue, worker="process", limit=limit, lease_ms=LEASE_MS)).jobs:
         for job in jobs:
             _tell(f"{job.id} {job.delivery}")
-        await store.settle(queue, [Complete(job.id, job.token) for job in jobs])
+        await store.moves.settle(queue, [Complete(job.id, job.token) for job in jobs])
 
 
 async def hold(store: Store, queue: QueueRef, limit: int) -> None:
     """Claim, tell the tokens, and do nothing more."""
-    claims = await store.claim(queue, worker="holder", limit=limit, lease_ms=LEASE_MS)
+    claims = await store.moves.claim(queue, worker="holder", limit=limit, lease_ms=LEASE_MS)
     for job in claims.jobs:
         _tell(f"{job.id} {job.token}")
-    await asyncio.sleep(SECONDS)
+    await asyncio.sleep(3_600)
 
 
 async def burst(store: Store, queue: QueueRef, size: int) -> None:
     """Enqueue batches without end, telling each one that was accepted."""
     for batch in range(1_000_000):
         jobs = [new_job(f"b{batch}-{n}", idempotency_key=f"k{batch}-{n}") for n in range(size)]
-        await store.enqueue(queue, jobs)
+        await store.moves.enqueue(queue, jobs)
         _tell(f"b{batch}")
 
 
 async def churn(store: Store, queue: QueueRef, limit: int) -> None:
     """Claim and complete without end, telling each job whose completion was accepted."""
     while True:
-        jobs = (await store.claim(queue, worker="churn", limit=limit, lease_ms=LEASE_MS)).jobs
-        await store.settle(queue, [Complete(job.id, job.token) for job in jobs])
+        jobs = (await store.moves.claim(queue, worker="churn", limit=limit, lease_ms=LEASE_MS)).jobs
+        await store.moves.settle(queue, [Complete(job.id, job.token) for job in jobs])
         for job in jobs:
             _tell(job.id)
 

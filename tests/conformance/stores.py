@@ -5,7 +5,6 @@ import os
 import sqlite3
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import AbstractAsyncContextManager, ExitStack, asynccontextmanager, contextmanager
-from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,32 +13,15 @@ import msgspec
 from penstock.core.moves import Move
 from penstock.stores.memory import MemoryStore
 from penstock.stores.protocol import Store
+from penstock.testing.conformance.parts import PARTS, Part, moves_with
 from tests.kit import postgres, service, valkey
 from tests.kit.memory import in_memory
 from tests.kit.service import Services
-
-
-class Part(StrEnum):
-    """A part of the contract that a store may come to have later than the rest."""
-
-    KEYS = "keys"
-    LIMITS = "limits"
-    UNIQUE = "unique"
-    FLOWS = "flows"
-    SCHEDULES = "schedules"
-    SHELVES = "shelves"
-
-
-PARTS: Final = frozenset(Part)
-MOVES_OF_PARTS: Final = {Move.UNBLOCK: Part.FLOWS, Move.REPLACE: Part.UNIQUE}
-
-
-def moves_with(parts: frozenset[Part]) -> frozenset[Move]:
-    """The moves of a store that has these parts."""
-    return frozenset(move for move in Move if move not in MOVES_OF_PARTS or MOVES_OF_PARTS[move] in parts)
-
+from tests.kit.waiting import PATIENCE, SLOWNESS
 
 ALLOW_MISSING: Final = "PENSTOCK_TEST_ALLOW_MISSING"
+WAITS: Final = ("pool_timeout", "connect_timeout", "answer_timeout")
+"""How long a store waits for a server, in the options of its url."""
 
 
 class Place:
@@ -83,11 +65,14 @@ class Place:
         return server.url
 
     def service(self, make: Callable[[], Store], **more: Any) -> str:
-        """The url of a service over this store, with the token of an operator; the one before is closed."""
+        """The url of a service over this store, with the token of an operator; the one before is closed.
+
+        Its store waits for a busy service.
+        """
         if self._services is None:
             self._services = self._stack.enter_context(service.running())
         scheme, _, rest = self._services.serve(make, **more).partition("://")
-        return f"{scheme}://{service.token()}@{rest}"
+        return patient(f"{scheme}://{service.token()}@{rest}")
 
     def end_service(self) -> None:
         """Close the service that is open, and its store with it."""
@@ -147,6 +132,12 @@ def may_be_missing() -> bool:
     return os.environ.get(ALLOW_MISSING) == "1" and not os.environ.get("CI")
 
 
+def patient(url: str) -> str:
+    """The url of a store that waits for a busy server, where it does not say itself how long it waits."""
+    waits = "&".join(f"{wait}={PATIENCE:.0f}s" for wait in WAITS if wait not in url)
+    return f"{url}{'&' if '?' in url else '?'}{waits}" if waits else url
+
+
 def _memory(_: str, **arguments: Any) -> Store:
     return MemoryStore(**arguments)
 
@@ -157,14 +148,14 @@ def _sqlite(path: str, **arguments: Any) -> Store:
 
 
 def _redis(url: str, **arguments: Any) -> Store:
-    store: Store = importlib.import_module("penstock.stores.redis").RedisStore(url, **arguments)
+    store: Store = importlib.import_module("penstock.stores.redis").RedisStore(patient(url), **arguments)
     return store
 
 
 def _postgres(url: str, **arguments: Any) -> Store:
-    made: Any = importlib.import_module("penstock.stores.postgres").PostgresStore(url, **arguments)
+    made: Any = importlib.import_module("penstock.stores.postgres").PostgresStore(patient(url), **arguments)
     # On a busy machine the end of a transaction may take its time, and what it wrote is asked for at once.
-    made.patience = 5.0
+    made.backend.writers_timeout = 10 * SLOWNESS
     store: Store = made
     return store
 

@@ -3,7 +3,7 @@
 from typing import Final
 
 from penstock.core.moves import Move
-from tests.conformance.cases import takes_token
+from penstock.testing.conformance.cases import takes_token
 
 _TOKEN_IMPLIES_ACTIVE: Final = (
     "a record has a token only while it is active, so the token's guard says it too"

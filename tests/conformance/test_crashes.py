@@ -11,11 +11,12 @@ from penstock.core.moves import Complete, Expire, Move
 from penstock.core.outcomes import Applied, Refused
 from penstock.core.states import LIVE, State
 from penstock.stores.protocol import Store
+from penstock.testing.conformance.arrange import FAULT, LEASE_MS, claim, enqueue, new_job, states_of
 from tests.conformance import process
-from tests.conformance.arrange import FAULT, LEASE_MS, claim, enqueue, new_job, states_of
 from tests.conformance.having import on, shared
 from tests.conformance.stores import STORES, Kind, Place, opened
 from tests.kit import valkey
+from tests.kit.waiting import PATIENCE
 
 BINARIES = {"valkey": valkey.valkey_binary, "redis7": valkey.redis_binary}
 SERVED = [each for each in STORES if each.name in BINARIES]
@@ -39,15 +40,15 @@ async def test_a_worker_killed_after_its_claim_loses_nothing(
             lines = await asyncio.to_thread(process.lines_until, worker, 3)
             worker.send_signal(signal.SIGKILL)
         tokens = dict(line.split() for line in lines)
-        too_early = await store.expired(queue)
-        held = await store.leases(queue, "holder")
-        await store.turn(LEASE_MS)
-        expired = await store.expired(queue)
-        outcomes = await store.expire(
+        too_early = await store.reads.expired(queue)
+        held = await store.reads.leases(queue, "holder")
+        await store.clock.advance_clock(LEASE_MS)
+        expired = await store.reads.expired(queue)
+        outcomes = await store.moves.expire(
             queue, [Expire(lease.id, lease.token, State.PENDING, FAULT) for lease in expired]
         )
         again = await claim(store, queue)
-        late = await store.settle(queue, [Complete(job, token) for job, token in tokens.items()])
+        late = await store.moves.settle(queue, [Complete(job, token) for job, token in tokens.items()])
 
         assert too_early == []
         assert {lease.id: lease.token for lease in held} == tokens
@@ -55,7 +56,7 @@ async def test_a_worker_killed_after_its_claim_loses_nothing(
         assert outcomes == [Applied(State.PENDING)] * 3
         assert sorted(job.id for job in again) == sorted(ids)
         assert all(isinstance(answer, Refused) for answer in late)
-        assert await store.check(queue) == []
+        assert await store.health.check(queue) == []
 
 
 @shared()
@@ -72,17 +73,17 @@ async def test_a_producer_killed_in_a_burst_loses_nothing_accepted(
         accepted += rest
         wanted = [f"{batch}-{n}" for batch in accepted for n in range(size)]
         states = await states_of(store, queue, wanted)
-        _, newest = await store.event_range(queue)
-        again = await store.enqueue(
+        _, newest = await store.events.event_range(queue)
+        again = await store.moves.enqueue(
             queue, [new_job(f"x-{name}", idempotency_key=f"k{name[1:]}") for name in wanted[-size:]]
         )
 
         assert states == [State.PENDING] * len(wanted)
         # The batch on its way when the process died may have arrived, whole.
         assert newest in {len(wanted), len(wanted) + size}
-        assert (await store.counts(queue))[State.PENDING] == newest
+        assert (await store.reads.counts(queue))[State.PENDING] == newest
         assert [answer.id for answer in again if not isinstance(answer, Refused)] == wanted[-size:]
-        assert await store.check(queue) == []
+        assert await store.health.check(queue) == []
 
 
 @shared()
@@ -99,20 +100,22 @@ async def test_a_worker_killed_while_it_settles_leaves_each_job_settled_or_lease
         done += rest
         expired: list[ExpiredLease] = []
         # What it had sent may still be under way on a server.
-        while any(count for state, count in (await store.counts(queue)).items() if state in LIVE):
-            await store.turn(LEASE_MS)
-            late = await store.expired(queue)
-            await store.expire(queue, [Expire(lease.id, lease.token, State.PENDING, FAULT) for lease in late])
+        while any(count for state, count in (await store.reads.counts(queue)).items() if state in LIVE):
+            await store.clock.advance_clock(LEASE_MS)
+            late = await store.reads.expired(queue)
+            await store.moves.expire(
+                queue, [Expire(lease.id, lease.token, State.PENDING, FAULT) for lease in late]
+            )
             jobs = await claim(store, queue, 1_000)
-            await store.settle(queue, [Complete(job.id, job.token) for job in jobs])
+            await store.moves.settle(queue, [Complete(job.id, job.token) for job in jobs])
             expired += late
-        events = await store.events(queue, limit=100_000)
+        events = await store.events.read_events(queue, limit=100_000)
         completed = [event.job for event in events if event.move is Move.COMPLETE]
 
         assert len(expired) <= 4
         assert set(done) <= set(ids)
         assert sorted(job for job in completed if job) == sorted(ids)
-        assert await store.check(queue) == []
+        assert await store.health.check(queue) == []
 
 
 @on(SERVED)
@@ -132,7 +135,7 @@ async def test_a_server_killed_in_a_burst_loses_nothing_accepted(
         with process.started(kind, address, queue, "burst", "10") as producer:
             accepted = await asyncio.to_thread(process.lines_until, producer, 15)
             server.kill()
-            server.wait(10)
+            server.wait(PATIENCE)
             producer.kill()
             rest = process.rest_of(producer)
         server, _ = valkey.start(path, tmp_path, port=port, appendonly=True)
@@ -140,8 +143,8 @@ async def test_a_server_killed_in_a_burst_loses_nothing_accepted(
         wanted = [f"{batch}-{n}" for batch in accepted + rest for n in range(10)]
         async with opened(kind.connect(address)) as store:
             states = await states_of(store, queue, wanted)
-            settled = await store.settle(queue, [Complete(job.id, job.token) for job in held])
-            findings = await store.check(queue)
+            settled = await store.moves.settle(queue, [Complete(job.id, job.token) for job in held])
+            findings = await store.health.check(queue)
 
     assert states == [State.PENDING] * len(wanted)
     assert settled == [Applied(State.COMPLETED)] * 3

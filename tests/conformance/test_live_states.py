@@ -6,7 +6,7 @@ from penstock.core.job import QueueRef
 from penstock.core.states import LIVE, State
 from penstock.stores.protocol import ListsStates, Store
 from penstock.stores.values import Query
-from tests.conformance.arrange import claim, enqueue, new_job
+from penstock.testing.conformance.arrange import claim, enqueue, new_job
 from tests.conformance.stores import Kind
 
 
@@ -21,13 +21,13 @@ async def test_every_live_job_is_listed_once_with_its_state(
     await enqueue(store, queue, [new_job("d"), new_job("b"), new_job("é"), new_job("later", delay_ms=60_000)])
     await enqueue(store, queue, [new_job("gone"), new_job("A")])
     await enqueue(store, QueueRef(queue.tenant, "other"), [new_job("elsewhere")])
-    await store.cancel(queue, ["gone"])
+    await store.moves.cancel(queue, ["gone"])
     await claim(store, queue, limit=1)
     listed: list[tuple[str, State]] = []
     while states := await store.live_states(queue, listed[-1][0] if listed else "", limit):
         assert len(states) <= limit
         listed += states
-    found = (await store.find(queue, Query(states=LIVE))).jobs
+    found = (await store.reads.find(queue, Query(states=LIVE))).jobs
 
     assert sorted(listed) == sorted((job.id, job.state) for job in found)
     assert State.ACTIVE in dict(listed).values()

@@ -8,17 +8,23 @@ from typing import Any
 
 import pytest
 
-from penstock.client.persist import Persistence
-from penstock.client.upkeep import Upkeep
+from penstock.client.queue_administration import QueueAdministration
+from penstock.client.retrying import RetryingCaller
 from penstock.core.ids import IdMaker
 from penstock.core.job import QueueRef
 from penstock.core.outcomes import Enqueued
 from penstock.core.states import State
 from penstock.stores.protocol import Store
-from tests.conformance import test_batches, test_enqueue, test_order, test_removal, test_unique
-from tests.conformance.arrange import claim, new_job
+from penstock.testing.conformance import (
+    aio,
+    test_batches,
+    test_enqueue,
+    test_order,
+    test_removal,
+    test_unique,
+)
+from penstock.testing.conformance.arrange import claim, new_job
 from tests.conformance.stores import Kind, Place
-from tests.kit import aio
 from tests.kit.lying import LIES, Filtering, LyingBloom
 
 MODULES = (test_enqueue, test_batches, test_order, test_removal, test_unique)
@@ -48,27 +54,27 @@ def test_what_holds_without_filters_holds_with_lying_ones(
     async def body() -> None:
         async with kind.open(where, **_filters_of(kind, "always")) as store:
             await function(store=Filtering(store, LyingBloom("always")), queue=queue)
-            assert await store.check(queue) == []
+            assert await store.health.check(queue) == []
 
     aio.run(body, {})
 
 
 async def test_an_idempotency_key_is_held_by_its_job(store: Store, queue: QueueRef) -> None:
     made = new_job("a", idempotency_key="k\0 1")
-    assert await store.key_holders(queue, ["k\0 1"]) == [None]
-    await store.enqueue(queue, [made])
-    found = await store.key_holders(queue, ["other", "k\0 1", "k\0 1"])
+    assert await store.reads.key_holders(queue, ["k\0 1"]) == [None]
+    await store.moves.enqueue(queue, [made])
+    found = await store.reads.key_holders(queue, ["other", "k\0 1", "k\0 1"])
     assert found[0] is None
     assert found[1] == found[2]
     assert found[1] is not None
     assert (found[1].id, found[1].state, found[1].digest) == ("a", State.PENDING, made.digest)
-    await store.delete(queue, ["a"])
-    (gone,) = await store.key_holders(queue, ["k\0 1"])
+    await store.moves.delete(queue, ["a"])
+    (gone,) = await store.reads.key_holders(queue, ["k\0 1"])
     assert gone is not None
     assert (gone.id, gone.state) == ("a", None)
-    await store.turn(made.options.key_held_ms + 1)
-    assert await store.key_holders(queue, ["k\0 1"]) == [None]
-    assert await store.enqueue(queue, [new_job("b", idempotency_key="k\0 1")]) == [
+    await store.clock.advance_clock(made.options.key_held_ms + 1)
+    assert await store.reads.key_holders(queue, ["k\0 1"]) == [None]
+    assert await store.moves.enqueue(queue, [new_job("b", idempotency_key="k\0 1")]) == [
         Enqueued("b", True, State.PENDING)
     ]
 
@@ -86,15 +92,15 @@ async def test_no_job_is_doubled_or_lost_by_its_key(store: Store, queue: QueueRe
             assert isinstance(answer, Enqueued)
             by_key.setdefault(new.idempotency_key, set()).add(answer.id)
         assert all(len(ids) == 1 for ids in by_key.values())
-    assert (await store.counts(queue))[State.PENDING] == 20
+    assert (await store.reads.counts(queue))[State.PENDING] == 20
 
 
 @pytest.mark.parametrize("lie", LIES)
 async def test_a_purge_leaves_no_job_behind(store: Store, queue: QueueRef, lie: str) -> None:
-    await store.enqueue(queue, [new_job(f"j{n}") for n in range(1_200)])
-    upkeep = Upkeep(store, queue, Persistence(), LyingBloom(lie))
+    await store.moves.enqueue(queue, [new_job(f"j{n}") for n in range(1_200)])
+    upkeep = QueueAdministration(store, queue, RetryingCaller(), LyingBloom(lie))
     assert await upkeep.purge(None) == 1_200
-    assert sum((await store.counts(queue)).values()) == 0
+    assert sum((await store.reads.counts(queue)).values()) == 0
 
 
 @pytest.mark.parametrize("lie", LIES)
@@ -102,9 +108,9 @@ def test_claims_pass_over_ghosts_and_over_no_job(kind: Kind, where: Place, queue
     async def body() -> None:
         async with kind.open(where, **_filters_of(kind, lie)) as store:
             ids = [f"j{n:04}" for n in range(1_500)]
-            await store.enqueue(queue, [new_job(each) for each in ids])
+            await store.moves.enqueue(queue, [new_job(each) for each in ids])
             gone = set(ids[:700]) | set(ids[900:1_400:2])
-            await store.delete(queue, [each for each in ids if each in gone])
+            await store.moves.delete(queue, [each for each in ids if each in gone])
             found: list[str] = []
             for _ in range(200):
                 got = await claim(store, queue, limit=50)
@@ -112,6 +118,6 @@ def test_claims_pass_over_ghosts_and_over_no_job(kind: Kind, where: Place, queue
                 if len(found) == len(ids) - len(gone):
                     break
             assert found == [each for each in ids if each not in gone]
-            assert await store.check(queue) == []
+            assert await store.health.check(queue) == []
 
     aio.run(body, {})

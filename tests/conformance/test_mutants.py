@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from penstock.core.transitions import TABLE
+from penstock.testing.conformance.parts import Part
 from tests.conformance.having import kinds_having, on, served
 from tests.conformance.mutants import (
     SECONDS,
@@ -20,7 +21,7 @@ from tests.conformance.mutants import (
     readiness_mutants,
     sql_sources,
 )
-from tests.conformance.stores import SECOND_SERVERS, STORES, Kind, Part, Place
+from tests.conformance.stores import SECOND_SERVERS, STORES, Kind, Place
 from tests.conformance.survivors import SURVIVORS
 
 MUTANTS = {

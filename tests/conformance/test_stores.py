@@ -2,7 +2,8 @@
 
 import pytest
 
-from tests.conformance.stores import ALLOW_MISSING, PARTS, STORES, may_be_missing
+from penstock.testing.conformance.parts import PARTS
+from tests.conformance.stores import ALLOW_MISSING, STORES, may_be_missing
 from tests.kit import postgres, valkey
 
 

@@ -58,7 +58,7 @@ class Bench:
     async def enqueue(self, queue: QueueRef, *jobs: NewJob, spawns: Sequence[Spawn] = ()) -> None:
         """Enqueue, and note what was accepted."""
         self.know(queue)
-        for new, outcome in zip(jobs, await self.store.enqueue(queue, jobs, spawns), strict=True):
+        for new, outcome in zip(jobs, await self.store.moves.enqueue(queue, jobs, spawns), strict=True):
             if isinstance(outcome, Enqueued):
                 self.produced.append(Produced(queue, outcome.id, new.idempotency_key))
 
@@ -73,33 +73,33 @@ class Bench:
         """Declare, with the rules of keys, and note when; nothing else happens in that millisecond."""
         self.know(queue)
         self.now_ms += 1
-        await self.store.declare(queue, declaration)
+        await self.store.queues.declare(queue, declaration)
         for key, rule in (rules or {}).items():
             # What it does not name is not to stay.
-            await self.store.set_key_rule(queue, key, None)
-            await self.store.set_key_rule(queue, key, rule)
+            await self.store.queues.set_key_rule(queue, key, None)
+            await self.store.queues.set_key_rule(queue, key, rule)
         self.limits.setdefault(queue, []).append(Declared(self.now_ms, declaration, rules or {}))
         self.now_ms += 1
 
     async def carry(self, queue: QueueRef) -> None:
         """Carry over what the queue has for others."""
-        for relay in await self.store.relays(queue):
+        for relay in await self.store.flows.list_relay_entries(queue):
             other = QueueRef(queue.tenant, relay.queue)
             self.know(other)
             match relay.what:
                 case NewJob():
-                    await self.store.enqueue(other, [relay.what])
+                    await self.store.moves.enqueue(other, [relay.what])
                 case Adoption():
-                    await self.store.adopt(other, [relay.what])
+                    await self.store.flows.adopt(other, [relay.what])
                 case ChildEnding():
-                    await self.store.child_ended(other, [relay.what])
-            await self.store.relayed(queue, [relay.number])
+                    await self.store.flows.child_ended(other, [relay.what])
+            await self.store.flows.delete_relay_entries(queue, [relay.number])
 
     async def claim(
         self, queue: QueueRef, limit: int = 1, worker: str = "w1", lease_ms: int = 1_000
     ) -> list[Claimed]:
         """Claim without running anything."""
-        return (await self.store.claim(queue, worker=worker, limit=limit, lease_ms=lease_ms)).jobs
+        return (await self.store.moves.claim(queue, worker=worker, limit=limit, lease_ms=lease_ms)).jobs
 
     def execute(self, queue: QueueRef, job: Claimed) -> None:
         """Note that a handler ran."""
@@ -110,8 +110,8 @@ class Bench:
         events: list[Event] = []
         live: dict[tuple[str, str, str], State] = {}
         for queue in self.queues:
-            events += await self.store.events(queue, limit=1_000_000)
-            page = await self.store.find(queue, Query(limit=1_000_000))
+            events += await self.store.events.read_events(queue, limit=1_000_000)
+            page = await self.store.reads.find(queue, Query(limit=1_000_000))
             live |= {(queue.tenant, queue.name, job.id): job.state for job in page.jobs}
         return History(events, self.produced, self.executed, live, self.limits)
 
@@ -135,7 +135,7 @@ class Chance:
     async def run(self, steps: int) -> History:
         """So many moves, then all that is known of them."""
         await self._declare(self._queues[2])
-        await self._bench.store.put_schedule(StoredSchedule(self._queues[2], "nightly", b"{}", 0))
+        await self._bench.store.schedules.put_schedule(StoredSchedule(self._queues[2], "nightly", b"{}", 0))
         actions = {
             self._enqueue: 8,
             self._flow: 3,
@@ -194,14 +194,14 @@ class Chance:
 
     async def _fire(self, _: QueueRef) -> None:
         queue = self._queues[2]
-        for schedule in await self._bench.store.due_schedules(queue):
+        for schedule in await self._bench.store.schedules.due_schedules(queue):
             at = schedule.next_at or 0
             job = replace(self._new(queue), id=f"s{at}", schedule="nightly", instant=at, unique=None)
             job = replace(job, idempotency_key=None)
             firing = Firing("nightly", at, (job,), self._bench.now_ms + 500, at)
-            await self._bench.store.fire(queue, firing)
+            await self._bench.store.schedules.fire(queue, firing)
             # Another process comes too late.
-            assert not await self._bench.store.fire(queue, firing)
+            assert not await self._bench.store.schedules.fire(queue, firing)
 
     async def _declare(self, _: QueueRef) -> None:
         chance = self._random
@@ -257,7 +257,7 @@ class Chance:
 
     async def _settle(self, _: QueueRef) -> None:
         for queue, job, runs in self._random.sample(self._leases, min(2, len(self._leases))):
-            await self._bench.store.settle(queue, [self._settlement(job, runs)])
+            await self._bench.store.moves.settle(queue, [self._settlement(job, runs)])
 
     def _settlement(self, job: Claimed, runs: bool) -> Settlement:
         if not runs:
@@ -276,45 +276,45 @@ class Chance:
 
     async def _beat(self, _: QueueRef) -> None:
         for queue, job, _runs in self._leases[-3:]:
-            await self._bench.store.heartbeat(queue, [Beat(job.id, job.token)], 2_000)
+            await self._bench.store.moves.heartbeat(queue, [Beat(job.id, job.token)], 2_000)
 
     async def _report(self, _: QueueRef) -> None:
         for queue, job, _runs in self._leases[-3:]:
-            await self._bench.store.progress(queue, [Report(job.id, job.token, b"1")])
+            await self._bench.store.moves.progress(queue, [Report(job.id, job.token, b"1")])
 
     async def _recover(self, queue: QueueRef) -> None:
-        for lease in await self._bench.store.expired(queue):
-            await self._bench.store.expire(queue, [decide.expire(lease, self._random.uniform)])
+        for lease in await self._bench.store.reads.expired(queue):
+            await self._bench.store.moves.expire(queue, [decide.expire(lease, self._random.uniform)])
 
     async def _wait(self, queue: QueueRef) -> None:
         self._bench.now_ms += self._random.choice([1, 100, 1_000, 4_000])
-        await self._bench.store.promote(queue)
+        await self._bench.store.moves.promote(queue)
 
     async def _cancel(self, queue: QueueRef) -> None:
-        await self._bench.store.cancel(
+        await self._bench.store.moves.cancel(
             queue, await self._some(queue, State.PENDING, State.DELAYED, State.ACTIVE)
         )
 
     async def _redrive(self, queue: QueueRef) -> None:
-        await self._bench.store.redrive(
+        await self._bench.store.moves.redrive(
             queue, await self._some(queue, State.DEAD, State.FAILED, State.CANCELLED)
         )
 
     async def _delete(self, queue: QueueRef) -> None:
         # An id that comes back in the same microsecond would have the same fence.
         self._bench.now_ms += 1
-        await self._bench.store.delete(queue, await self._some(queue))
+        await self._bench.store.moves.delete(queue, await self._some(queue))
 
     async def _prune(self, queue: QueueRef) -> None:
         self._bench.now_ms += 1
-        await self._bench.store.prune(queue)
+        await self._bench.store.moves.prune(queue)
 
     async def _pause(self, queue: QueueRef) -> None:
         pause = Pause(0) if self._random.random() < 0.3 else None
-        await self._bench.store.pause(queue, pause, for_ms=3_000)
+        await self._bench.store.queues.pause_queue(queue, pause, for_ms=3_000)
 
     async def _some(self, queue: QueueRef, *states: State) -> list[str]:
-        page = await self._bench.store.find(queue, Query(states=frozenset(states), limit=1_000))
+        page = await self._bench.store.reads.find(queue, Query(states=frozenset(states), limit=1_000))
         ids = sorted(job.id for job in page.jobs)
         return self._random.sample(ids, min(len(ids), self._random.randint(1, 2)))
 
@@ -338,12 +338,12 @@ async def _tell(bench: Bench) -> History:
     await teller.crash("tried")
     await teller.wait(60_000)
     await teller.run("tried", decide.Raised("no"))
-    await bench.store.redrive(MAIL, ["tried"])
+    await bench.store.moves.redrive(MAIL, ["tried"])
     await teller.run("tried", decide.Returned(b"1"))
 
     await teller.enqueue("stopped")
     stopped = await teller.claim("stopped")
-    await bench.store.cancel(MAIL, ["stopped"])
+    await bench.store.moves.cancel(MAIL, ["stopped"])
     await teller.settle(stopped, decide.Raised("no"))
 
     await teller.enqueue("later", delay_ms=5_000)
@@ -351,19 +351,19 @@ async def _tell(bench: Bench) -> History:
     await teller.run("later", decide.Interrupted())
     await teller.run("later", decide.Postponed(1_000))
     await teller.wait(1_000)
-    await bench.store.promote(MAIL)
+    await bench.store.moves.promote(MAIL)
     later = await teller.claim("later")
-    await bench.store.progress(MAIL, [Report("later", later.token, b"1")])
+    await bench.store.moves.progress(MAIL, [Report("later", later.token, b"1")])
     await teller.settle(later, decide.Returned(b"1"))
 
     await teller.enqueue("refused")
     await teller.run("refused", decide.Refused("never"))
 
     await teller.enqueue("again")
-    await bench.store.cancel(MAIL, ["again"])
-    await bench.store.delete(MAIL, ["again"])
+    await bench.store.moves.cancel(MAIL, ["again"])
+    await bench.store.moves.delete(MAIL, ["again"])
     await teller.enqueue("again")
-    await bench.store.delete(MAIL, ["again", "refused"])
+    await bench.store.moves.delete(MAIL, ["again", "refused"])
 
     await teller.enqueue("low", priority=2)
     for name in ("first", "second", "third"):
@@ -379,7 +379,7 @@ async def _tell(bench: Bench) -> History:
     await teller.enqueue("due", delay_ms=90_000)
     await bench.enqueue(MAIL, _new("pruned", retention_ms=0, priority=9))
     await teller.run("pruned", decide.Returned(b"1"))
-    await bench.store.prune(MAIL)
+    await bench.store.moves.prune(MAIL)
     return await bench.history()
 
 
@@ -411,15 +411,15 @@ class _Teller:
         self._bench.now_ms += ms
 
     async def claim(self, name: str) -> Claimed:
-        await self.wait(1)
+        await self.wait(ms=1)
         (job,) = await self._bench.claim(MAIL)
         assert job.id == name
         self._bench.execute(MAIL, job)
         return job
 
     async def settle(self, job: Claimed, ending: decide.Ending) -> None:
-        await self.wait(1)
-        await self._bench.store.settle(MAIL, [decide.settle(job, ending, random.Random(1).uniform)])
+        await self.wait(ms=1)
+        await self._bench.store.moves.settle(MAIL, [decide.settle(job, ending, random.Random(1).uniform)])
 
     async def run(self, name: str, ending: decide.Ending) -> None:
         await self.settle(await self.claim(name), ending)
@@ -427,8 +427,8 @@ class _Teller:
     async def crash(self, name: str) -> None:
         await self.claim(name)
         await self.wait(1_000)
-        (lease,) = await self._bench.store.expired(MAIL)
-        await self._bench.store.expire(MAIL, [decide.expire(lease, random.Random(1).uniform)])
+        (lease,) = await self._bench.store.reads.expired(MAIL)
+        await self._bench.store.moves.expire(MAIL, [decide.expire(lease, random.Random(1).uniform)])
 
 
 def _new(

@@ -70,15 +70,17 @@ async def _tell(teller: "_Teller") -> History:
         await teller.end(name)
 
     await _tell_a_flow(teller)
-    await bench.store.put_schedule(StoredSchedule(KEYED, "nightly", b"{}", 1_000))
+    await bench.store.schedules.put_schedule(StoredSchedule(KEYED, "nightly", b"{}", 1_000))
     for instant in (1_000, 2_000):
         job = replace(new(f"s{instant}"), schedule="nightly", instant=instant)
-        assert await bench.store.fire(KEYED, Firing("nightly", instant, (job,), instant + 1_000, instant))
+        assert await bench.store.schedules.fire(
+            KEYED, Firing("nightly", instant, (job,), instant + 1_000, instant)
+        )
     for name in ("q1", "q2"):
         await teller.wait(100)
         await bench.enqueue(KEYED, replace(new(name), unique=Unique("q", UniqueRule.DEBOUNCE), delay_ms=400))
     await teller.wait(400)
-    await bench.store.promote(KEYED)
+    await bench.store.moves.promote(KEYED)
     await bench.enqueue(KEYED, new("z1"))
     return await bench.history()
 
@@ -120,7 +122,7 @@ class _Teller:
     async def end(self, *names: str) -> None:
         ended = [self._leases[name] for name in names]
         endings = [decide.settle(job, decide.Returned(b"1"), random.Random(1).uniform) for job in ended]
-        await self.bench.store.settle(KEYED, endings)
+        await self.bench.store.moves.settle(KEYED, endings)
 
 
 def new(name: str) -> NewJob:

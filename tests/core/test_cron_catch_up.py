@@ -54,12 +54,12 @@ def test_all_fires_the_newest_up_to_the_limit_the_oldest_first() -> None:
 
 
 def test_a_gap_of_decades_costs_no_more_than_the_limit() -> None:
-    began = time.monotonic()
+    began = time.process_time()
     found = due(Every.of(1), CatchUp.ALL, 0, 10**12, limit=10**9)
 
     assert len(found.now) == MAX_LIMIT
     assert len(due(Cron.of("* * * * *"), CatchUp.ALL, 0, 10**12, limit=10**9).now) == MAX_LIMIT
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 10
 
 
 def test_looks_in_turn_fire_every_instant_once() -> None:

@@ -132,12 +132,12 @@ def test_time_begins_in_1970_and_ends_in_9900(spec: Spec) -> None:
 
 
 def test_a_rare_date_is_found_and_one_that_never_comes_ends_the_search() -> None:
-    began = time.monotonic()
+    began = time.process_time()
 
     assert runs("0 0 29 2 *", "2097-01-01", 2700) == ["29 00:00 +0100"]
     assert next_after(Cron("0 0 */31 * 2#5"), at("2024-01-01")) is None
     assert last_before(Cron("0 0 */31 * 2#5"), at("2024-01-01")) is None
-    assert time.monotonic() - began < 5
+    assert time.process_time() - began < 10
 
 
 def test_the_next_runs_are_told_in_the_zone_of_the_spec() -> None:

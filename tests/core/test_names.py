@@ -8,7 +8,7 @@ import pytest
 from penstock.core.errors import InvalidNameError
 from penstock.core.ids import LENGTH, MAX_QUEUE_NUMBER, IdMaker, queue_number
 from penstock.core.names import check_key, check_name, check_worker
-from penstock.service.wire.claims import ClaimWish
+from penstock.service.wire.claims import ClaimRequest
 from penstock.worker.options import worker_name
 
 
@@ -74,7 +74,7 @@ def test_a_generated_id_is_a_name() -> None:
 @pytest.mark.parametrize("name", ["w", "host-1:4711@eu", "a" * 128])
 def test_a_worker_has_the_same_name_in_python_and_over_http(name: str) -> None:
     assert check_worker("worker", name) == worker_name(name) == name
-    assert msgspec.convert({"worker": name}, ClaimWish).worker == name
+    assert msgspec.convert({"worker": name}, ClaimRequest).worker == name
 
 
 @pytest.mark.parametrize("name", ["", "a\nb", "a\n", "a b", "\x1b[2J", "a" * 129, "-a", "ä"])
@@ -82,4 +82,4 @@ def test_what_is_no_name_of_a_worker_is_none_anywhere(name: str) -> None:
     with pytest.raises(InvalidNameError, match="worker"):
         worker_name(name)
     with pytest.raises(msgspec.ValidationError):
-        msgspec.convert({"worker": name}, ClaimWish)
+        msgspec.convert({"worker": name}, ClaimRequest)

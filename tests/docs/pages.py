@@ -10,7 +10,7 @@ from typing import Final, NamedTuple
 ROOT: Final = Path(__file__).resolve().parents[2]
 
 _RULE: Final = re.compile(r"- \*\*(S\d+\.\d+)\*\* ")
-_SHOWN: Final = re.compile(r"`(tests/[\w/]+\.py)::(\w+)`")
+_SHOWN: Final = re.compile(r"`((?:tests|src/penstock/testing)/[\w/]+\.py)::(\w+)`")
 _FENCE: Final = re.compile(r"^(```+)(.*)$")
 
 

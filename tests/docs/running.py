@@ -15,8 +15,9 @@ from typing import Final
 
 from tests.docs.pages import ROOT, Block
 from tests.kit.curl import path_with_curl
+from tests.kit.waiting import SLOWNESS
 
-SECONDS: Final = 300
+SECONDS: Final = 300 * SLOWNESS
 _SPARK: Final = ROOT / "tests" / "spark"
 """Where the settings are that make Spark quick with little data, and what its workers load beforehand."""
 

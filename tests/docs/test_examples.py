@@ -1,6 +1,7 @@
 """The examples do what their page says."""
 
 import shutil
+import subprocess
 import sys
 from pathlib import Path
 from typing import Final
@@ -9,6 +10,7 @@ import pytest
 
 from tests.docs.pages import ROOT
 from tests.docs.running import run
+from tests.kit.waiting import PATIENCE
 
 EXAMPLES: Final = ROOT / "examples"
 
@@ -19,6 +21,47 @@ def folder(tmp_path: Path) -> Path:
     for each in EXAMPLES.glob("*.py"):
         shutil.copy(each, tmp_path)
     return tmp_path
+
+
+def test_the_store_over_a_dict_passes_the_suite_for_its_parts(folder: Path) -> None:
+    """Beside none of the project's own fixtures, as in a project of somebody else's."""
+    suite = ROOT / "src" / "penstock" / "testing" / "conformance"
+    told = run(
+        [
+            *(sys.executable, "-m", "pytest", "--pyargs", "penstock.testing.conformance", "-q", "-n", "0"),
+            *("-c", "/dev/null", "--rootdir", str(folder), "--confcutdir", str(suite)),
+            *("--penstock-store", "dict_store:DictStore", "--penstock-parts", "moves"),
+        ],
+        folder,
+        "dict_store.py",
+    )
+
+    assert int(told.splitlines()[-1].split(" passed")[0]) > 150
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        ([], "--penstock-store: found nothing, wanted MODULE:FACTORY"),
+        (["--penstock-parts", "moves,magic"], "--penstock-parts: found magic, wanted some of moves, "),
+    ],
+    ids=["no store", "no such part"],
+)
+def test_the_suite_says_what_it_wants_to_be_told(folder: Path, arguments: list[str], fault: str) -> None:
+    ended = subprocess.run(
+        [
+            *(sys.executable, "-m", "pytest", "--pyargs", "penstock.testing.conformance.test_order", "-q"),
+            *("-c", "/dev/null", "--rootdir", str(folder), "-n", "0", *arguments),
+            *("--confcutdir", str(ROOT / "src" / "penstock" / "testing" / "conformance")),
+        ],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        timeout=PATIENCE,
+    )
+
+    assert ended.returncode != 0
+    assert fault in ended.stdout + ended.stderr
 
 
 def test_the_mail_app_ends_every_job_as_it_should(folder: Path) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from tests.docs.pages import ROOT, Block, blocks, pages
 from tests.docs.running import check_output, is_run, run_page
+from tests.kit.waiting import SLOWNESS
 
 PAGES: Final = pages()
 BLOCKS: Final = [block for page in PAGES for block in blocks(page)]
@@ -40,7 +41,7 @@ def test_every_block_says_what_it_is() -> None:
     assert {block.language for block in BLOCKS} <= LANGUAGES
 
 
-@pytest.mark.timeout(400)
+@pytest.mark.timeout(400 * SLOWNESS)
 @pytest.mark.parametrize(
     "page",
     [each for each in PAGES if name_of(each) != "README.md" and any(map(is_run, blocks(each)))],

@@ -12,10 +12,13 @@ import penstock
 import penstock.testing
 from penstock import settings
 from penstock.cli.commands import build
-from penstock.cli.desk import GLOBAL
+from penstock.cli.options import GLOBAL
 from penstock.core import errors
 from penstock.core.errors import PenstockError
 from penstock.core.events import Event
+from penstock.service.egress import errors as egress_errors
+from penstock.service.webhooks import errors as webhook_errors
+from penstock.spark import errors as spark_errors
 from penstock.tasks.context import JobContext
 from penstock.tasks.options import CallOptions
 from tests.docs.pages import ROOT, section
@@ -48,13 +51,15 @@ def test_every_setting_is_on_its_page_with_its_flag_and_variable() -> None:
 
 def test_every_error_is_on_its_page() -> None:
     text = text_of("errors.md")
-    own = [
+    own = {
         name
-        for name, each in vars(errors).items()
+        for module in (errors, egress_errors, webhook_errors, spark_errors)
+        for name, each in vars(module).items()
         if inspect.isclass(each) and issubclass(each, PenstockError)
-    ]
+    }
 
-    assert [name for name in own if f"`{name}`" not in text] == []
+    assert sorted(name for name in own if f"`{name}`" not in text) == []
+    assert sorted(own - set(penstock.__all__)) == []
 
 
 def test_every_field_of_an_event_is_on_its_page() -> None:

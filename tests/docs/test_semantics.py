@@ -6,12 +6,12 @@ from typing import Any, Final
 
 import pytest
 
-from penstock.client import plan
+from penstock.client import flow_plan
 from penstock.core import decide, effects, events, job, limits, payload, retry
 from penstock.core.cron import catch_up, spec
 from penstock.core.states import State
 from penstock.core.transitions import TABLE, Row
-from penstock.scheduler import keeper, pruner
+from penstock.maintenance import pruner, time_keeper
 from penstock.stores import bounds
 from penstock.tasks import execution, flow
 from penstock.worker import options
@@ -130,11 +130,11 @@ def numbers_table() -> str:
             "output of a process",
             f"{output.PASSED_ON >> 20} MiB per job passed on, {output.TAIL} bytes kept with its death",
         ),
-        ("tick", f"1/2 of the lease; {keeper.TICK:g} s in `penstock scheduler`"),
-        ("every queue is visited for upkeep", f"once in {keeper.SWEEP:g} s, whatever is due"),
+        ("tick", f"1/2 of the lease; {time_keeper.TICK:g} s in `penstock scheduler`"),
+        ("every queue is visited for upkeep", f"once in {time_keeper.SWEEP:g} s, whatever is due"),
         ("promoted, recovered, pruned, carried over per call", f"{limit} each"),
         ("weight of a key", f"1 to {limits.MAX_WEIGHT}"),
-        ("flow", f"{flow.MOST_JOBS} jobs, {plan.MOST_BYTES >> 20} MiB of arguments"),
+        ("flow", f"{flow.MOST_JOBS} jobs, {flow_plan.MOST_BYTES >> 20} MiB of arguments"),
         ("interval of a schedule", f"1 s to {spec.MAX_EVERY_MS // job.DAY_MS} days"),
         ("an instant is missed after", f"{catch_up.GRACE_MS // 1000} s, where nothing is caught up"),
         ("instants caught up by `all`", f"{catch_up.DEFAULT_LIMIT}; {catch_up.MAX_LIMIT} at most"),

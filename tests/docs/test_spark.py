@@ -2,7 +2,12 @@
 
 import re
 
+import pytest
+from pyspark.sql.pandas.types import from_arrow_type
+
 from penstock.spark import options
+from penstock.spark.lake.schemas import ATTEMPTS, TableShape
+from penstock.spark.lake.schemas import JOBS as LAKE_JOBS
 from penstock.spark.schemas import EVENTS, JOBS
 from penstock.spark.source import PenstockSource
 from tests.docs.test_reference import text_of
@@ -31,3 +36,12 @@ def test_every_column_is_on_the_page_with_its_type() -> None:
         ]
 
         assert rows == list(zip(schema.names, types, strict=True))
+
+
+@pytest.mark.parametrize("shape", [ATTEMPTS, LAKE_JOBS])
+def test_every_column_of_silver_is_on_the_page_with_its_type(shape: TableShape) -> None:
+    text = text_of("spark.md")
+    start = text.index(f"### `{shape.name}` (silver)")
+    rows = re.findall(r"^\| `(\w+)` \| (\w+) \|", text[start : text.index("\n### ", start + 1)], re.MULTILINE)
+
+    assert rows == [(field.name, from_arrow_type(field.type).simpleString()) for field in shape.schema]

@@ -18,10 +18,10 @@ async def test_the_worker_in_curl_completes_a_job(tmp_path: Path) -> None:
     async with served() as (server, port):
         client = client_of(server.service)
         # A payload is kept as it was written: here with the page's spaces.
-        wish = '{"task": "resize", "payload": {"image": "cat.png"}}'
-        assert f"'{wish}'" in PAGE.read_text("utf-8")
+        fields = '{"task": "resize", "payload": {"image": "cat.png"}}'
+        assert f"'{fields}'" in PAGE.read_text("utf-8")
         made = await client.post(
-            "/v1/queues/thumbs/jobs", content=wish, headers={"content-type": "application/json"}
+            "/v1/queues/thumbs/jobs", content=fields, headers={"content-type": "application/json"}
         )
         path = made.headers["location"]
         said = {

@@ -6,8 +6,9 @@ import pytest
 
 from penstock import Penstock
 from penstock.stores.protocol import Store
+from penstock.testing.conformance.parts import Part
 from tests.conformance.having import kind_having
-from tests.conformance.stores import Kind, Part, Place
+from tests.conformance.stores import Kind, Place
 
 kind = kind_having(Part.FLOWS)
 

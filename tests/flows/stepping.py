@@ -10,8 +10,8 @@ from penstock.core.job import NewJob, QueueRef
 from penstock.core.limits import Mode
 from penstock.core.outcomes import Applied, Enqueued, Refused
 from penstock.stores.bounds import RELAY_LIMIT
-from penstock.stores.memory import MemoryStore
 from penstock.stores.values import Adoption, Relay, Spawn
+from tests.kit.intercepted import InterceptedStore
 
 
 @coroutine
@@ -19,12 +19,14 @@ def _pause() -> Generator[None, None, None]:
     yield
 
 
-class Stepping(MemoryStore):
+class Stepping(InterceptedStore):
     """Gives way before and after every call that a relayer makes."""
 
-    async def relays(self, queue: QueueRef, limit: int = RELAY_LIMIT, *, after: int = 0) -> list[Relay]:
+    async def list_relay_entries(
+        self, queue: QueueRef, limit: int = RELAY_LIMIT, *, after: int = 0
+    ) -> list[Relay]:
         await _pause()
-        found = await super().relays(queue, limit, after=after)
+        found = await self.real.flows.list_relay_entries(queue, limit, after=after)
         await _pause()
         return found
 
@@ -36,21 +38,21 @@ class Stepping(MemoryStore):
         mode: Mode | None = None,
     ) -> list[Enqueued | Refused]:
         await _pause()
-        answers = await super().enqueue(queue, jobs, spawns, mode)
+        answers = await self.real.moves.enqueue(queue, jobs, spawns, mode)
         await _pause()
         return answers
 
     async def adopt(self, queue: QueueRef, adoptions: Sequence[Adoption]) -> list[Applied | Refused]:
         await _pause()
-        return await super().adopt(queue, adoptions)
+        return await self.real.flows.adopt(queue, adoptions)
 
     async def child_ended(self, queue: QueueRef, endings: Sequence[ChildEnding]) -> list[Applied | Refused]:
         await _pause()
-        return await super().child_ended(queue, endings)
+        return await self.real.flows.child_ended(queue, endings)
 
-    async def relayed(self, queue: QueueRef, numbers: Sequence[int]) -> None:
+    async def delete_relay_entries(self, queue: QueueRef, numbers: Sequence[int]) -> None:
         await _pause()
-        await super().relayed(queue, numbers)
+        await self.real.flows.delete_relay_entries(queue, numbers)
 
 
 def step(work: Coroutine[Any, Any, Any]) -> bool:

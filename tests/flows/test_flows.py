@@ -1,18 +1,17 @@
 """Flows as their producers and handlers see them."""
 
 import asyncio
-import time
 from typing import Any
 
 import pytest
 
 from penstock import (
     ConfigError,
-    Counts,
     DuplicateJobError,
     Enqueued,
     Fail,
     Flow,
+    FlowCounts,
     FlowError,
     JobContext,
     JobEndedError,
@@ -33,14 +32,15 @@ from penstock import (
     group,
 )
 from penstock.client.client import Client
-from penstock.client.plan import plan
+from penstock.client.flow_plan import plan
 from penstock.client.relay import relay
 from penstock.core import decide
 from penstock.core.limits import Declaration, Mode
-from penstock.stores.memory import MemoryStore
 from penstock.stores.protocol import Store
 from penstock.stores.values import Spawn
 from penstock.testing import job_context
+from tests.kit.intercepted import InterceptedStore
+from tests.kit.waiting import PATIENCE
 
 Add = Task[..., [int], int]
 
@@ -79,7 +79,7 @@ async def test_a_job_runs_after_those_it_waits_for_and_sees_their_results(app: P
         last = flow.add(told.call(), after=[first, parts[2]])
         handle = await flow.enqueue()
 
-        assert await handle.status() == Counts(waiting=5)
+        assert await handle.status() == FlowCounts(waiting=5)
         assert [await handle[node].status() for node in (parts[0], first, last)] == [
             State.PENDING,
             State.BLOCKED,
@@ -87,9 +87,9 @@ async def test_a_job_runs_after_those_it_waits_for_and_sees_their_results(app: P
         ]
         await work(app)
 
-        assert await handle[first].result(timeout=5) == 1
-        assert await handle.result(timeout=5) == [["completed", 1], ["completed", 2]]
-        assert await handle.status() == Counts(completed=5)
+        assert await handle[first].result(timeout=PATIENCE) == 1
+        assert await handle.result(timeout=PATIENCE) == [["completed", 1], ["completed", 2]]
+        assert await handle.status() == FlowCounts(completed=5)
         assert (handle.sinks[0].id, len(handle.jobs)) == (handle[last].id, 5)
 
 
@@ -98,13 +98,11 @@ async def test_a_running_worker_takes_a_flow_from_queue_to_queue_without_waiting
 ) -> None:
     part, total, _ = tasks(app)
     async with app:
-        pool = app.worker(lease=60, poll=30)
+        pool = app.worker(tick=3_600, poll=3_600)
         working = asyncio.create_task(pool.run())
-        before = time.monotonic()
         handle = await chain(part.call(1), total.call(), total.call(), part.call(7)).enqueue()
 
-        assert await handle.result(timeout=20) == 7
-        assert time.monotonic() - before < 10
+        assert await handle.result(timeout=PATIENCE) == 7
         pool.stop()
         await working
 
@@ -116,22 +114,22 @@ async def test_chains_and_groups_are_flows_and_steps(app: Penstock) -> None:
         handle = await chain(part.call(4), steps, told.call()).enqueue()
         await work(app)
 
-        assert await handle.result(timeout=5) == [["completed", 6]]
+        assert await handle.result(timeout=PATIENCE) == [["completed", 6]]
         several = await group([part.call(1), part.call(2)]).enqueue()
         await work(app, 1)
-        assert await several.result(timeout=5) == [1, 2]
+        assert await several.result(timeout=PATIENCE) == [1, 2]
 
 
 @pytest.mark.parametrize(
     ("policy", "ends", "counts"),
     [
-        ("fail", State.FAILED, Counts(completed=1, failed=2)),
-        ("ignore", State.COMPLETED, Counts(completed=2, failed=1)),
-        ("wait", State.BLOCKED, Counts(waiting=1, completed=1, failed=1)),
+        ("fail", State.FAILED, FlowCounts(completed=1, failed=2)),
+        ("ignore", State.COMPLETED, FlowCounts(completed=2, failed=1)),
+        ("wait", State.BLOCKED, FlowCounts(waiting=1, completed=1, failed=1)),
     ],
 )
 async def test_the_policy_says_what_a_child_without_success_means(
-    app: Penstock, policy: Any, ends: State, counts: Counts
+    app: Penstock, policy: Any, ends: State, counts: FlowCounts
 ) -> None:
     part, _, told = tasks(app)
     async with app:
@@ -167,10 +165,10 @@ async def test_a_parent_that_waits_goes_on_after_the_redrive_of_its_child(app: P
         handle = await flow.enqueue()
         await work(app)
         ref = QueueRef(app.tenant, "default")
-        await app.store.redrive(ref, [handle[child].id])
+        await app.store.moves.redrive(ref, [handle[child].id])
         await work(app)
 
-        assert await handle.result(timeout=5) == [["completed", "fine"]]
+        assert await handle.result(timeout=PATIENCE) == [["completed", "fine"]]
 
 
 async def test_cycles_and_foreign_nodes_are_refused_and_nothing_is_enqueued(app: Penstock) -> None:
@@ -239,23 +237,23 @@ async def test_a_flow_survives_the_death_of_its_producer(
         flow = app.flow()
         last = flow.add(total.call(), after=[flow.add(part.call(number)) for number in (1, 2)])
         handle = await flow.enqueue()
-        assert await handle.status() == Counts(waiting=3)
+        assert await handle.status() == FlowCounts(waiting=3)
         assert sum((await app.queue("parts").counts()).values()) == 0
 
         while await relay(app.store, QueueRef(app.tenant, "sums")):
             continue
         await work(app)
 
-        assert await handle[last].result(timeout=5) == 3
+        assert await handle[last].result(timeout=PATIENCE) == 3
 
 
-class _LosesTheFirstReply(MemoryStore):
+class _LosesTheFirstReply(InterceptedStore):
     lost = 0
 
     async def enqueue(
         self, queue: QueueRef, jobs: Any, spawns: Any = (), mode: Any = None
     ) -> list[Enqueued | Refused]:
-        answers = await super().enqueue(queue, jobs, spawns, mode)
+        answers = await self.real.moves.enqueue(queue, jobs, spawns, mode)
         if spawns and not self.lost:
             self.lost += 1
             raise StoreUnavailableError("the connection went away")
@@ -302,7 +300,7 @@ async def test_a_whole_flow_is_cancelled(app: Penstock) -> None:
         assert await handle.cancel() == 3
         await work(app, 2)
 
-        assert await handle.status() == Counts(completed=1, cancelled=3)
+        assert await handle.status() == FlowCounts(completed=1, cancelled=3)
         assert await handle.cancel() == 0
 
 
@@ -317,7 +315,7 @@ async def test_a_deleted_job_is_gone_once_all_that_waited_for_it_have_ended(app:
             await handle[parent].cancel()
         await app.queue(handle[late].queue).purge(["delayed"])
 
-        assert await handle.status() == Counts(cancelled=2, gone=1)
+        assert await handle.status() == FlowCounts(cancelled=2, gone=1)
 
 
 async def test_the_tree_shows_what_waits_for_what(app: Penstock) -> None:
@@ -360,7 +358,7 @@ async def test_handlers_add_children_that_their_parent_waits_for(app: Penstock) 
         handle = await flow.enqueue()
         await work(app)
 
-        assert await handle.result(timeout=5) == 10
+        assert await handle.result(timeout=PATIENCE) == 10
         assert (await app.queue("parts").counts())[State.COMPLETED] == 8
         (tree,) = await handle.tree()
         assert len(tree.children) == 10
@@ -381,9 +379,9 @@ async def test_a_job_that_runs_again_spawns_jobs_with_ids_once(app: Penstock) ->
         handle = await flow.enqueue()
         for _ in range(20):
             await app.worker(burst=True).run()
-            await app.store.turn(1_000)
+            await app.store.clock.advance_clock(1_000)
 
-        assert await handle.result(timeout=5) == 1
+        assert await handle.result(timeout=PATIENCE) == 1
         assert (await app.queue("parts").counts())[State.COMPLETED] == 1
 
 
@@ -394,10 +392,10 @@ async def test_a_lost_lease_spawns_nothing(app: Penstock) -> None:
     @app.queue("splits").task(max_attempts=1)
     async def split(ctx: JobContext) -> None:
         try:
-            await app.store.turn(3_600_001)
-            leases = await app.store.expired(QueueRef(app.tenant, "splits"))
+            await app.store.clock.advance_clock(3_600_001)
+            leases = await app.store.reads.expired(QueueRef(app.tenant, "splits"))
             expiries = [decide.expire(lease, lambda a, b: a) for lease in leases]
-            await app.store.expire(QueueRef(app.tenant, "splits"), expiries)
+            await app.store.moves.expire(QueueRef(app.tenant, "splits"), expiries)
             await ctx.spawn(part.call(1))
         # Where the worker sees it first, it stops the handler.
         except (StaleLeaseError, asyncio.CancelledError) as error:
@@ -425,7 +423,7 @@ async def test_a_job_that_is_to_be_cancelled_spawns_nothing_and_ends(app: Pensto
         await work(app)
 
         assert sum((await app.queue("parts").counts()).values()) == 0
-        assert await handle.status() == Counts(cancelled=1, failed=1)
+        assert await handle.status() == FlowCounts(cancelled=1, failed=1)
 
 
 async def test_ctx_blocking_is_for_plain_functions(app: Penstock) -> None:
@@ -493,11 +491,11 @@ async def test_a_job_that_can_never_be_taken_in_ends_for_those_who_wait(unopened
         child, parent = JobRef("other", "c"), JobRef("home", "p")
         new = NewJob(id="p", nonce="n", task="t", payload=b"{}", awaits=(child,))
         below = NewJob(id="c", nonce="n", task="t", payload=b"{}", parents=(parent,))
-        await store.enqueue(home, [new], [Spawn("other", below)])
-        await store.declare(other, Declaration(mode=Mode.KEYED))
+        await store.moves.enqueue(home, [new], [Spawn("other", below)])
+        await store.queues.declare(other, Declaration(mode=Mode.KEYED))
 
         assert await relay(store, home) == 1
-        (job,) = await store.get(home, ["p"])
+        (job,) = await store.reads.get(home, ["p"])
         assert job is not None
         assert (job.state, job.reason) == (State.FAILED, "CHILD_FAILED")
     finally:

@@ -5,8 +5,8 @@ from typing import Any
 
 import pytest
 
-from penstock import Call, Flow, JobRef, Node, Penstock, QueueRef, State
-from penstock.client.plan import Plan, plan
+from penstock import Call, Flow, FlowNode, JobRef, Penstock, QueueRef, State
+from penstock.client.flow_plan import FlowPlan, plan
 from penstock.client.relay import relay
 from penstock.core.limits import Declaration
 from penstock.core.moves import Complete
@@ -24,14 +24,14 @@ def some_flow(chance: Chance, jobs: int) -> Flow:
     """Any acyclic graph: each job waits for some of those before it."""
     made = calls()
     flow = Flow()
-    nodes: list[Node[Any]] = []
+    nodes: list[FlowNode[Any]] = []
     for _ in range(jobs):
         after = chance.sample(nodes, k=min(len(nodes), chance.choice((0, 0, 1, 2, 3))))
         nodes.append(flow.add(made[chance.choice(QUEUES)](), after=after))
     return flow
 
 
-def planned(flow: Flow, prefix: str = "f") -> Plan:
+def planned(flow: Flow, prefix: str = "f") -> FlowPlan:
     numbers = iter(range(10_000))
     return plan(flow, lambda queue: f"{prefix}{next(numbers)}")
 
@@ -66,8 +66,8 @@ class Hands:
     def work(self, queue: str) -> None:
         """Run one job to its end, if there is one."""
         ref = QueueRef("default", queue)
-        for job in finish(self.store.claim(ref, worker="w", limit=1, lease_ms=30_000)).jobs:
-            finish(self.store.settle(ref, [Complete(job.id, job.token, b"1")]))
+        for job in finish(self.store.moves.claim(ref, worker="w", limit=1, lease_ms=30_000)).jobs:
+            finish(self.store.moves.settle(ref, [Complete(job.id, job.token, b"1")]))
             self.ended.append(JobRef(queue, job.id))
 
     def to_the_end(self) -> None:
@@ -91,7 +91,7 @@ def test_every_job_runs_once_and_after_all_it_waits_for(seed: int) -> None:
     flows = [planned(some_flow(chance, chance.randrange(1, 15)), prefix) for prefix in ("f", "g")]
     for each in flows:
         home = QueueRef("default", each.home)
-        finish(hands.store.enqueue(home, [each.jobs[each.anchor]], each.spawns(each.jobs)))
+        finish(hands.store.moves.enqueue(home, [each.jobs[each.anchor]], each.spawns(each.jobs)))
 
     for _ in range(chance.randrange(400)):
         hands.anything()
@@ -104,7 +104,7 @@ def test_every_job_runs_once_and_after_all_it_waits_for(seed: int) -> None:
             here = place[JobRef(node.call.queue, job.id)]
             assert all(place[child] < here for child in job.awaits)
     for name in QUEUES:
-        assert finish(hands.store.relays(QueueRef("default", name))) == []
+        assert finish(hands.store.flows.list_relay_entries(QueueRef("default", name))) == []
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -113,10 +113,10 @@ def test_full_queues_hold_a_flow_up_and_lose_nothing_of_it(seed: int) -> None:
     hands = Hands(Stepping(), chance)
     for name in QUEUES:
         declaration = Declaration(max_length=chance.choice((1, 2, 5)))
-        finish(hands.store.declare(QueueRef("default", name), declaration))
+        finish(hands.store.queues.declare(QueueRef("default", name), declaration))
     made = planned(some_flow(chance, chance.randrange(1, 15)))
     home = QueueRef("default", made.home)
-    finish(hands.store.enqueue(home, [made.jobs[made.anchor]], made.spawns(made.jobs)))
+    finish(hands.store.moves.enqueue(home, [made.jobs[made.anchor]], made.spawns(made.jobs)))
 
     for _ in range(chance.randrange(300)):
         hands.anything()
@@ -131,14 +131,14 @@ def test_no_job_is_in_its_queue_before_those_that_wait_for_it(seed: int) -> None
     hands = Hands(Stepping(), chance)
     made = planned(some_flow(chance, 12))
     home = QueueRef("default", made.home)
-    finish(hands.store.enqueue(home, [made.jobs[made.anchor]], made.spawns(made.jobs)))
+    finish(hands.store.moves.enqueue(home, [made.jobs[made.anchor]], made.spawns(made.jobs)))
 
     for _ in range(400):
         hands.anything()
         there = {
             JobRef(node.call.queue, job.id)
             for node, job in made.jobs.items()
-            if finish(hands.store.get(QueueRef("default", node.call.queue), [job.id])) != [None]
+            if finish(hands.store.reads.get(QueueRef("default", node.call.queue), [job.id])) != [None]
         }
         for node, job in made.jobs.items():
             if JobRef(node.call.queue, job.id) in there:
@@ -149,14 +149,14 @@ def test_no_job_is_in_its_queue_before_those_that_wait_for_it(seed: int) -> None
 def test_bounded_queues_full_of_waiting_parents_take_in_their_children() -> None:
     store = Stepping()
     ref = QueueRef("default", "a")
-    finish(store.declare(ref, Declaration(max_length=2)))
+    finish(store.queues.declare(ref, Declaration(max_length=2)))
     hands = Hands(store, Chance(1))
     for name in ("first", "second"):
         flow = Flow(name=name)
         flow.add(calls()["a"](), after=[flow.add(calls()["a"]())])
         made = plan(flow, lambda queue, name=name: f"{name}-child")  # type: ignore[misc]
-        finish(store.enqueue(ref, [made.jobs[made.anchor]], made.spawns(made.jobs)))
-    assert finish(store.counts(ref))[State.BLOCKED] == 2
+        finish(store.moves.enqueue(ref, [made.jobs[made.anchor]], made.spawns(made.jobs)))
+    assert finish(store.reads.counts(ref))[State.BLOCKED] == 2
 
     hands.to_the_end()
 

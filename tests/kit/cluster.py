@@ -1,8 +1,7 @@
 """Clusters of servers that speak the Redis protocol: primaries, and replicas of each where wanted."""
 
-import asyncio
 from collections.abc import AsyncIterator, Iterator, Sequence
-from contextlib import ExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,8 +11,11 @@ from penstock.core.job import QueueRef
 from penstock.stores.redis.cluster import slot_of
 from tests.kit import valkey
 from tests.kit.ports import free_port
+from tests.kit.waiting import SLOWNESS, eventually
 
-SECONDS: Final = 30.0
+_NODE_TIMEOUT: Final = ("--cluster-node-timeout", f"{15_000 * SLOWNESS:.0f}")
+"""Milliseconds. Half of them without an answer cut the link to a node, and lose what was published on it."""
+_CHANNEL: Final = "joined"
 SLOTS: Final = [(0, 5460), (5461, 10922), (10923, 16383)]
 
 
@@ -29,7 +31,11 @@ def servers(
                     binary,
                     folder / str(number),
                     appendonly=appendonly,
-                    settings=["--cluster-enabled", "yes", "--cluster-port", str(free_port()), *settings],
+                    settings=[
+                        *("--cluster-enabled", "yes", "--cluster-port", str(free_port())),
+                        *_NODE_TIMEOUT,
+                        *settings,
+                    ],
                 )
             )
             for number in range(count)
@@ -52,6 +58,7 @@ async def joined(nodes: Sequence[valkey.Server]) -> AsyncIterator[list[Redis]]:
             await tell(replica, "CLUSTER", "REPLICATE", primary)
         for replica in operators[len(SLOTS) :]:
             await _until_linked(replica)
+        await _until_heard(operators)
         yield operators
     finally:
         for operator in operators:
@@ -79,19 +86,37 @@ def node_of(queue: QueueRef) -> int:
 
 
 async def _until_whole(operators: Sequence[Redis]) -> None:
-    looks = 0
-    async with asyncio.timeout(SECONDS):
-        # Nodes that have just met may part once more.
-        while looks < 3:
-            whole = [await _is_whole(operator, len(operators)) for operator in operators]
-            looks = looks + 1 if all(whole) else 0
-            await asyncio.sleep(0.1)
+    async def are_whole() -> bool:
+        return all([await _is_whole(operator, len(operators)) for operator in operators])
+
+    await eventually(are_whole, "a cluster in which every node knows every other")
 
 
 async def _until_linked(replica: Redis) -> None:
-    async with asyncio.timeout(SECONDS):
-        while (await replica.info("replication")).get("master_link_status") != "up":  # noqa: ASYNC110
-            await asyncio.sleep(0.1)
+    async def is_linked() -> bool:
+        return (await replica.info("replication")).get("master_link_status") == "up"
+
+    await eventually(is_linked, "a replica that follows its primary")
+
+
+async def _until_heard(operators: Sequence[Redis]) -> None:
+    """Nodes that have just met may part once more: what is published at each has to reach every other."""
+    heard: set[tuple[int, int]] = set()
+    async with AsyncExitStack() as stack:
+        ears = [await stack.enter_async_context(operator.pubsub()) for operator in operators]
+        for ear in ears:
+            await ear.subscribe(_CHANNEL)
+
+        async def is_heard() -> bool:
+            for number, operator in enumerate(operators):
+                await operator.publish(_CHANNEL, number)
+            for number, ear in enumerate(ears):
+                while message := await ear.get_message():
+                    if message["type"] == "message":
+                        heard.add((int(message["data"]), number))
+            return len(heard) == len(operators) ** 2
+
+        await eventually(is_heard, "a notification of every node at every other")
 
 
 async def _is_whole(operator: Redis, count: int) -> bool:

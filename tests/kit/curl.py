@@ -44,12 +44,12 @@ def main(arguments: list[str]) -> int:
     for left in range(wish.retry, -1, -1):
         try:
             method = "GET" if wish.d is None else "POST"
-            answer = httpx.request(method, wish.url, headers=headers, content=wish.d, timeout=60)
+            answer = httpx.request(method, wish.url, headers=headers, content=wish.d, timeout=None)
         except httpx.ConnectError as error:
             if not left or not wish.retry_connrefused:
                 sys.stderr.write(f"curl: {error}\n")
                 return 7
-            time.sleep(_PAUSE)
+            time.sleep(_PAUSE)  # real time: curl pauses before it tries again
         else:
             sys.stdout.write(answer.text)
             return 0

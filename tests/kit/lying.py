@@ -5,7 +5,7 @@ from typing import Any, Final
 
 from penstock.bloom.rotating import BloomSize, RotatingBloom
 from penstock.client.known_keys import KnownKeys
-from penstock.client.persist import Persistence
+from penstock.client.retrying import RetryingCaller
 from penstock.core.job import NewJob, QueueRef
 from penstock.core.limits import Mode
 from penstock.core.outcomes import Enqueued, Refused
@@ -35,7 +35,7 @@ class Filtering:
 
     def __init__(self, store: Store, keys: RotatingBloom) -> None:
         self._store = store
-        self._known = KnownKeys(store, keys, Persistence())
+        self._known = KnownKeys(store, keys, RetryingCaller())
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._store, name)
@@ -49,5 +49,5 @@ class Filtering:
     ) -> list[Enqueued | Refused]:
         """Through the filter, as a client does it; a flow goes straight to the store."""
         if spawns or not jobs:
-            return await self._store.enqueue(queue, jobs, spawns, mode)
+            return await self._store.moves.enqueue(queue, jobs, spawns, mode)
         return await self._known.enqueue(queue, jobs, mode)

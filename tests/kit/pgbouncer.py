@@ -3,18 +3,13 @@
 import shutil
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Final
-
-import psycopg
 
 from tests.kit import postgres
 from tests.kit.ports import free_port
-
-_START_SECONDS: Final = 10.0
+from tests.kit.waiting import PATIENCE, block_until
 
 
 def binary() -> Path | None:
@@ -49,15 +44,13 @@ def running(program: Path, server_port: int, *, connections: int = 2) -> Iterato
             yield url
         finally:
             process.terminate()
-            process.wait(10)
+            process.wait(PATIENCE)
 
 
 def _await_answer(process: "subprocess.Popen[bytes]", url: str) -> None:
-    end = time.monotonic() + _START_SECONDS
-    while time.monotonic() < end:
+    def answers() -> bool:
         if process.poll() is not None:
             raise RuntimeError(f"PgBouncer ended with status {process.returncode}")
-        with suppress(psycopg.OperationalError), psycopg.connect(url, connect_timeout=5):
-            return
-        time.sleep(0.02)
-    raise RuntimeError(f"PgBouncer did not answer within {_START_SECONDS:.0f} s")
+        return postgres.can_connect(url)
+
+    block_until(answers, "an answer of PgBouncer")

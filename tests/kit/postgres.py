@@ -8,7 +8,6 @@ import shutil
 import signal
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -18,9 +17,9 @@ import msgspec
 import psycopg
 
 from tests.kit.ports import free_port
+from tests.kit.waiting import PATIENCE, SLOWNESS, block_until
 
 URL_VARIABLE: Final = "PENSTOCK_TEST_POSTGRES_URL"
-_START_SECONDS: Final = 20.0
 _SETTINGS: Final = {
     "listen_addresses": "127.0.0.1",
     "unix_socket_directories": "",
@@ -30,7 +29,7 @@ _SETTINGS: Final = {
     # Its transactions would hold back the event log for moments that no test can foresee.
     "autovacuum": "off",
     # The same holds for a transaction that a test has left behind.
-    "idle_in_transaction_session_timeout": "20s",
+    "idle_in_transaction_session_timeout": f"{20 * SLOWNESS:.0f}s",
 }
 
 
@@ -69,7 +68,7 @@ def debian_binaries() -> Path | None:
 def version(binaries: Path) -> str:
     """The version that a server says it has."""
     said = subprocess.run(
-        [binaries / "postgres", "--version"], capture_output=True, text=True, check=True, timeout=10
+        [binaries / "postgres", "--version"], capture_output=True, text=True, check=True, timeout=PATIENCE
     )
     found = re.search(r"\d[\d.]*", said.stdout)
     return found.group(0) if found else "unknown"
@@ -135,10 +134,10 @@ def stop(process: "subprocess.Popen[bytes]") -> None:
     """End the server; by force if it does not go."""
     process.send_signal(signal.SIGINT)
     try:
-        process.wait(10)
+        process.wait(PATIENCE)
     except subprocess.TimeoutExpired:
         process.kill()
-        process.wait(5)
+        process.wait(PATIENCE)
 
 
 def kill(process: "subprocess.Popen[bytes]") -> None:
@@ -148,11 +147,9 @@ def kill(process: "subprocess.Popen[bytes]") -> None:
     children = Path(f"/proc/{process.pid}/task/{process.pid}/children").read_text().split()
     for pid in (process.pid, *map(int, children)):
         tell(pid, signal.SIGKILL)
-    process.wait(5)
+    process.wait(PATIENCE)
     # While one of them is left, its memory is shared, and no other server may start there.
-    end = time.monotonic() + _START_SECONDS
-    while any(map(_is_alive, children)) and time.monotonic() < end:
-        time.sleep(0.005)
+    block_until(lambda: not any(map(_is_alive, children)), "the end of every process of the server")
 
 
 def tell(pid: int, what: signal.Signals) -> None:
@@ -172,19 +169,24 @@ def forget(url: str, schema: str = "penstock") -> None:
             {"schema": schema},
         ).fetchall()
         if found:
-            reset = f"UPDATE {schema}.meta SET value = 0 WHERE name = 'clock_offset_ms'"
+            reset = f"UPDATE {schema}.meta SET value = 0 WHERE name LIKE 'clock%'"
             connection.execute("; ".join(["BEGIN", *(each for (each,) in found), reset, "COMMIT"]).encode())
 
 
 def _await_answer(process: "subprocess.Popen[bytes]", port: int) -> None:
-    end = time.monotonic() + _START_SECONDS
-    while time.monotonic() < end:
+    def answers() -> bool:
         if process.poll() is not None:
             raise RuntimeError(f"the server on port {port} ended with status {process.returncode}")
-        with suppress(psycopg.OperationalError), psycopg.connect(url_at(port), connect_timeout=5):
-            return
-        time.sleep(0.02)
-    raise RuntimeError(f"the server on port {port} did not answer within {_START_SECONDS:.0f} s")
+        return can_connect(url_at(port))
+
+    block_until(answers, f"an answer of the server on port {port}")
+
+
+def can_connect(url: str) -> bool:
+    """True once whoever listens there lets clients in."""
+    with suppress(psycopg.OperationalError), psycopg.connect(url, connect_timeout=int(PATIENCE)):
+        return True
+    return False
 
 
 def _is_alive(pid: str) -> bool:
@@ -217,4 +219,6 @@ def identity() -> dict[str, Any]:
 
 
 def _as_owner(command: Sequence[str | Path], folder: Path) -> "subprocess.CompletedProcess[bytes]":
-    return subprocess.run(command, capture_output=True, cwd=folder, timeout=60, check=False, **identity())
+    return subprocess.run(
+        command, capture_output=True, cwd=folder, timeout=PATIENCE, check=False, **identity()
+    )

@@ -10,13 +10,13 @@ from concurrent.futures import Future
 from typing import Any, Final, cast
 
 from penstock.service.app import Service
+from penstock.service.auth.authenticator import authenticator_of
 from penstock.service.auth.development import DevelopmentKey
-from penstock.service.auth.door import door_of
 from penstock.service.limits import Limits, Receive, Scope, Send
 from penstock.service.server import Server, listen
 from penstock.stores.protocol import Store
+from tests.kit.waiting import PATIENCE
 
-SECONDS: Final = 30.0
 KEY: Final = DevelopmentKey(b"\x07" * 32)
 
 
@@ -69,7 +69,7 @@ class Services:
         """End the last one and the server."""
         self.end()
         self._loop.call_soon_threadsafe(self._server.stop)
-        self._thread.join(SECONDS)
+        self._thread.join(PATIENCE)
         self._loop.close()
 
     def stop(self) -> None:
@@ -93,13 +93,16 @@ class Services:
             await before.close()
         if make is not None:
             self._count += 1
-            service = Service(make(), **{"door": door_of(None, None, KEY), "may_turn": True, **more})
+            service = Service(
+                make(),
+                **{"authenticator": authenticator_of(None, None, KEY), "allow_clock_control": True, **more},
+            )
             await service.open()
             self._path, self._service = f"/{self._count}", service
 
     def _await(self, work: Any) -> None:
         done: Future[None] = asyncio.run_coroutine_threadsafe(work, self._loop)
-        done.result(SECONDS)
+        done.result(PATIENCE)
 
     def _run(self) -> None:
         # Commands under test log in this process too: what they print is not about these requests.

@@ -6,7 +6,6 @@ import re
 import shutil
 import socket
 import subprocess
-import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -15,9 +14,9 @@ from typing import Final
 import msgspec
 
 from tests.kit.ports import free_port
+from tests.kit.waiting import PATIENCE, block_until
 
 URL_VARIABLE: Final = "PENSTOCK_TEST_REDIS_URL"
-_START_SECONDS: Final = 10.0
 _PAGE: Final = Path(__file__).parents[2] / "docs/how-to/redis.md"
 _RULE: Final = re.compile(r"^ACL SETUSER penstock (.+?)\n```", re.MULTILINE | re.DOTALL)
 
@@ -72,7 +71,7 @@ def redis_binary() -> Path | None:
 
 def version(binary: Path) -> str:
     """The version that a server binary says it has."""
-    said = subprocess.run([binary, "--version"], capture_output=True, text=True, check=True, timeout=10)
+    said = subprocess.run([binary, "--version"], capture_output=True, text=True, check=True, timeout=PATIENCE)
     found = re.search(r"v=(\S+)", said.stdout)
     return found.group(1) if found else "unknown"
 
@@ -138,25 +137,24 @@ def stop(process: subprocess.Popen[bytes]) -> None:
     """End the server; by force if it does not go."""
     process.terminate()
     try:
-        process.wait(5)
+        process.wait(PATIENCE)
     except subprocess.TimeoutExpired:
         process.kill()
-        process.wait(5)
+        process.wait(PATIENCE)
 
 
 def _await_answer(process: subprocess.Popen[bytes], port: int) -> None:
-    end = time.monotonic() + _START_SECONDS
-    while time.monotonic() < end:
+    def answers() -> bool:
         if process.poll() is not None:
             raise RuntimeError(f"the server on port {port} ended with status {process.returncode}")
         with suppress(OSError):
-            if _ask(port, b"PING\r\n").startswith(b"+PONG"):
-                return
-        time.sleep(0.01)
-    raise RuntimeError(f"the server on port {port} did not answer within {_START_SECONDS:.0f} s")
+            return _ask(port, b"PING\r\n").startswith(b"+PONG")
+        return False
+
+    block_until(answers, f"an answer of the server on port {port}")
 
 
 def _ask(port: int, command: bytes) -> bytes:
-    with socket.create_connection(("127.0.0.1", port), timeout=10) as connection:
+    with socket.create_connection(("127.0.0.1", port), timeout=PATIENCE) as connection:
         connection.sendall(command)
         return connection.recv(64)

@@ -10,7 +10,7 @@ from penstock import Penstock
 from penstock.core.job import Job, QueueRef
 from penstock.core.states import State
 from penstock.outbox import OutboxRelay, open_outbox
-from penstock.stores.outgoing import OutboxSource
+from penstock.stores.outbox import OutboxSource
 from penstock.stores.protocol import Store
 from penstock.stores.values import Query
 from penstock.tasks.task import Task
@@ -68,7 +68,7 @@ async def relaying(url: str, store: Store) -> AsyncIterator[OutboxRelay]:
 
 async def jobs_in(store: Store, queue: QueueRef = DEFAULT, *states: State) -> list[Job]:
     """The jobs of a queue, in the order they came."""
-    page = await store.find(queue, Query(limit=1_000, states=frozenset(states)))
+    page = await store.reads.find(queue, Query(limit=1_000, states=frozenset(states)))
     return list(reversed(page.jobs))
 
 

@@ -24,9 +24,10 @@ from penstock.outbox import Carried, OutboxRelay
 from penstock.stores.memory import MemoryStore
 from penstock.stores.values import Topic
 from tests.conformance.stores import Kind, opened
+from tests.kit.intercepted import InterceptedStore
+from tests.kit.waiting import PATIENCE, eventually
 from tests.outbox.conftest import DEFAULT, Shop, jobs_in, outbox_in, relaying
 
-SECONDS = 30.0
 DIES = """
 import asyncio, importlib, os, signal, sys
 
@@ -34,7 +35,7 @@ from penstock.outbox import OutboxRelay
 
 module, name, address, database = sys.argv[1:]
 store = getattr(importlib.import_module(module), name)(address)
-taken = store.enqueue
+taken = store.moves.enqueue
 
 
 async def enqueue(*args, **kwargs):
@@ -43,7 +44,7 @@ async def enqueue(*args, **kwargs):
 
 
 async def main():
-    store.enqueue = enqueue
+    store.moves.enqueue = enqueue
     await store.open()
     await OutboxRelay(database, store).run()
 
@@ -95,19 +96,26 @@ async def test_a_relay_that_is_killed_between_enqueue_and_delete_brings_no_job_t
     store = target.connect(address)
     arguments = [type(store).__module__, type(store).__name__, address, database]
     killed = await asyncio.to_thread(
-        subprocess.run, [sys.executable, "-c", DIES, *arguments], capture_output=True, timeout=60, check=False
+        subprocess.run,
+        [sys.executable, "-c", DIES, *arguments],
+        capture_output=True,
+        timeout=PATIENCE,
+        check=False,
     )
     async with relaying(database, store) as relay:
+
+        async def carry_some() -> Carried | None:
+            carried = await relay.carry()
+            return carried if carried.jobs else None
+
         before = await relay._outbox.state(10)
         brought = await jobs_in(store)
         # One of them ran meanwhile, and was forgotten.
-        await store.cancel(DEFAULT, ids[:1])
-        await store.turn(3 * 24 * 3_600_000)
-        await store.prune(DEFAULT)
+        await store.moves.cancel(DEFAULT, ids[:1])
+        await store.clock.advance_clock(3 * 24 * 3_600_000)
+        await store.moves.prune(DEFAULT)
         # The server notices a little later that the dead one no longer holds its rows.
-        async with asyncio.timeout(60):
-            while not (carried := await relay.carry()).jobs:  # noqa: ASYNC110 (it tells nobody)
-                await asyncio.sleep(0.01)
+        carried = await eventually(carry_some, "a round that carries jobs")
         after = await relay._outbox.state(10)
         left = await jobs_in(store)
 
@@ -121,13 +129,13 @@ async def test_a_commit_wakes_a_relay_that_waits(shop: Shop, database: str) -> N
     """Long before it would have looked again."""
     store = MemoryStore()
     async with opened(store), outbox_in(database):
-        relay = OutboxRelay(database, store, poll=60)
+        relay = OutboxRelay(database, store, poll=3_600)
         running = asyncio.create_task(relay.run())
-        async with asyncio.timeout(20):
-            async with store.bell(DEFAULT, Topic.READY) as bell:
+        async with asyncio.timeout(PATIENCE):
+            async with store.notifier.subscribe(DEFAULT, Topic.READY) as bell:
                 [job] = await write(shop, database, "ada")
-                while not (found := await store.get(DEFAULT, [job]))[0]:
-                    await bell.wait(20)
+                while not (found := await store.reads.get(DEFAULT, [job]))[0]:
+                    await bell.wait(PATIENCE)
             relay.stop()
             await running
 
@@ -139,7 +147,7 @@ async def test_of_two_relays_one_carries(shop: Shop, database: str) -> None:
     """The other one stands by until the first lets go."""
     async with relaying(database, MemoryStore()) as one, relaying(database, MemoryStore()) as other:
         await write(shop, database, "ada")
-        async with one._outbox.round(10, []) as held:
+        async with one._outbox.next_batch(10, []) as held:
             stands_by = await other.carry()
         carried = await other.carry()
 
@@ -155,7 +163,7 @@ async def test_what_a_store_refuses_is_set_aside_and_others_go_on(
     """With the reason; `retry` puts it back in its old place."""
     store = target.connect(address)
     async with relaying(database, store) as relay:
-        await store.enqueue(DEFAULT, [NewJob(id="mine", nonce="other", task="t", payload=b"{}")])
+        await store.moves.enqueue(DEFAULT, [NewJob(id="mine", nonce="other", task="t", payload=b"{}")])
         await write(shop, database, "poison", id="mine")
         await write(shop, database, "good")
         async with await psycopg.AsyncConnection.connect(database) as connection:
@@ -164,7 +172,7 @@ async def test_what_a_store_refuses_is_set_aside_and_others_go_on(
             )
         carried = await relay.carry()
         state = await relay._outbox.state(10)
-        await store.delete(DEFAULT, ["mine"])
+        await store.moves.delete(DEFAULT, ["mine"])
         back = await relay._outbox.retry([state.first_failed[0].number])
         again = await relay.carry()
 
@@ -190,11 +198,11 @@ async def test_a_full_queue_holds_up_only_itself(
         first = await relay.carry()
         second = await relay.carry()
         queue = QueueRef("default", "narrow")
-        await store.cancel(queue, ids[:1])
+        await store.moves.cancel(queue, ids[:1])
         relay._held.clear()
         third = await relay.carry()
         jobs = await jobs_in(store, queue, State.PENDING)
-        await store.cancel(queue, ids[1:2])
+        await store.moves.cancel(queue, ids[1:2])
         relay._held.clear()
         await relay.carry()
 
@@ -206,7 +214,7 @@ async def test_a_full_queue_holds_up_only_itself(
     ]
 
 
-class Choking(MemoryStore):
+class Choking(InterceptedStore):
     """Fails on one job, and on every call that has it."""
 
     error: Exception
@@ -216,7 +224,7 @@ class Choking(MemoryStore):
     ) -> list[Enqueued | Refused]:
         if any(new.id == "bad" for new in jobs):
             raise self.error
-        return await super().enqueue(queue, jobs, spawns, mode)
+        return await self.real.moves.enqueue(queue, jobs, spawns, mode)
 
 
 @pytest.mark.parametrize("error", [StoreError("cannot swallow this"), ValueError("a fault of its own")])
@@ -278,7 +286,7 @@ async def test_a_database_that_refuses_the_relay_for_a_while_is_waited_for(shop:
     assert carried.jobs == 1
 
 
-class AwayAtFirst(MemoryStore):
+class AwayAtFirst(InterceptedStore):
     """Cannot be reached twice."""
 
     def __init__(self) -> None:
@@ -293,7 +301,7 @@ class AwayAtFirst(MemoryStore):
         if self.failures >= 0:
             raise StoreUnavailableError("gone")
         self.is_back.set()
-        return await super().enqueue(queue, jobs, spawns, mode)
+        return await self.real.moves.enqueue(queue, jobs, spawns, mode)
 
 
 async def test_a_relay_says_once_why_it_waits_and_once_that_it_goes_on(
@@ -304,7 +312,7 @@ async def test_a_relay_says_once_why_it_waits_and_once_that_it_goes_on(
     store = AwayAtFirst()
     async with outbox_in(database):
         await write(shop, database, "ada")
-    async with asyncio.timeout(SECONDS), opened(store):
+    async with asyncio.timeout(PATIENCE), opened(store):
         relay = OutboxRelay(database, store)
         running = asyncio.create_task(relay.run())
         await store.is_back.wait()
@@ -366,7 +374,7 @@ async def test_a_job_carries_what_its_app_says_of_the_queue(shop: Shop, database
         async with await psycopg.AsyncConnection.connect(database) as connection:
             await shop.outbox.enqueue_in(connection, task.options(key="k"), 1)
         await relay.carry()
-        info = await store.queue(QueueRef("default", "turns"))
+        info = await store.queues.find_queue(QueueRef("default", "turns"))
 
     assert info is not None
     assert info.declaration == turns.declaration

@@ -23,8 +23,8 @@ from schemathesis.generation import GenerationMode
 
 from penstock.core.ranges import Address
 from penstock.service.app import Service
+from penstock.service.auth.authenticator import authenticator_of
 from penstock.service.auth.development import DevelopmentKey
-from penstock.service.auth.door import door_of
 from penstock.service.egress.egress import Egress
 from penstock.service.limits import Message
 from penstock.service.openapi import document
@@ -48,7 +48,10 @@ class Fuzz:
         key = DevelopmentKey.make()
         store = MemoryStore()
         self.service = Service(
-            store, door=door_of(None, None, key), audit=Audit(store), egress=Egress(resolve=_nowhere)
+            store,
+            authenticator=authenticator_of(None, None, key),
+            audit=Audit(store),
+            egress=Egress(resolve=_nowhere),
         )
         self.token = key.mint(tenants=["acme"], subject="a", scopes=["*"], seconds=3_600, now=time.time())
         self.chance = random.Random(seed)

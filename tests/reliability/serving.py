@@ -16,9 +16,9 @@ from typing import Any, Final
 
 from penstock.service.auth.development import DevelopmentKey
 from penstock.service.egress.policy import EgressPolicy
+from penstock.service.full_service import full_service
 from penstock.service.limits import Limits
 from penstock.service.server import Server, listen
-from penstock.service.serving import full_service
 from penstock.stores.sqlite import SqliteStore
 
 LIMITS: Final = Limits(

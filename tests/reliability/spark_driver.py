@@ -1,6 +1,7 @@
 """A driver for every store at once: rows become jobs and events become tables, and each task fails once.
 
-Run as `python -m tests.reliability.spark_driver MASTER FOLDER URLS`; the urls are JSON, by name.
+Run as `python -m tests.reliability.spark_driver MASTER FOLDER URLS`; the urls are JSON, by name;
+words after them say how.
 """
 
 import json
@@ -10,26 +11,31 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pyarrow as pa
 from pyspark import TaskContext
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.spark import session
+from penstock.spark.errors import TableError
 from penstock.spark.pipeline import Pipeline
 from tests.reliability.spark_traffic import WRITTEN
 from tests.spark.conftest import SETTINGS, preloading
 
 PATIENCE: Final = 300.0
 MASTER: Final = "local[2,4]"
+SPECULATION: Final = "speculation"
+"""Tasks that take long are run twice at once."""
+ONLY_READING: Final = "only-reading"
+"""The driver brings events into tables, and writes no rows."""
 OUT_OF_BREATH: Final = 75
-"""How a driver ends whose processes did not start in time: Spark gives them ten seconds."""
+"""How a driver ends whose processes did not start in time, or that another one was faster than."""
 _LATE: Final = "Python worker failed to connect back"
 QUICK: Final = {
     **SETTINGS,
@@ -49,10 +55,22 @@ QUICK: Final = {
 
 
 class Stumbling(Pipeline):
-    """Each task that writes events fails once, half-way."""
+    """Each task fails once, with its files written; and some batches take their time between two commits."""
 
-    def _write(self, rows: DataFrame, number: int) -> None:
-        super()._write(rows.mapInArrow(stumble, rows.schema), number)
+    def _on_executors(self, work: Callable[[Any], Any], pieces: Sequence[Any]) -> list[Any]:
+        time.sleep(random.uniform(0, 0.1))
+        return super()._on_executors(_once_more(work), pieces)
+
+
+def _once_more(work: Callable[[Any], Any]) -> Callable[[Any], Any]:
+    def stumbling(piece: Any) -> Any:
+        done = work(piece)
+        context = TaskContext.get()
+        if context is not None and context.attemptNumber() == 0:
+            raise RuntimeError("this task stumbles once")
+        return done
+
+    return stumbling
 
 
 def stumble(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -101,11 +119,11 @@ def finish(spark: SparkSession, urls: Mapping[str, str], folder: Path) -> None:
 class Driver:
     """The process of a driver, with all that it starts; ended as one."""
 
-    def __init__(self, urls: Mapping[str, str], folder: Path, master: str) -> None:
+    def __init__(self, urls: Mapping[str, str], folder: Path, master: str, how: Sequence[str]) -> None:
         self._urls, self._folder = urls, folder
         self._log = folder / "driver.log"
         command = [sys.executable, "-m", "tests.reliability.spark_driver", master, str(folder)]
-        self._command = [*command, json.dumps(dict(urls))]
+        self._command = [*command, json.dumps(dict(urls)), *how]
         self._process = self._started()
 
     def _started(self) -> subprocess.Popen[bytes]:
@@ -114,11 +132,11 @@ class Driver:
 
     def wait_for_tries(self) -> None:
         """Until it has begun to write a batch of the events of every store."""
-        self._wait_for("{name}/events/batch_id=*/*")
+        self._wait_for("{name}/bronze/events/day=*/*")
 
     def wait_for_batches(self) -> None:
         """Until another batch of every store is in its tables, and one of rows in the store."""
-        self._wait_for("{name}/jobs/_manifests/*.json", "{name}.sink/commits/*")
+        self._wait_for("{name}/silver/jobs/_delta_log/*.json", "{name}.sink/commits/*")
 
     def _wait_for(self, *patterns: str) -> None:
         asked = [pattern.format(name=name) for pattern in patterns for name in self._urls]
@@ -140,21 +158,26 @@ class Driver:
             os.killpg(self._process.pid, signal.SIGKILL)
         self._process.wait(30)
 
-    def kill_executor(self, chance: random.Random) -> None:
-        """SIGKILL to one of its executors, once there is one."""
+    def kill_part(self, chance: random.Random, kind: str) -> None:
+        """SIGKILL to an executor, or to a Python worker, once there is one."""
+        words = {
+            "executor": b"org.apache.spark.executor.CoarseGrainedExecutorBackend",
+            "worker": b"pyspark.daemon",
+        }
         give_up = time.monotonic() + PATIENCE
-        while not (found := self._executors()):
-            assert time.monotonic() < give_up, f"there is no executor: {self._said()}"
+        while not (found := self._processes(words[kind])):
+            assert time.monotonic() < give_up, f"there is no {kind}: {self._said()}"
             time.sleep(0.02)
-        os.kill(chance.choice(found), signal.SIGKILL)
+        with suppress(ProcessLookupError):
+            os.kill(chance.choice(found), signal.SIGKILL)
 
-    def _executors(self) -> list[int]:
+    def _processes(self, word: bytes) -> list[int]:
         found = []
         for each in Path("/proc").iterdir():
             with suppress(OSError, ValueError):
                 words = (each / "cmdline").read_bytes().split(b"\0")
                 is_ours = os.getsid(int(each.name)) == self._process.pid
-                if is_ours and b"org.apache.spark.executor.CoarseGrainedExecutorBackend" in words:
+                if is_ours and word in words:
                     found.append(int(each.name))
         return sorted(found)
 
@@ -164,18 +187,22 @@ class Driver:
 
 
 @contextmanager
-def driving(urls: Mapping[str, str], folder: Path, master: str = MASTER) -> Iterator[Driver]:
+def driving(urls: Mapping[str, str], folder: Path, master: str = MASTER, *how: str) -> Iterator[Driver]:
     """The driver, for the time of the block; killed at its end."""
-    driver = Driver(urls, folder, master)
+    driver = Driver(urls, folder, master, how)
     try:
         yield driver
     finally:
         driver.kill()
 
 
-def _main(master: str, folder: Path, urls: Mapping[str, str]) -> None:
+def _main(master: str, folder: Path, urls: Mapping[str, str], how: Sequence[str]) -> None:
     try:
-        _drive(master, folder, urls)
+        _drive(master, folder, urls, how)
+    except TableError as error:
+        # Of two drivers the one that was late.
+        print(f"ends by itself: {error}", flush=True)
+        os._exit(OUT_OF_BREATH)
     except PySparkException as error:
         if _LATE not in str(error):
             raise
@@ -183,17 +210,23 @@ def _main(master: str, folder: Path, urls: Mapping[str, str]) -> None:
         os._exit(OUT_OF_BREATH)
 
 
-def _drive(master: str, folder: Path, urls: Mapping[str, str]) -> None:
-    spark = session("penstock-torture", master, **QUICK)
+def _drive(master: str, folder: Path, urls: Mapping[str, str], how: Sequence[str]) -> None:
+    more = {"spark.speculation": "true", "spark.speculation.multiplier": "1.1"} if SPECULATION in how else {}
+    spark = session("penstock-torture", master, **QUICK, **more)
+    pipelines = []
     for name, url in urls.items():
-        read(spark, name, url, folder, once=False)
-        written(spark, name, url, folder, once=False)
+        pipelines.append(read(spark, name, url, folder, once=False))
+        if ONLY_READING not in how:
+            written(spark, name, url, folder, once=False)
         # All at once they would not have their processes started in time on a machine that is busy.
         while any(each.status["message"].startswith("Initializing") for each in spark.streams.active):
             time.sleep(0.05)
-    # The first of them that fails; none ends by itself.
-    spark.streams.awaitAnyTermination()
+    while True:
+        # The first of them that fails; none ends by itself.
+        spark.streams.awaitAnyTermination(1)
+        for pipeline in pipelines:
+            pipeline.wait(0)
 
 
 if __name__ == "__main__":
-    _main(sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3]))
+    _main(sys.argv[1], Path(sys.argv[2]), json.loads(sys.argv[3]), sys.argv[4:])

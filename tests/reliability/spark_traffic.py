@@ -79,20 +79,20 @@ class Traffic:
 
     async def _step(self, store: Store, queue: QueueRef) -> None:
         chance = self._chance
-        number = (await store.open_queue(queue)).number
-        await store.enqueue(queue, [self._new(number) for _ in range(2)])
-        for lease in await store.expired(queue):
-            await store.expire(queue, [decide.expire(lease, chance.uniform)])
-        claims = await store.claim(queue, worker=f"w{chance.randint(1, 3)}", limit=3, lease_ms=300)
+        number = (await store.queues.open_queue(queue)).number
+        await store.moves.enqueue(queue, [self._new(number) for _ in range(2)])
+        for lease in await store.reads.expired(queue):
+            await store.moves.expire(queue, [decide.expire(lease, chance.uniform)])
+        claims = await store.moves.claim(queue, worker=f"w{chance.randint(1, 3)}", limit=3, lease_ms=300)
         for job in claims.jobs:
             # Some are left behind, to run out.
             if chance.random() < 0.9:
                 ending = chance.choice(ENDINGS)
-                await store.settle(queue, [decide.settle(job, ending, chance.uniform)])
+                await store.moves.settle(queue, [decide.settle(job, ending, chance.uniform)])
                 if isinstance(ending, decide.Refused) and chance.random() < 0.5:
-                    await store.redrive(queue, [job.id])
+                    await store.moves.redrive(queue, [job.id])
         if claims.jobs and chance.random() < 0.1:
-            await store.cancel(queue, [chance.choice(claims.jobs).id])
+            await store.moves.cancel(queue, [chance.choice(claims.jobs).id])
 
     def _new(self, number: int) -> NewJob:
         self._made += 1

@@ -71,9 +71,9 @@ class Havoc:
 
 async def ended(store: Store, *queues: QueueRef, patience: float = 300) -> None:
     """Wait until no job of these queues is live."""
-    async with asyncio.timeout(patience), store.bell(queues[0], Topic.ENDED) as bell:
+    async with asyncio.timeout(patience), store.notifier.subscribe(queues[0], Topic.ENDED) as bell:
         while True:
-            counts = [await store.counts(queue) for queue in queues]
+            counts = [await store.reads.counts(queue) for queue in queues]
             if not any(count[state] for count in counts for state in LIVE):
                 return
             await bell.wait(1)
@@ -105,7 +105,7 @@ async def _finished(checker: Checker, store: Store, queues: Sequence[QueueRef]) 
             checker.feed(event)
         query = Query(states=LIVE, limit=1_000, payloads=False)
         while True:
-            page = await store.find(queue, query)
+            page = await store.reads.find(queue, query)
             live |= {(job.tenant, job.queue, job.id): job.state for job in page.jobs}
             if page.next is None:
                 break
@@ -118,7 +118,7 @@ async def _finished(checker: Checker, store: Store, queues: Sequence[QueueRef]) 
 async def events_of(store: Store, queue: QueueRef) -> AsyncIterator[Event]:
     """Every event of the queue."""
     cursor: str | int = 0
-    while events := await store.events(queue, cursor, 5_000):
+    while events := await store.events.read_events(queue, cursor, 5_000):
         for event in events:
             yield event
         cursor = events[-1].cursor

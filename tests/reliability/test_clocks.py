@@ -17,8 +17,8 @@ from penstock.core.job import QueueRef
 from penstock.core.outcomes import Claims
 from penstock.stores.redis import RedisStore
 from penstock.stores.redis.keys import keys_of
-from tests.conformance.arrange import enqueue
-from tests.conformance.arrange import new_job as plain_job
+from penstock.testing.conformance.arrange import enqueue
+from penstock.testing.conformance.arrange import new_job as plain_job
 from tests.conformance.stores import opened
 from tests.kit import valkey
 from tests.kit.proxy import proxied
@@ -47,23 +47,23 @@ async def test_no_promise_is_broken_while_the_clock_is_set(
             for number, step in enumerate(STEPS):
                 numbers = range(int(JOBS * scale))
                 jobs = [new_job(app.task_named("step").call(n), f"job-{number}-{n}") for n in numbers]
-                await store.enqueue(QUEUE, jobs)
+                await store.moves.enqueue(QUEUE, jobs)
                 produced += [Produced(QUEUE, job.id) for job in jobs]
                 for _ in range(3):
                     await asyncio.sleep(chance.uniform(0.1, 0.6))
                     hands.kill(chance)
-                await store.turn(step)
+                await store.clock.advance_clock(step)
                 await asyncio.sleep(chance.uniform(0.5, 1.5))
             # Delayed jobs follow the wall clock: those that wait by a time of before have it come now.
-            await store.turn(61 * MINUTE)
+            await store.clock.advance_clock(61 * MINUTE)
             await ended(store, QUEUE, patience=150)
             codes = hands.dismiss()
-        await store.turn(-61 * MINUTE)
+        await store.clock.advance_clock(-61 * MINUTE)
         verdict = await verdict_on(store, produced, witness)
 
         assert [str(breach) for breach in verdict.breaches[:10]] == []
-        assert await store.check(QUEUE) == []
-        assert await store.leases(QUEUE) == []
+        assert await store.health.check(QUEUE) == []
+        assert await store.reads.leases(QUEUE) == []
     assert verdict.recovered > 0
     assert codes == [0, 0, 0]
     command = [sys.executable, "-m", "penstock.cli", "doctor", "--url", ground.url]
@@ -105,7 +105,7 @@ async def _fail_over(primary: valkey.Server, replica: valkey.Server, behind: int
             while len(fences) < JOBS or any(len(each) == 1 for each in fences.values()):
                 claims: Claims | None = None
                 with suppress(StoreUnavailableError):
-                    claims = await store.claim(queue, worker="w", limit=7, lease_ms=30_000)
+                    claims = await store.moves.claim(queue, worker="w", limit=7, lease_ms=30_000)
                 for job in claims.jobs if claims is not None else ():
                     fences.setdefault(job.id, []).append(job.fence)
                 if claims is not None and not claims.jobs:

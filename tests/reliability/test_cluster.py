@@ -50,7 +50,7 @@ class Traffic:
     """An app with a task and a schedule in each queue, and what its handlers saw, with those `beside` it."""
 
     def __init__(self, url: str, beside: "Traffic | None" = None) -> None:
-        self.app = Penstock(url, patience=SECONDS)
+        self.app = Penstock(url, retry_timeout=SECONDS)
         self.executed = 0
         self.ticks: dict[str, int] = defaultdict(int) if beside is None else beside.ticks
         self.seen: set[str] = set() if beside is None else beside.seen
@@ -201,8 +201,8 @@ async def _with_half_moved_slot(
 
 
 async def _check(store: Store, queue: QueueRef) -> None:
-    assert await store.check(queue) == []
-    verdict = check(await store.events(queue, limit=1_000_000))
+    assert await store.health.check(queue) == []
+    verdict = check(await store.events.read_events(queue, limit=1_000_000))
     assert verdict.breaches == (), queue
 
 

@@ -37,8 +37,8 @@ async def test_limits_hold_while_workers_and_servers_are_killed(
     app = make_app(ground.url, witness, 0)
     produced: list[Produced] = []
     async with ground.open() as store, app:
-        declared = Declared(await store.now() - 1, LIMITS)
-        await store.declare(QUEUE, LIMITS)
+        declared = Declared(await store.clock.now() - 1, LIMITS)
+        await store.queues.declare(QUEUE, LIMITS)
         hands = Hands(ground.url, witness, count=4, pause=0.05, concurrency=10)
         havoc = Havoc(
             chance, hands, ground, kills=int(300 * scale), crashes=int(10 * scale), pauses=(0.05, 0.4)
@@ -64,8 +64,8 @@ async def test_limits_hold_while_workers_and_servers_are_killed(
 
         assert [str(breach) for breach in verdict.breaches[:10]] == []
         assert watch.stalls == []
-        assert await store.check(QUEUE) == []
-        assert await store.keys(QUEUE) == []
+        assert await store.health.check(QUEUE) == []
+        assert await store.queues.list_keys(QUEUE) == []
     assert codes == [0, 0, 0, 0]
     assert verdict.completed + verdict.failed == jobs == verdict.enqueued
     assert verdict.recovered > 0
@@ -95,9 +95,9 @@ class Watch:
             await asyncio.sleep(self._interval)
 
     async def _look(self) -> None:
-        events = await self._store.events(QUEUE, self._cursor, 100_000)
+        events = await self._store.events.read_events(QUEUE, self._cursor, 100_000)
         self._cursor = events[-1].seq if events else self._cursor
-        keys, now = await self._store.keys(QUEUE), await self._store.now()
+        keys, now = await self._store.queues.list_keys(QUEUE), await self._store.clock.now()
         ready = [
             key.key for key in keys if key.waiting and key.active < key.limit and (key.held_until or 0) <= now
         ]
@@ -131,15 +131,15 @@ async def test_a_parent_runs_once_after_all_its_children(
             async with asyncio.TaskGroup() as group:
                 group.create_task(flow.enqueue())
                 group.create_task(havoc.go_on())
-            counts = await store.counts(QUEUE)
+            counts = await store.reads.counts(QUEUE)
             print(f"{havoc}, the parent {'waits' if counts[State.BLOCKED] else 'was released'}", flush=True)
             await ended(store, QUEUE, FAR)
             codes = hands.dismiss()
         verdict = await verdict_on(store, [Produced(QUEUE, "parent")], witness, (QUEUE, FAR))
 
         assert [str(breach) for breach in verdict.breaches[:10]] == []
-        assert await store.check(QUEUE) + await store.check(FAR) == []
-        assert await store.relays(QUEUE) + await store.relays(FAR) == []
+        assert await store.health.check(QUEUE) + await store.health.check(FAR) == []
+        assert await store.flows.list_relay_entries(QUEUE) + await store.flows.list_relay_entries(FAR) == []
         moves = Counter[Move]()
         last_child, released = 0, 0
         for queue in (QUEUE, FAR):
@@ -151,7 +151,7 @@ async def test_a_parent_runs_once_after_all_its_children(
                     last_child = max(last_child, event.at)
         assert (moves[Move.ENQUEUE], moves[Move.UNBLOCK], moves[Move.COMPLETE]) == (1, 1, 1)
         assert last_child <= released
-        known = await store.children(QUEUE, "parent")
+        known = await store.flows.children(QUEUE, "parent")
         assert len(known) == many
         assert all(child.is_done and child.state in {State.COMPLETED, State.FAILED} for child in known)
     assert codes == [0, 0, 0, 0]

@@ -37,8 +37,8 @@ async def test_nothing_is_lost_while_workers_and_servers_are_killed(
     witness = tmp_path / "executed"
     app = make_app(ground.url, witness, 0)
     async with ground.open() as store:
-        declared = Declared(await store.now() - 1, LIMITS)
-        await store.declare(QUEUE, LIMITS)
+        declared = Declared(await store.clock.now() - 1, LIMITS)
+        await store.queues.declare(QUEUE, LIMITS)
         producer = Producer(store, app, random.Random(chance.random()))
         hands = Hands(ground.url, witness, count=4, pause=0.1, concurrency=12)
         havoc = Havoc(chance, hands, ground, kills=int(300 * scale), crashes=int(20 * scale), pauses=(0, 0.4))
@@ -55,10 +55,10 @@ async def test_nothing_is_lost_while_workers_and_servers_are_killed(
         peak = await key_peak(store)
 
         assert [str(breach) for breach in verdict.breaches[:10]] == []
-        assert await store.check(QUEUE) == []
-        assert await store.keys(QUEUE) == []
-        assert await store.leases(QUEUE) == []
-        counts = await store.counts(QUEUE)
+        assert await store.health.check(QUEUE) == []
+        assert await store.queues.list_keys(QUEUE) == []
+        assert await store.reads.leases(QUEUE) == []
+        counts = await store.reads.counts(QUEUE)
     assert sum(counts.values()) == jobs == verdict.enqueued
     assert counts[State.COMPLETED] + counts[State.FAILED] + counts[State.DEAD] == jobs
     assert counts[State.DEAD] == len(range(0, jobs, 97))
@@ -104,9 +104,9 @@ class Producer:
         while True:
             try:
                 if is_repeated:
-                    self._found += all(await self._store.get(QUEUE, ids))
+                    self._found += all(await self._store.reads.get(QUEUE, ids))
                     is_repeated = False
-                answers = await self._store.enqueue(QUEUE, jobs)
+                answers = await self._store.moves.enqueue(QUEUE, jobs)
             except StoreUnavailableError:
                 self._unanswered += not is_repeated
                 is_repeated = True

@@ -19,7 +19,7 @@ from penstock.core.moves import Complete, Release
 from penstock.core.outcomes import Applied
 from penstock.core.states import State
 from penstock.stores.redis import RedisStore
-from tests.conformance.arrange import LEASE_MS, claim, enqueue, new_job
+from penstock.testing.conformance.arrange import LEASE_MS, claim, enqueue, new_job
 from tests.conformance.stores import opened
 from tests.kit import valkey
 from tests.kit.proxy import proxied
@@ -47,17 +47,19 @@ async def test_a_claim_and_a_settle_of_many_are_cut_at_every_byte(
     async with proxied(server.port) as proxy, opened(RedisStore(proxy.url + OPTIONS)) as store:
         names = [f"job-{number}" for number in range(MANY)]
         await enqueue(store, QUEUE, [new_job(name) for name in names])
-        await store.settle(
+        await store.moves.settle(
             QUEUE, [Release(job.id, job.token) for job in await claim(store, QUEUE, limit=MANY)]
         )
         before = proxy.heard
         held = await claim(store, QUEUE, limit=MANY)
         length = proxy.heard - before
-        await store.settle(QUEUE, [Release(job.id, job.token) for job in held])
+        await store.moves.settle(QUEUE, [Release(job.id, job.token) for job in held])
         for after in range(0, length, 29 if silent else 1):
             proxy.cut(after, silent=silent)
-            claiming = asyncio.create_task(store.claim(QUEUE, worker="w", limit=MANY, lease_ms=LEASE_MS))
-            reads = [store.get(QUEUE, [name]) for name in names[:5]]
+            claiming = asyncio.create_task(
+                store.moves.claim(QUEUE, worker="w", limit=MANY, lease_ms=LEASE_MS)
+            )
+            reads = [store.reads.get(QUEUE, [name]) for name in names[:5]]
             ends = await asyncio.gather(*reads, return_exceptions=True)
             await asyncio.wait([claiming])
             proxy.heal()
@@ -68,22 +70,22 @@ async def test_a_claim_and_a_settle_of_many_are_cut_at_every_byte(
                 else:
                     assert [job and job.id for job in end] == [name]
             assert isinstance(claiming.exception(), StoreUnavailableError | None)
-            leases = await answered(lambda: store.leases(QUEUE, "w"))
+            leases = await answered(lambda: store.reads.leases(QUEUE, "w"))
             assert len(leases) == MANY
             proxy.cut(after % 40, silent=silent)
             releases = [Release(lease.id, lease.token) for lease in leases]
             # A connection that is made in the background may be the one that is cut.
             with suppress(StoreUnavailableError):
-                await store.settle(QUEUE, releases)
+                await store.moves.settle(QUEUE, releases)
             proxy.heal()
-            settled = await answered(partial(store.settle, QUEUE, releases))
+            settled = await answered(partial(store.moves.settle, QUEUE, releases))
             assert settled == [Applied(State.PENDING)] * MANY
 
         left = await claim(store, QUEUE, limit=2 * MANY)
         assert sorted(job.id for job in left) == sorted(names)
-        await store.settle(QUEUE, [Complete(job.id, job.token) for job in left])
-        assert (await store.counts(QUEUE))[State.COMPLETED] == MANY
-        assert await store.check(QUEUE) == []
+        await store.moves.settle(QUEUE, [Complete(job.id, job.token) for job in left])
+        assert (await store.reads.counts(QUEUE))[State.COMPLETED] == MANY
+        assert await store.health.check(QUEUE) == []
 
 
 async def answered(call: Callable[[], Awaitable[T]]) -> T:
@@ -123,7 +125,7 @@ async def test_workers_behind_a_bad_line_lose_nothing(
             working = asyncio.create_task(worker.run())
             sending = asyncio.create_task(send(step, jobs))
             async with asyncio.timeout(300 * scale), opened(RedisStore(server.url)) as watch:
-                while not sending.done() or (await watch.counts(QUEUE))[State.COMPLETED] < jobs:
+                while not sending.done() or (await watch.reads.counts(QUEUE))[State.COMPLETED] < jobs:
                     await asyncio.sleep(chance.uniform(0, 0.2))
                     proxy.cut(chance.randrange(5_000), silent=chance.random() < 0.2)
                     cuts += 1
@@ -136,11 +138,11 @@ async def test_workers_behind_a_bad_line_lose_nothing(
     async with opened(RedisStore(server.url)) as store:
         checker = Checker(produced=produced)
         cursor = 0
-        while events := await store.events(QUEUE, cursor, 5_000):
+        while events := await store.events.read_events(QUEUE, cursor, 5_000):
             for event in events:
                 checker.feed(event)
             cursor = events[-1].seq
         verdict = checker.finish({})
         assert [str(breach) for breach in verdict.breaches[:10]] == []
         assert verdict.completed == jobs
-        assert await store.check(QUEUE) == []
+        assert await store.health.check(QUEUE) == []

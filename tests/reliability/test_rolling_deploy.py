@@ -49,7 +49,7 @@ async def test_a_new_task_loses_no_job_while_workers_are_replaced(
             await _enqueue(store, slices[0])
             await asyncio.sleep(chance.uniform(0, ALONE_SECONDS))
             codes = [await _replace(deploy, 0, is_new=True)]
-            up = await store.now()
+            up = await store.clock.now()
             codes.append(await _replace(deploy, 0, is_new=True))
             codes += await _roll(deploy, store, chance, slices[1:], int(REPLACED * scale))
             print(f"workers of the new version at the end: {sum(deploy.versions)} of {WORKERS}", flush=True)
@@ -57,7 +57,7 @@ async def test_a_new_task_loses_no_job_while_workers_are_replaced(
             codes += [await asyncio.to_thread(deploy.stop, 0) for _ in range(WORKERS)]
         verdict = await verdict_of(store, [Produced(QUEUE, job.id) for job in jobs])
         latest, sent_back = await _latest(store, up)
-        counts = await store.counts(QUEUE)
+        counts = await store.reads.counts(QUEUE)
 
     print(f"latest {latest} ms, sent back {sent_back} times", flush=True)
     assert [str(breach) for breach in verdict.breaches[:10]] == []
@@ -81,14 +81,17 @@ async def test_known_jobs_are_served_behind_a_crowd_of_unknown_ones(
             for _ in range(2):
                 await asyncio.to_thread(deploy.start, is_new=False)
             began = time.monotonic()
-            async with asyncio.timeout(LATEST_MS / 1000), store.bell(QUEUE, Topic.ENDED) as bell:
-                while (await store.counts(QUEUE))[State.COMPLETED] < len(known):
+            async with (
+                asyncio.timeout(LATEST_MS / 1000),
+                store.notifier.subscribe(QUEUE, Topic.ENDED) as bell,
+            ):
+                while (await store.reads.counts(QUEUE))[State.COMPLETED] < len(known):
                     await bell.wait(0.5)
             print(f"known jobs served after {time.monotonic() - began:.1f} s", flush=True)
             codes = [await asyncio.to_thread(deploy.stop, 0) for _ in range(2)]
         verdict = await verdict_of(store, [Produced(QUEUE, job.id) for job in [*unknown, *known]])
-        counts = await store.counts(QUEUE)
-        page = await store.find(QUEUE, Query(states=LIVE, limit=1_000, payloads=False))
+        counts = await store.reads.counts(QUEUE)
+        page = await store.reads.find(QUEUE, Query(states=LIVE, limit=1_000, payloads=False))
 
     assert [str(breach) for breach in verdict.breaches[:10]] == []
     assert sum(counts[state] for state in LIVE) == len(unknown)
@@ -109,7 +112,7 @@ async def _roll(
     for number, some in enumerate(slices):
         # What is timed is how jobs find their workers, not how many a loaded machine executes in a second.
         async with asyncio.timeout(PATIENCE):
-            while (await store.counts(QUEUE))[State.PENDING] > BACKLOG:  # noqa: ASYNC110
+            while (await store.reads.counts(QUEUE))[State.PENDING] > BACKLOG:  # noqa: ASYNC110
                 await asyncio.sleep(0.1)
         await _enqueue(store, some)
         for _ in range(at.count(number)):
@@ -137,7 +140,7 @@ def _jobs(url: str, tasks: Sequence[str], *, start: int = 0) -> list[NewJob]:
 
 async def _enqueue(store: Store, jobs: Sequence[NewJob]) -> None:
     for start in range(0, len(jobs), 500):
-        await store.enqueue(QUEUE, jobs[start : start + 500])
+        await store.moves.enqueue(QUEUE, jobs[start : start + 500])
 
 
 async def _latest(store: Store, up: int) -> tuple[int, int]:

@@ -15,16 +15,17 @@ from pyspark.sql import SparkSession
 from penstock.core.events import Event
 from penstock.core.history import Checker
 from penstock.core.states import LIVE, State
-from penstock.spark import session, tables
-from penstock.spark.tables.silver import SHAPES
+from penstock.spark import lake, session
+from penstock.spark.lake.schemas import SHAPES
 from penstock.stores.protocol import Store
 from penstock.stores.values import Query
 from tests.reliability.grounds import GROUNDS, Ground
-from tests.reliability.spark_driver import MASTER, QUICK, driving, finish
+from tests.reliability.spark_driver import MASTER, ONLY_READING, QUICK, SPECULATION, driving, finish
 from tests.reliability.spark_traffic import FILE_ROWS, QUEUES, WRITTEN, Traffic
 from tests.reliability.stage import events_of
 from tests.spark.conftest import preloading
-from tests.spark.tables_kit import expected_attempts, expected_jobs, seen, wanted
+from tests.spark.lake_kit import expected_attempts, expected_jobs, seen, wanted
+from tests.spark.test_lake_tables import counts_of
 
 pytestmark = pytest.mark.torture
 
@@ -70,21 +71,39 @@ def test_drivers_that_are_killed_lose_and_double_nothing(
     _check(spark, grounds, tmp_path, traffic.files)
 
 
-def test_executors_that_are_killed_lose_and_double_nothing(
+def test_executors_and_workers_that_are_killed_lose_and_double_nothing(
     grounds: dict[str, Ground], tmp_path: Path, chance: random.Random, scale: float, spark: SparkSession
 ) -> None:
-    """One of two, while both write; the driver goes on without it, and with the one that takes its place."""
-    kills = max(1, round(2 * scale))
+    """While they write, and slow tasks run twice; the driver goes on without them."""
+    kills = max(1, round(4 * scale))
     urls = {name: ground.url for name, ground in grounds.items()}
     traffic = Traffic(grounds, tmp_path / "files", chance.randrange(2**32))
-    with traffic.flowing(), driving(urls, tmp_path, CLUSTER) as driver:
+    with traffic.flowing(), driving(urls, tmp_path, CLUSTER, SPECULATION) as driver:
         driver.wait_for_batches()
-        for _ in range(kills):
+        for number in range(kills):
             driver.wait_for_tries()
             time.sleep(chance.uniform(0, 1))
-            driver.kill_executor(chance)
+            driver.kill_part(chance, "worker" if number % 2 else "executor")
         driver.wait_for_batches()
-    print(f"{kills} executors killed", flush=True)
+    print(f"{kills} executors and workers killed", flush=True)
+
+    _check(spark, grounds, tmp_path, traffic.files)
+
+
+def test_two_drivers_at_once_lose_and_double_nothing(
+    grounds: dict[str, Ground], tmp_path: Path, chance: random.Random, scale: float, spark: SparkSession
+) -> None:
+    """On the same folders: of each batch one commits, and the other ends and is started again."""
+    rounds = max(1, round(3 * scale))
+    urls = {name: ground.url for name, ground in grounds.items()}
+    traffic = Traffic(grounds, tmp_path / "files", chance.randrange(2**32))
+    with traffic.flowing():
+        for _ in range(rounds):
+            # The rows are written by one: Spark itself keeps a second query off a checkpoint.
+            with driving(urls, tmp_path), driving(urls, tmp_path, MASTER, ONLY_READING) as second:
+                second.wait_for_tries()
+                time.sleep(chance.uniform(1, 4))
+    print(f"{rounds} times two drivers", flush=True)
 
     _check(spark, grounds, tmp_path, traffic.files)
 
@@ -94,8 +113,8 @@ def _check(spark: SparkSession, grounds: dict[str, Ground], folder: Path, files:
     finish(spark, {name: ground.url for name, ground in grounds.items()}, folder)
     for name, ground in grounds.items():
         events = asyncio.run(_checked_log(ground, files))
-        batches = tables.open_table(spark, str(folder / name), "events").live()
-        print(f"{name}: {files} files of rows, {len(events)} events, {len(batches)} batches", flush=True)
+        batches = lake.open_lake(str(folder / name)).bronze.batch + 1
+        print(f"{name}: {files} files of rows, {len(events)} events, {batches} batches", flush=True)
         _check_tables(spark, folder / name, events)
 
 
@@ -108,9 +127,9 @@ async def _checked_log(ground: Ground, files: int) -> list[Event]:
             checker.feed(event)
         live: dict[tuple[str, str, str], State] = {}
         for queue in (*QUEUES, WRITTEN):
-            jobs = (await store.find(queue, Query(states=LIVE, limit=1_000_000))).jobs
+            jobs = (await store.reads.find(queue, Query(states=LIVE, limit=1_000_000))).jobs
             live |= {(job.tenant, job.queue, job.id): job.state for job in jobs}
-            assert await store.check(queue) == []
+            assert await store.health.check(queue) == []
         assert [str(breach) for breach in checker.finish(live).breaches[:10]] == []
         assert await _rows(store) == Counter((file, n) for file in range(files) for n in range(FILE_ROWS))
     return events
@@ -118,7 +137,7 @@ async def _checked_log(ground: Ground, files: int) -> list[Event]:
 
 async def _rows(store: Store) -> Counter[tuple[int, int]]:
     """The rows that jobs were made of, and how many of each."""
-    jobs = (await store.find(WRITTEN, Query(limit=1_000_000))).jobs
+    jobs = (await store.reads.find(WRITTEN, Query(limit=1_000_000))).jobs
     payloads = [msgspec.json.decode(job.payload) for job in jobs]
     return Counter((each["file"], each["n"]) for each in payloads)
 
@@ -126,13 +145,15 @@ async def _rows(store: Store) -> Counter[tuple[int, int]]:
 def _check_tables(spark: SparkSession, folder: Path, events: Sequence[Event]) -> None:
     columns = ("queue", "seq", "job", "version", "move", "drive", "fence")
     for _ in range(2):
-        bronze = tables.read(spark, str(folder), "events").select(*columns).collect()
+        bronze = lake.read(spark, str(folder), "events").select(*columns).collect()
         assert Counter(map(tuple, bronze)) == Counter(
             tuple(getattr(event, name) for name in columns) for event in events
         )
-        for name in SHAPES:
-            found = tables.read(spark, str(folder), name)
-            assert seen(found) == wanted(EXPECTED[name](events), found.columns)
+        for name, fold in EXPECTED.items():
+            found = lake.read(spark, str(folder), name).select(*SHAPES[name].file_schema.names)
+            assert seen(found) == wanted(fold(events), found.columns)
+        counted = counts_of(folder)
+        assert len({str(each) for each in counted.values()}) == 1, counted
         # What killed tries left is removed by it, and nothing else.
-        for name in tables.NAMES:
-            tables.compact(spark, str(folder), name, grace_ms=0)
+        lake.optimize(str(folder))
+        lake.vacuum(str(folder), keep_hours=0)

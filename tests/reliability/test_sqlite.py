@@ -31,9 +31,9 @@ async def test_sixteen_processes_share_one_file(tmp_path: Path, scale: float) ->
 
     assert [process.exitcode for process in processes] == [0] * 16
     async with _opened(path) as store:
-        counts = await store.counts(QUEUE)
+        counts = await store.reads.counts(QUEUE)
         assert counts[State.ACTIVE] == 0
-        assert await store.check(QUEUE) == []
+        assert await store.health.check(QUEUE) == []
     print(f"{counts[State.COMPLETED]} jobs by 16 processes", flush=True)
 
 
@@ -45,13 +45,13 @@ def _share(path: str, name: str, seconds: float) -> None:
             while asyncio.get_running_loop().time() < end:
                 batch = [f"{name}-{number + i}" for i in range(5)]
                 number += 5
-                await store.enqueue(
+                await store.moves.enqueue(
                     QUEUE, [NewJob(id=job, nonce=job, task="t", payload=b"{}") for job in batch]
                 )
-                claims = await store.claim(QUEUE, worker=name, limit=5, lease_ms=60_000)
-                await store.heartbeat(QUEUE, [Beat(job.id, job.token) for job in claims.jobs], 60_000)
-                await store.settle(QUEUE, [Complete(job.id, job.token) for job in claims.jobs])
-                await store.counts(QUEUE)
+                claims = await store.moves.claim(QUEUE, worker=name, limit=5, lease_ms=60_000)
+                await store.moves.heartbeat(QUEUE, [Beat(job.id, job.token) for job in claims.jobs], 60_000)
+                await store.moves.settle(QUEUE, [Complete(job.id, job.token) for job in claims.jobs])
+                await store.reads.counts(QUEUE)
 
     asyncio.run(run())
 

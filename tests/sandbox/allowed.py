@@ -41,7 +41,7 @@ def work(call: Work) -> Work:
 
 @work
 def import_modules_late(folder: Path, port: int) -> None:
-    for name in ("decimal", "sqlite3", "zipfile", "msgspec", "penstock.core.retry", "tests.kit.aio"):
+    for name in ("decimal", "sqlite3", "zipfile", "msgspec", "penstock.core.retry", "tests.kit.clock"):
         __import__(name)
 
 

@@ -101,7 +101,8 @@ _libc.syscall.restype = ctypes.c_long
 
 _NUMBERS: Final[dict[str, tuple[int, int]]] = {
     "add_key": (248, 217), "bpf": (321, 280), "clone": (56, 220), "clone3": (435, 435),
-    "execveat": (322, 281), "getpid": (39, 172), "inotify_add_watch": (254, 27),
+    "execveat": (322, 281), "futex": (202, 98), "futex_requeue": (456, 456), "getpid": (39, 172),
+    "inotify_add_watch": (254, 27),
     "inotify_init1": (294, 26), "io_setup": (206, 0), "io_uring_setup": (425, 425),
     "ioprio_get": (252, 31), "keyctl": (250, 219), "landlock_create_ruleset": (444, 444),
     "listmount": (458, 458), "memfd_create": (319, 279), "memfd_secret": (447, 447), "mount": (165, 40),
@@ -109,7 +110,8 @@ _NUMBERS: Final[dict[str, tuple[int, int]]] = {
     "open_by_handle_at": (304, 265), "open_tree": (428, 428), "openat2": (437, 437),
     "perf_event_open": (298, 241), "personality": (135, 92), "pidfd_getfd": (438, 438),
     "pidfd_open": (434, 434), "pidfd_send_signal": (424, 424), "process_vm_readv": (310, 270),
-    "process_vm_writev": (311, 271), "ptrace": (101, 117), "semget": (64, 190), "setns": (308, 268),
+    "process_vm_writev": (311, 271), "ptrace": (101, 117), "rt_sigqueueinfo": (129, 138),
+    "semget": (64, 190), "setns": (308, 268),
     "shmat": (30, 196), "shmget": (29, 194), "syslog": (103, 116), "unshare": (272, 97),
     "userfaultfd": (323, 282), "vmsplice": (278, 75),
 }  # fmt: skip

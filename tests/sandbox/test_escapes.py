@@ -16,6 +16,7 @@ pytestmark = pytest.mark.timeout(300)
 
 REFUSALS = (
     "AssertionError",
+    "BlockingIOError",
     "FileNotFoundError",
     "KeyError",
     "MemoryError",

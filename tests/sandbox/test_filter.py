@@ -203,8 +203,11 @@ def test_without_pids_of_its_own_a_process_schedules_only_itself(machine: str) -
         ("fcntl", (3, 4, 0o4000), (3, 4, 0o24000)),
         ("fcntl", (3, 6, 0x7F00_0000_0000), (3, 0xDEADBEEF_00000400, 1)),
         *(("ioctl", (3, 0x541B), (3, request)) for request in (0x5452, 0x8901, 0x8902)),
+        *(("ioctl", (3, 0x8905), (3, request)) for request in (0x8912, 0x8915, 0x8927, 0x8946)),
         *(("setsockopt", (3, 1, 7), (3, 1, option)) for option in (26, 50, 51, 52)),
         ("setsockopt", (3, 6, 26), (3, 1, 26)),
+        *(("futex", (3, command | 0x80), (3, command)) for command in (3, 4)),
+        *(("futex", (3, command), (3, 3)) for command in (0, 1, 5, 9, 10)),
     ],
 )
 def test_arguments_decide(machine: str, name: str, allowed: Sequence[int], refused: Sequence[int]) -> None:

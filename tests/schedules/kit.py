@@ -26,4 +26,6 @@ def made(**fields: Any) -> Schedule:
 
 async def put(store: Store, queue: QueueRef, schedule: Schedule, *, next_at: int | None) -> None:
     """Keep the schedule, waiting for this instant."""
-    await store.put_schedule(StoredSchedule(queue, schedule.name, encode_schedule(schedule), next_at))
+    await store.schedules.put_schedule(
+        StoredSchedule(queue, schedule.name, encode_schedule(schedule), next_at)
+    )

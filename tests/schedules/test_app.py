@@ -14,7 +14,7 @@ from penstock.core.job import QueueRef
 from penstock.core.states import State
 from penstock.core.unique import UniqueRule
 from penstock.stores.memory import MemoryStore
-from tests.worker.kit import eventually
+from tests.kit.waiting import PATIENCE, eventually
 
 REPORTS = QueueRef("default", "reports")
 
@@ -72,7 +72,7 @@ async def test_a_redeploy_changes_nothing_and_what_left_the_code_stays(shop: Sho
     async with shop.app:
         assert await shop.app.schedules.sync() == ["report", "old"]
         before = await shop.app.schedules.list()
-        await shop.store.turn(3_600_000)
+        await shop.store.clock.advance_clock(3_600_000)
     newer = Penstock(store=shop.store)
 
     @newer.every(seconds=30)
@@ -86,7 +86,7 @@ async def test_a_redeploy_changes_nothing_and_what_left_the_code_stays(shop: Sho
 
 async def test_a_worker_puts_the_schedules_and_runs_their_jobs(shop: Shop) -> None:
     shop.app.every(seconds=1)(shop.report)
-    pool = shop.app.worker(tick=300.0, poll=300.0)
+    pool = shop.app.worker(tick=3_600.0, poll=3_600.0)
     run = asyncio.create_task(pool.run())
 
     async def has_run() -> bool:
@@ -94,7 +94,7 @@ async def test_a_worker_puts_the_schedules_and_runs_their_jobs(shop: Shop) -> No
 
     await eventually(has_run)
     pool.stop()
-    await asyncio.wait_for(run, 20)
+    await asyncio.wait_for(run, PATIENCE)
 
 
 async def test_a_scheduler_fires_where_no_worker_runs(shop: Shop) -> None:
@@ -103,16 +103,16 @@ async def test_a_scheduler_fires_where_no_worker_runs(shop: Shop) -> None:
     run = asyncio.create_task(keeper.run())
 
     async def is_put() -> bool:
-        return bool(await shop.store.schedules("default"))
+        return bool(await shop.store.schedules.list_schedules("default"))
 
     async def has_fired() -> bool:
-        return (await shop.store.counts(REPORTS))[State.PENDING] > 0
+        return (await shop.store.reads.counts(REPORTS))[State.PENDING] > 0
 
     await eventually(is_put)
-    await shop.store.turn(3_600_000)
+    await shop.store.clock.advance_clock(3_600_000)
     await eventually(has_fired)
     keeper.stop()
-    await asyncio.wait_for(run, 20)
+    await asyncio.wait_for(run, PATIENCE)
 
     assert shop.ran == []
 
@@ -140,7 +140,7 @@ async def test_schedules_of_tasks_elsewhere_need_a_queue_that_is_there(shop: Sho
         call = shop.app.by_name("bill", queue="money").call(month=5)
         with pytest.raises(UnknownQueueError, match="money"):
             await shop.app.schedules.put("billing", "@monthly", call)
-        await shop.store.open_queue(QueueRef("default", "money"))
+        await shop.store.queues.open_queue(QueueRef("default", "money"))
         assert await shop.app.schedules.put("billing", "@monthly", call)
 
 

@@ -10,12 +10,14 @@ from penstock.core.cron.schedule import Schedule
 from penstock.core.cron.spec import Cron, Every
 from penstock.core.job import QueueRef
 from penstock.core.moves import Move
-from penstock.scheduler.ticker import Ticker
+from penstock.schedules.ticker import Ticker
 from penstock.stores.memory import MemoryStore
 from penstock.stores.protocol import Store
 from penstock.stores.values import Query
+from penstock.testing.conformance.parts import Part
 from tests.conformance.having import shared
-from tests.conformance.stores import Kind, Part, Place, opened
+from tests.conformance.stores import Kind, Place, opened
+from tests.kit.waiting import PATIENCE
 from tests.schedules.kit import made, put
 from tests.schedules.ticking import started, together
 
@@ -50,8 +52,8 @@ async def test_three_threads_make_one_job_for_each_instant(queue: QueueRef) -> N
 
     async def keep_time(step_ms: int) -> None:
         ticker = Ticker(store, queue)
-        while await store.now() < until:
-            await store.turn(step_ms)
+        while await store.clock.now() < until:
+            await store.clock.advance_clock(step_ms)
             await ticker.attend()
             # Lets the others in between.
             await asyncio.sleep(0)
@@ -61,33 +63,33 @@ async def test_three_threads_make_one_job_for_each_instant(queue: QueueRef) -> N
     for thread in threads:
         thread.start()
     for thread in threads:
-        await asyncio.to_thread(thread.join, 60)
+        await asyncio.to_thread(thread.join, PATIENCE)
 
     await _check(store, queue, start)
 
 
 async def _put_all(store: Store, queue: QueueRef) -> int:
-    start = await store.now()
+    start = await store.clock.now()
     for schedule in SCHEDULES:
         await put(store, queue, schedule, next_at=next_after(schedule.spec, start))
     return start
 
 
 async def _check(store: Store, queue: QueueRef, start: int) -> None:
-    stored = {each.name: each for each in await store.schedules(queue.tenant)}
+    stored = {each.name: each for each in await store.schedules.list_schedules(queue.tenant)}
     wanted = Counter(
         (schedule.name, instant)
         for schedule in SCHEDULES
         for instant in _instants(schedule, start, stored[schedule.name].last_at or 0)
     )
-    found = (await store.find(queue, Query(limit=100_000))).jobs
-    events = await store.events(queue, limit=100_000)
+    found = (await store.reads.find(queue, Query(limit=100_000))).jobs
+    events = await store.events.read_events(queue, limit=100_000)
 
     assert sum(wanted.values()) > 600
     assert Counter((job.schedule or "", job.instant or 0) for job in found) == wanted
     assert Counter(event.move for event in events) == {Move.ENQUEUE: len(found)}
     assert all((job.instant or 0) <= job.enqueued_at for job in found)
-    assert await store.check(queue) == []
+    assert await store.health.check(queue) == []
 
 
 def _instants(schedule: Schedule, start: int, until: int) -> list[int]:

@@ -3,11 +3,12 @@
 from penstock.core.job import QueueRef
 from penstock.stores.memory import MemoryStore
 from penstock.stores.values import StoredSchedule, Topic
+from tests.kit.waiting import PATIENCE
 
 
 async def test_a_new_schedule_rings_the_bell_of_its_queue(queue: QueueRef) -> None:
     store = MemoryStore()
-    async with store.bell(queue, Topic.READY) as bell:
-        await store.put_schedule(StoredSchedule(queue, "nightly", b"{}", 1_000))
+    async with store.notifier.subscribe(queue, Topic.READY) as bell:
+        await store.schedules.put_schedule(StoredSchedule(queue, "nightly", b"{}", 1_000))
 
-        assert await bell.wait(1.0)
+        assert await bell.wait(PATIENCE)

@@ -15,10 +15,10 @@ from penstock.core.job import Job, QueueRef
 from penstock.core.limits import Declaration
 from penstock.core.names import check_name
 from penstock.core.states import State
-from penstock.scheduler.ticker import AGAIN, Ticker, job_id
-from penstock.stores.memory import MemoryStore
+from penstock.schedules.ticker import AGAIN, Ticker, job_id
 from penstock.stores.protocol import Store
 from penstock.stores.values import Query, StoredSchedule
+from tests.kit.intercepted import InterceptedStore
 from tests.schedules.kit import BERLIN_SUMMER, frozen, made, put
 
 MINUTE = 60_000
@@ -28,7 +28,7 @@ async def test_an_instant_that_has_come_makes_one_job_that_tells_of_it(queue: Qu
     store = frozen(at=0)
     await put(store, queue, made(key="k", priority=7), next_at=MINUTE)
     ticker = Ticker(store, queue)
-    await store.turn(MINUTE)
+    await store.clock.advance_clock(MINUTE)
 
     assert await ticker.attend() == 60.0
     (job,) = await jobs(store, queue)
@@ -40,14 +40,14 @@ async def test_nothing_fires_early(queue: QueueRef) -> None:
     store = frozen(at=0)
     await put(store, queue, made(), next_at=MINUTE)
     ticker = Ticker(store, queue)
-    await store.turn(MINUTE - 1)
+    await store.clock.advance_clock(MINUTE - 1)
 
     assert await ticker.attend() == 0.001
     assert await jobs(store, queue) == []
 
 
 async def test_a_clock_that_went_back_fires_nothing(queue: QueueRef) -> None:
-    class Wavering(MemoryStore):
+    class Wavering(InterceptedStore):
         async def now(self) -> int:
             return MINUTE - 5
 
@@ -71,35 +71,35 @@ async def test_what_was_missed_is_caught_up_by_policy(
 ) -> None:
     store = frozen(at=0)
     await put(store, queue, made(catch_up=policy, catch_up_limit=3), next_at=MINUTE)
-    await store.turn(10 * MINUTE + 1_000)
+    await store.clock.advance_clock(10 * MINUTE + 1_000)
     await Ticker(store, queue).attend()
 
     assert [job.instant for job in await jobs(store, queue)] == [each * MINUTE for each in instants]
-    (stored,) = await store.schedules(queue.tenant)
+    (stored,) = await store.schedules.list_schedules(queue.tenant)
     assert (stored.next_at, stored.last_at) == (11 * MINUTE, 10 * MINUTE)
 
 
 async def test_without_catch_up_an_old_instant_is_skipped(
     queue: QueueRef, caplog: pytest.LogCaptureFixture
 ) -> None:
-    caplog.set_level(logging.INFO, "penstock.scheduler")
+    caplog.set_level(logging.INFO, "penstock.schedules")
     store = frozen(at=0)
     await put(store, queue, made(spec=Every.of(3_600), catch_up=CatchUp.NONE), next_at=60 * MINUTE)
-    await store.turn(90 * MINUTE)
+    await store.clock.advance_clock(90 * MINUTE)
     await Ticker(store, queue).attend()
 
     assert await jobs(store, queue) == []
-    assert (await store.schedules(queue.tenant))[0].next_at == 120 * MINUTE
+    assert (await store.schedules.list_schedules(queue.tenant))[0].next_at == 120 * MINUTE
     assert "beat skips what it missed" in caplog.text
 
 
 async def test_many_missed_instants_are_fired_in_bounded_steps(queue: QueueRef) -> None:
-    class Counting(MemoryStore):
+    class Counting(InterceptedStore):
         sizes: list[int] = []  # noqa: RUF012 (one store)
 
         async def fire(self, queue: QueueRef, firing: Any) -> bool:
             self.sizes.append(len(firing.jobs))
-            return await super().fire(queue, firing)
+            return await self.real.schedules.fire(queue, firing)
 
     store = Counting(clock_us=lambda: 300 * MINUTE * 1000)
     await put(store, queue, made(catch_up=CatchUp.ALL, catch_up_limit=250), next_at=MINUTE)
@@ -112,19 +112,19 @@ async def test_many_missed_instants_are_fired_in_bounded_steps(queue: QueueRef) 
 async def test_a_schedule_that_has_ended_fires_its_last_instant_and_then_never(queue: QueueRef) -> None:
     store = frozen(at=0)
     await put(store, queue, made(ends_at=2 * MINUTE, catch_up=CatchUp.ALL), next_at=MINUTE)
-    await store.turn(10 * MINUTE)
+    await store.clock.advance_clock(10 * MINUTE)
     ticker = Ticker(store, queue)
 
     assert await ticker.attend() == math.inf
     assert [job.instant for job in await jobs(store, queue)] == [MINUTE, 2 * MINUTE]
-    assert (await store.schedules(queue.tenant))[0].next_at is None
+    assert (await store.schedules.list_schedules(queue.tenant))[0].next_at is None
 
 
 async def test_a_paused_schedule_does_not_fire(queue: QueueRef) -> None:
     store = frozen(at=0)
     await put(store, queue, made(), next_at=MINUTE)
-    await store.pause_schedule(queue, "beat", True)
-    await store.turn(10 * MINUTE)
+    await store.schedules.pause_schedule(queue, "beat", True)
+    await store.clock.advance_clock(10 * MINUTE)
 
     assert await Ticker(store, queue).attend() == math.inf
     assert await jobs(store, queue) == []
@@ -135,7 +135,7 @@ async def test_instants_are_those_of_the_zone(queue: QueueRef) -> None:
     store = frozen(at=BERLIN_SUMMER)
     spec = Cron.of("0 3 * * *", "Europe/Berlin")
     await put(store, queue, made(spec=spec, catch_up=CatchUp.ALL), next_at=BERLIN_SUMMER)
-    await store.turn(49 * 60 * MINUTE)
+    await store.clock.advance_clock(49 * 60 * MINUTE)
     await Ticker(store, queue).attend()
 
     hours = [(job.instant or 0) // 3_600_000 % 24 for job in await jobs(store, queue)]
@@ -145,8 +145,8 @@ async def test_instants_are_those_of_the_zone(queue: QueueRef) -> None:
 async def test_whoever_loses_an_instant_does_nothing(queue: QueueRef) -> None:
     store = frozen(at=0)
     await put(store, queue, made(), next_at=MINUTE)
-    await store.turn(MINUTE)
-    due = await store.due_schedules(queue)
+    await store.clock.advance_clock(MINUTE)
+    due = await store.schedules.due_schedules(queue)
     tickers = [Ticker(store, queue) for _ in range(5)]
 
     outcomes = await asyncio.gather(*[each._fire(due[0], MINUTE) for each in tickers])
@@ -156,9 +156,9 @@ async def test_whoever_loses_an_instant_does_nothing(queue: QueueRef) -> None:
 
 
 async def test_an_answer_that_was_lost_makes_no_second_job(queue: QueueRef) -> None:
-    class Forgetful(MemoryStore):
+    class Forgetful(InterceptedStore):
         async def fire(self, queue: QueueRef, firing: Any) -> bool:
-            await super().fire(queue, firing)
+            await self.real.schedules.fire(queue, firing)
             raise ConnectionError
 
     store = Forgetful(clock_us=lambda: MINUTE * 1000)
@@ -184,7 +184,7 @@ async def test_a_schedule_that_cannot_be_read_is_told_of_once_and_keeps_no_other
 ) -> None:
     store = frozen(at=MINUTE)
     for number in range(60):
-        await store.put_schedule(StoredSchedule(queue, f"bad{number}", b"?", 1))
+        await store.schedules.put_schedule(StoredSchedule(queue, f"bad{number}", b"?", 1))
     await put(store, queue, made(), next_at=MINUTE)
     ticker = Ticker(store, queue)
     for _ in range(3):
@@ -196,16 +196,16 @@ async def test_a_schedule_that_cannot_be_read_is_told_of_once_and_keeps_no_other
 
 async def test_a_full_queue_takes_the_job_once_there_is_room(queue: QueueRef) -> None:
     store = frozen(at=0)
-    await store.declare(queue, Declaration(max_length=1))
+    await store.queues.declare(queue, Declaration(max_length=1))
     await put(store, queue, made(), next_at=MINUTE)
     ticker = Ticker(store, queue)
-    await store.turn(MINUTE)
+    await store.clock.advance_clock(MINUTE)
     await ticker.attend()
-    await store.turn(MINUTE)
+    await store.clock.advance_clock(MINUTE)
 
     assert await ticker.attend() == AGAIN
     assert [job.instant for job in await jobs(store, queue)] == [MINUTE]
-    await store.delete(queue, [job_id("beat", MINUTE)])
+    await store.moves.delete(queue, [job_id("beat", MINUTE)])
     await ticker.attend()
     assert [job.instant for job in await jobs(store, queue)] == [2 * MINUTE]
 
@@ -220,16 +220,18 @@ async def test_hundreds_of_schedules_fire_at_the_same_instant(queue: QueueRef) -
 
 
 async def test_waiting_for_an_instant_costs_nothing_and_none_costs_one_read(queue: QueueRef) -> None:
-    class Counting(MemoryStore):
-        reads = 0
+    class Counting(InterceptedStore):
+        read = 0
 
-        async def schedules(self, tenant: str, names: Sequence[str] | None = None) -> list[StoredSchedule]:
-            self.reads += 1
-            return await super().schedules(tenant, names)
+        async def list_schedules(
+            self, tenant: str, names: Sequence[str] | None = None
+        ) -> list[StoredSchedule]:
+            self.read += 1
+            return await self.real.schedules.list_schedules(tenant, names)
 
         async def due_schedules(self, *args: Any) -> list[StoredSchedule]:
-            self.reads += 1
-            return await super().due_schedules(*args)
+            self.read += 1
+            return await self.real.schedules.due_schedules(*args)
 
     store = Counting(clock_us=lambda: 0)
     ticker = Ticker(store, queue)
@@ -237,10 +239,10 @@ async def test_waiting_for_an_instant_costs_nothing_and_none_costs_one_read(queu
     await put(store, queue, made(), next_at=MINUTE)
     assert await ticker.attend(look=False) == math.inf
 
-    assert store.reads == 1
+    assert store.read == 1
     assert await ticker.attend() == 60.0
     assert await ticker.attend(look=False) == 60.0
-    assert store.reads == 2
+    assert store.read == 2
 
 
 @pytest.mark.parametrize("name", ["nightly", "n" * 128])
@@ -258,7 +260,7 @@ async def test_a_job_of_a_kind_that_still_runs_keeps_the_next_away(queue: QueueR
     await put(store, queue, made(unique=Unique("note", UniqueRule.LIVE)), next_at=MINUTE)
     ticker = Ticker(store, queue)
     await ticker.attend()
-    await store.turn(MINUTE)
+    await store.clock.advance_clock(MINUTE)
     await ticker.attend()
 
     assert [job.instant for job in await jobs(store, queue)] == [MINUTE]
@@ -266,7 +268,7 @@ async def test_a_job_of_a_kind_that_still_runs_keeps_the_next_away(queue: QueueR
 
 async def jobs(store: Store, queue: QueueRef) -> list[Job]:
     """The jobs of the queue by instant."""
-    found = (await store.find(queue, Query(states=frozenset(State), limit=10_000))).jobs
+    found = (await store.reads.find(queue, Query(states=frozenset(State), limit=10_000))).jobs
     return sorted(found, key=lambda job: job.instant or 0)
 
 

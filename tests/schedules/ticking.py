@@ -9,9 +9,10 @@ import subprocess
 import sys
 
 from penstock.core.job import QueueRef
-from penstock.scheduler.ticker import Ticker
+from penstock.schedules.ticker import Ticker
 from penstock.stores.values import Firing
 from tests.conformance.stores import STORES, Kind, opened
+from tests.kit.waiting import PATIENCE
 
 
 def started(kind: Kind, address: str, queue: QueueRef, until: int, step_ms: int) -> "subprocess.Popen[str]":
@@ -34,13 +35,13 @@ def together(processes: "list[subprocess.Popen[str]]") -> list[int]:
         assert process.stdin is not None
         process.stdin.write("go\n")
         process.stdin.flush()
-    return [int(process.communicate(timeout=100)[0]) for process in processes]
+    return [int(process.communicate(timeout=PATIENCE)[0]) for process in processes]
 
 
 async def _main(name: str, address: str, tenant: str, queue: str, until: str, step_ms: str) -> None:
     kind = next(each for each in STORES if each.name == name)
     store = kind.connect(address)
-    fire, fired = store.fire, 0
+    fire, fired = store.schedules.fire, 0
 
     async def counted(queue: QueueRef, firing: Firing) -> bool:
         nonlocal fired
@@ -48,14 +49,14 @@ async def _main(name: str, address: str, tenant: str, queue: str, until: str, st
         fired += is_ours
         return is_ours
 
-    store.fire = counted  # type: ignore[method-assign]
+    store.schedules.fire = counted  # type: ignore[method-assign]
     async with opened(store):
         ticker = Ticker(store, QueueRef(tenant, queue))
         print("ready", flush=True)
         await asyncio.to_thread(sys.stdin.readline)
-        while await store.now() < int(until):
+        while await store.clock.now() < int(until):
             if int(step_ms):
-                await store.turn(int(step_ms))
+                await store.clock.advance_clock(int(step_ms))
             await ticker.attend()
         await ticker.attend()
         print(fired)

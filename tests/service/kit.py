@@ -1,7 +1,6 @@
 """A service in this process, asked over ASGI without a socket."""
 
-import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -15,7 +14,7 @@ from penstock.stores.memory import MemoryStore
 from penstock.stores.protocol import Store
 
 
-class Somebody(msgspec.Struct, frozen=True):
+class GrantedPrincipal(msgspec.Struct, frozen=True):
     """A principal that may do what its verbs say, in every queue or those named."""
 
     tenant: str = "acme"
@@ -28,14 +27,14 @@ class Somebody(msgspec.Struct, frozen=True):
         """By verb and queue."""
         return verb in self.verbs and (queue is None or self.queues is None or queue in self.queues)
 
-    def acting_for(self, tenant: str) -> "Somebody":
+    def acting_for(self, tenant: str) -> "GrantedPrincipal":
         """One of its tenants."""
         if tenant not in self.tenants:
             raise ForbiddenError("the token is not for this tenant")
         return msgspec.structs.replace(self, tenant=tenant, tenants=())
 
 
-class Doorman:
+class HeaderAuthenticator:
     """Knows tenants by the header `x-tenant`: tests of routes are not about tokens."""
 
     def __init__(self, **people: Principal) -> None:
@@ -44,13 +43,13 @@ class Doorman:
     async def authenticate(self, headers: Mapping[str, str]) -> Principal:
         """Whoever the header names."""
         name = headers.get("x-tenant", "acme")
-        return self._people.get(name) or Somebody(tenant=name)
+        return self._people.get(name) or GrantedPrincipal(tenant=name)
 
 
 @asynccontextmanager
 async def asked(store: Store | None = None, **more: Any) -> AsyncIterator[httpx.AsyncClient]:
     """A client of an open service over the store, a new one in memory if none is given."""
-    service = Service(store or MemoryStore(), **{"door": Doorman(), **more})
+    service = Service(store or MemoryStore(), **{"authenticator": HeaderAuthenticator(), **more})
     async with service, client_of(service) as client:
         yield client
 
@@ -58,9 +57,3 @@ async def asked(store: Store | None = None, **more: Any) -> AsyncIterator[httpx.
 def client_of(service: Service) -> httpx.AsyncClient:
     """A client that calls the service in this process."""
     return httpx.AsyncClient(transport=httpx.ASGITransport(service), base_url="http://service")
-
-
-async def until(condition: Callable[[], object]) -> None:
-    """Return once this is true."""
-    while not condition():  # noqa: ASYNC110 (it may be anything)
-        await asyncio.sleep(0.001)

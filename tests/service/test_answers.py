@@ -16,6 +16,7 @@ from penstock.stores.memory import MemoryStore
 from penstock.stores.portions import PORTION
 from penstock.stores.values import Query
 from penstock.stores.wire import MOST_ITEMS
+from tests.kit.intercepted import InterceptedStore
 from tests.service.kit import asked
 from tests.service.test_store import called
 
@@ -29,7 +30,7 @@ def jobs(many: int, payload: bytes = LARGE, **more: Any) -> list[NewJob]:
     return [NewJob(id=f"j{n}", nonce="n", task="t", payload=payload, **more) for n in range(many)]
 
 
-class Counting(MemoryStore):
+class Counting(InterceptedStore):
     """Notes how many jobs each claim asked for, and how many items each call carried."""
 
     def __init__(self) -> None:
@@ -39,19 +40,19 @@ class Counting(MemoryStore):
 
     async def claim(self, queue: QueueRef, **given: Any) -> Claims:
         self.limits.append(given["limit"])
-        return await super().claim(queue, **given)
+        return await self.real.moves.claim(queue, **given)
 
     async def heartbeat(self, queue: QueueRef, beats: Any, lease_ms: int) -> Any:
         self.items.append(len(beats))
-        return await super().heartbeat(queue, beats, lease_ms)
+        return await self.real.moves.heartbeat(queue, beats, lease_ms)
 
 
 async def test_a_claim_of_many_large_jobs_brings_as_many_as_an_answer_holds() -> None:
     store = MemoryStore()
-    await store.enqueue(MAIL, jobs(200))
+    await store.moves.enqueue(MAIL, jobs(200))
     async with asked(store, limits=LIMITS) as client:
         first = (await client.post("/v1/queues/mail/claims", json={"worker": "w", "limit": 200})).json()
-        counts = await store.counts(MAIL)
+        counts = await store.reads.counts(MAIL)
         second = (await client.post("/v1/queues/mail/claims", json={"worker": "w", "limit": 200})).json()
 
     assert len(first["jobs"]) == PORTION
@@ -61,7 +62,7 @@ async def test_a_claim_of_many_large_jobs_brings_as_many_as_an_answer_holds() ->
 
 async def test_a_claim_of_small_jobs_is_one_call_to_the_store() -> None:
     store = Counting()
-    await store.enqueue(MAIL, jobs(300, b"{}"))
+    await store.moves.enqueue(MAIL, jobs(300, b"{}"))
     async with asked(store) as client:
         few = (await client.post("/v1/queues/mail/claims", json={"worker": "w", "limit": 50})).json()
         calls = list(store.limits)
@@ -72,14 +73,14 @@ async def test_a_claim_of_small_jobs_is_one_call_to_the_store() -> None:
 
 
 async def test_jobs_leased_before_the_store_failed_reach_their_worker() -> None:
-    class Failing(MemoryStore):
+    class Failing(InterceptedStore):
         async def claim(self, queue: QueueRef, **given: Any) -> Claims:
-            if (await self.counts(queue))[State.ACTIVE]:
+            if (await self.reads.counts(queue))[State.ACTIVE]:
                 raise OSError("gone")
-            return await super().claim(queue, **given)
+            return await self.real.moves.claim(queue, **given)
 
     store = Failing()
-    await store.enqueue(MAIL, jobs(100, b"{}"))
+    await store.moves.enqueue(MAIL, jobs(100, b"{}"))
     async with asked(store) as client:
         answer = await client.post("/v1/queues/mail/claims", json={"worker": "w", "limit": 100})
 
@@ -89,10 +90,10 @@ async def test_jobs_leased_before_the_store_failed_reach_their_worker() -> None:
 @pytest.mark.parametrize("path", ["/v1/queues/mail/jobs", "/v1/queues/mail/dead-letters"])
 async def test_a_page_of_large_jobs_is_shorter(path: str) -> None:
     store = MemoryStore()
-    await store.enqueue(MAIL, jobs(150))
+    await store.moves.enqueue(MAIL, jobs(150))
     if "dead" in path:
-        claims = await store.claim(MAIL, worker="w", limit=150, lease_ms=60_000)
-        await store.settle(MAIL, [Bury(job.id, job.token, Fault("ERROR", "no")) for job in claims.jobs])
+        claims = await store.moves.claim(MAIL, worker="w", limit=150, lease_ms=60_000)
+        await store.moves.settle(MAIL, [Bury(job.id, job.token, Fault("ERROR", "no")) for job in claims.jobs])
     seen: list[str] = []
     after = ""
     async with asked(store, limits=LIMITS) as client:
@@ -110,8 +111,8 @@ async def test_a_page_of_large_jobs_is_shorter(path: str) -> None:
 async def test_children_are_listed_page_by_page() -> None:
     store = MemoryStore()
     refs = tuple(JobRef("mail", f"c{n}") for n in range(150))
-    await store.enqueue(MAIL, [NewJob(id="p", nonce="n", task="t", payload=b"{}", awaits=refs)])
-    await store.child_ended(MAIL, [ChildEnding("p", ref, State.COMPLETED, LARGE) for ref in refs[:-1]])
+    await store.moves.enqueue(MAIL, [NewJob(id="p", nonce="n", task="t", payload=b"{}", awaits=refs)])
+    await store.flows.child_ended(MAIL, [ChildEnding("p", ref, State.COMPLETED, LARGE) for ref in refs[:-1]])
     seen: list[str] = []
     after, sizes = 0, []
     async with asked(store, limits=LIMITS) as client:
@@ -129,7 +130,7 @@ async def test_children_are_listed_page_by_page() -> None:
 
 async def test_records_of_the_stores_protocol_come_in_parts() -> None:
     store = MemoryStore()
-    await store.enqueue(MAIL, jobs(200))
+    await store.moves.enqueue(MAIL, jobs(200))
     ids = [job.id for job in jobs(200)]
     async with asked(store, limits=LIMITS) as client:
         records = await called(client, "get", ids=ids)
@@ -143,7 +144,7 @@ async def test_records_of_the_stores_protocol_come_in_parts() -> None:
 
 async def test_an_answer_holds_so_many_records_however_small() -> None:
     store = MemoryStore()
-    await store.enqueue(MAIL, jobs(MOST_RECORDS + 1, b"{}"))
+    await store.moves.enqueue(MAIL, jobs(MOST_RECORDS + 1, b"{}"))
     async with asked(store) as client:
         records = await called(client, "get", ids=[f"j{n}" for n in range(MOST_RECORDS + 1)])
         page = await called(client, "find", query=Query(limit=MOST_RECORDS + 1, payloads=False))
@@ -154,7 +155,7 @@ async def test_an_answer_holds_so_many_records_however_small() -> None:
 
 async def test_a_long_list_reaches_the_store_in_portions() -> None:
     store = Counting()
-    await store.enqueue(MAIL, jobs(1))
+    await store.moves.enqueue(MAIL, jobs(1))
     beats = [Beat(f"j{n}", "t") for n in range(2_500)]
     async with asked(store) as client:
         answers = await called(client, "heartbeat", beats=beats, lease_ms=1_000)
@@ -164,9 +165,9 @@ async def test_a_long_list_reaches_the_store_in_portions() -> None:
 
 
 async def test_a_list_of_too_many_leases_is_refused() -> None:
-    class Busy(MemoryStore):
+    class Busy(InterceptedStore):
         async def counts(self, queue: QueueRef) -> dict[State, int]:
-            return {**await super().counts(queue), State.ACTIVE: MOST_ITEMS + 1}
+            return {**await self.real.reads.counts(queue), State.ACTIVE: MOST_ITEMS + 1}
 
     async with asked(Busy()) as client:
         await client.post("/v1/queues/mail/jobs", json={"task": "t"})

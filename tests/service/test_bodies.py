@@ -1,9 +1,10 @@
 """What a body may hold: so many values, each name once; and the work on it leaves room for other requests."""
 
 import asyncio
-from collections.abc import Generator
+from collections.abc import AsyncIterator, Generator
 from typing import Any
 
+import httpx
 import msgspec
 import pytest
 
@@ -13,16 +14,17 @@ from penstock.core.flows import JobRef
 from penstock.core.job import NewJob, Options, QueueRef
 from penstock.core.moves import Complete
 from penstock.core.retry import Backoff
-from penstock.service import slices
+from penstock.service import yielding
 from penstock.service.app import Service
 from penstock.service.json_bodies import check_unique_names, count_values
 from penstock.service.limits import Limits
-from penstock.service.tenants.book import Quota, QuotaBook
+from penstock.service.tenants.quota_repository import Quota, QuotaRepository
 from penstock.service.tenants.quotas import StoredQuotas
 from penstock.stores.memory import MemoryStore
 from penstock.stores.values import Firing, StoredSchedule
 from penstock.stores.wire import CALLS, MEDIA_TYPE, MOST_ITEMS, MOST_REFS
-from tests.service.kit import Doorman, asked, client_of
+from tests.kit.waiting import until
+from tests.service.kit import HeaderAuthenticator, asked, client_of
 
 JOBS = "/v1/queues/mail/jobs"
 JSON = {"content-type": "application/json"}
@@ -208,10 +210,10 @@ def test_numbers_and_text_of_any_length_are_no_names() -> None:
     check_unique_names(b'{"a":{"b":1},"b":[%s,1.5e5,-0.0],"c":"\\ud83d\\ude00"}' % (b"9" * 100_000))
 
 
-class Turns:
+class FairClaims:
     """How often other tasks got their turn during the block."""
 
-    async def __aenter__(self) -> "Turns":
+    async def __aenter__(self) -> "FairClaims":
         self.count = 0
         self._task = asyncio.create_task(self._run())
         await asyncio.sleep(0)
@@ -246,8 +248,8 @@ async def test_others_have_their_turn_while_a_large_request_is_read(
     async with asked() as client:
         await client.post(JOBS, json={"task": "t"})
         # As if every item took as long as a request may hold the loop.
-        monkeypatch.setattr(slices, "SLICE_SECONDS", 0.0)
-        async with Turns() as turns:
+        monkeypatch.setattr(yielding, "SLICE_SECONDS", 0.0)
+        async with FairClaims() as turns:
             await client.post(path, json=body)
 
     assert turns.count >= 500
@@ -302,8 +304,8 @@ async def test_others_have_their_turn_during_a_large_call_of_the_store(
 ) -> None:
     body = packed("enqueue", jobs=[new(number) for number in range(500)])
     async with asked() as client:
-        monkeypatch.setattr(slices, "SLICE_SECONDS", 0.0)
-        async with Turns() as turns:
+        monkeypatch.setattr(yielding, "SLICE_SECONDS", 0.0)
+        async with FairClaims() as turns:
             answer = await client.post("/v1/store/enqueue", content=body, headers=PACKED)
 
     assert answer.status_code == 200
@@ -366,7 +368,7 @@ class Unread:
     async def send(self, message: Any) -> None:
         self.sent.append(message)
 
-    async def ask(self, service: Service) -> tuple[int, Any]:
+    async def request(self, service: Service) -> tuple[int, Any]:
         """The status and the problem."""
         await service(self.scope, self.receive, self.send)
         return self.sent[0]["status"], msgspec.json.decode(self.sent[1]["body"])
@@ -374,12 +376,12 @@ class Unread:
 
 async def test_a_rate_that_is_used_up_is_told_before_the_body_is_read() -> None:
     store = MemoryStore()
-    await QuotaBook(store).set("acme", Quota(jobs_per_second=0.01))
-    service = Service(store, door=Doorman(), quotas=StoredQuotas(store))
+    await QuotaRepository(store.key_value).set("acme", Quota(jobs_per_second=0.01))
+    service = Service(store, authenticator=HeaderAuthenticator(), quotas=StoredQuotas(store))
     async with service, client_of(service) as client:
         first = await client.post("/v1/jobs", json={"jobs": [{"queue": "mail", "task": "t"}] * 100})
         refused = [
-            await Unread(path, 100).ask(service)
+            await Unread(path, 100).request(service)
             for path in ("/v1/jobs", JOBS, "/v1/flows", "/v1/store/enqueue", "/v1/store/spawn")
         ]
         read = await client.post("/v1/queues/mail/claims", json={"worker": "w"})
@@ -390,10 +392,10 @@ async def test_a_rate_that_is_used_up_is_told_before_the_body_is_read() -> None:
 
 async def test_a_job_larger_than_the_tenants_quota_is_refused_before_the_body_is_read() -> None:
     store = MemoryStore()
-    await QuotaBook(store).set("acme", Quota(payload_bytes=1_000))
-    service = Service(store, door=Doorman(), quotas=StoredQuotas(store))
+    await QuotaRepository(store.key_value).set("acme", Quota(payload_bytes=1_000))
+    service = Service(store, authenticator=HeaderAuthenticator(), quotas=StoredQuotas(store))
     async with service, client_of(service) as client:
-        status, problem = await Unread(JOBS, 1 << 20).ask(service)
+        status, problem = await Unread(JOBS, 1 << 20).request(service)
         small = await client.post(JOBS, json={"task": "t", "payload": {"a": "x" * 1_000}})
         good = await client.post(JOBS, json={"task": "t", "payload": {"a": "x" * 900}})
 
@@ -406,8 +408,8 @@ async def test_a_job_larger_than_the_tenants_quota_is_refused_before_the_body_is
 async def test_payloads_are_looked_at_after_the_quota() -> None:
     """Or a tenant that is over its quota could still make the service walk through them."""
     store = MemoryStore()
-    await QuotaBook(store).set("acme", Quota(payload_bytes=10))
-    service = Service(store, door=Doorman(), quotas=StoredQuotas(store))
+    await QuotaRepository(store.key_value).set("acme", Quota(payload_bytes=10))
+    service = Service(store, authenticator=HeaderAuthenticator(), quotas=StoredQuotas(store))
     body = {"queue": "mail", "name": "n", "task": "t", "payload": ["no arguments by name"]}
     single = {"task": "t", "payload": body["payload"]}
     async with service, client_of(service) as client:
@@ -418,3 +420,36 @@ async def test_payloads_are_looked_at_after_the_quota() -> None:
         ]
 
     assert ["the tenant's quota" in answer.text for answer in named] == [True] * 3
+
+
+@pytest.mark.parametrize("announced", [True, False])
+async def test_bodies_of_one_tenant_that_are_there_at_a_time_have_a_size_together(announced: bool) -> None:
+    """Those of others and small ones are read beside them, and there is room again once they are over."""
+    half = b'{"task":"t","payload":"' + b"x" * 70_000
+    full = asyncio.Event()
+    begun: list[int] = []
+
+    async def slow() -> AsyncIterator[bytes]:
+        yield half
+        begun.append(1)
+        await full.wait()
+        yield b'"}'
+
+    async def sent(client: httpx.AsyncClient, body: AsyncIterator[bytes] | bytes, **headers: str) -> int:
+        if announced and not isinstance(body, bytes):
+            headers["content-length"] = str(len(half) + 2)
+        headers |= {"content-type": "application/json"}
+        return (await client.post("/v1/queues/mail/jobs", content=body, headers=headers)).status_code
+
+    async with asked(limits=Limits(bodies_per_tenant=150_000)) as client:
+        waiting = [asyncio.create_task(sent(client, slow())) for _ in range(2)]
+        await until(lambda: len(begun) == 2)
+        third = await sent(client, half + b'"}')
+        small = await sent(client, b'{"task":"t","payload":{}}')
+        other = await sent(client, half + b'"}', **{"x-tenant": "all"})
+        full.set()
+        answers = [await each for each in waiting]
+        again = await sent(client, half + b'"}')
+
+    assert (third, small, answers, again) == (429, 201, [400, 400], 400)
+    assert other != 429

@@ -10,15 +10,16 @@ from penstock.core.errors import StoreUnavailableError
 from penstock.core.job import QueueRef
 from penstock.service.app import Service
 from penstock.stores.memory import MemoryStore
-from tests.service.kit import Doorman, asked, client_of
+from tests.kit.intercepted import InterceptedStore
+from tests.service.kit import HeaderAuthenticator, asked, client_of
 
 CLAIMS = "/v1/queues/mail/claims"
 
 
 async def claimed(client: httpx.AsyncClient, many: int = 1, **more: Any) -> list[dict[str, Any]]:
     """So many new jobs, claimed."""
-    wishes = [{"queue": "mail", "task": "send", "payload": {"n": n}, **more} for n in range(many)]
-    await client.post("/v1/jobs", json={"jobs": wishes})
+    items = [{"queue": "mail", "task": "send", "payload": {"n": n}, **more} for n in range(many)]
+    await client.post("/v1/jobs", json={"jobs": items})
     answer = await client.post(CLAIMS, json={"worker": "w", "limit": many})
     jobs: list[dict[str, Any]] = answer.json()["jobs"]
     return jobs
@@ -29,9 +30,9 @@ def lease(job: dict[str, Any]) -> dict[str, str]:
     return {"id": job["id"], "token": job["token"]}
 
 
-async def settled(client: httpx.AsyncClient, *wishes: dict[str, Any]) -> list[dict[str, Any]]:
+async def settled(client: httpx.AsyncClient, *items: dict[str, Any]) -> list[dict[str, Any]]:
     """What became of each settlement."""
-    answer = await client.post(f"{CLAIMS}/settle", json={"settlements": wishes})
+    answer = await client.post(f"{CLAIMS}/settle", json={"settlements": items})
     assert answer.status_code == 200, answer.text
     outcomes: list[dict[str, Any]] = answer.json()["outcomes"]
     return outcomes
@@ -57,8 +58,8 @@ async def test_every_way_to_settle_leads_to_its_state() -> None:
     ]
     async with asked() as client:
         jobs = await claimed(client, len(ways), backoff=[5])
-        wishes = [lease(job) | way for job, way in zip(jobs, ways, strict=True)]
-        first, again = await settled(client, *wishes), await settled(client, *wishes)
+        items = [lease(job) | way for job, way in zip(jobs, ways, strict=True)]
+        first, again = await settled(client, *items), await settled(client, *items)
 
     assert [each["state"] for each in first] == [
         *("completed", "failed", "delayed", "delayed", "delayed", "pending")
@@ -69,8 +70,8 @@ async def test_every_way_to_settle_leads_to_its_state() -> None:
 async def test_the_last_attempt_makes_a_dead_letter_and_a_repeat_gets_the_same_answer() -> None:
     async with asked() as client:
         (job,) = await claimed(client, max_attempts=1)
-        wish = lease(job) | {"how": "retry", "error": "Timeout: no answer"}
-        first, again = await settled(client, wish), await settled(client, wish)
+        fields = lease(job) | {"how": "retry", "error": "Timeout: no answer"}
+        first, again = await settled(client, fields), await settled(client, fields)
         letters = (await client.get("/v1/queues/mail/dead-letters")).json()["jobs"]
 
     assert first == again == [{"id": job["id"], "applied": True, "state": "dead"}]
@@ -97,8 +98,8 @@ async def test_a_heartbeat_renews_the_lease_and_tells_of_a_cancel() -> None:
         before = (await client.post(f"{CLAIMS}/heartbeat", json=beats)).json()["outcomes"][0]
         await client.post(f"/v1/queues/mail/jobs/{job['id']}/cancel")
         after = (await client.post(f"{CLAIMS}/heartbeat", json=beats)).json()["outcomes"][0]
-        (held,) = await store.leases(QueueRef("acme", "mail"))
-        now = await store.now()
+        (held,) = await store.reads.leases(QueueRef("acme", "mail"))
+        now = await store.clock.now()
 
     assert (before.get("cancel_requested"), after["cancel_requested"]) == (None, True)
     assert held.deadline > now + 200_000
@@ -118,7 +119,7 @@ async def test_a_lease_that_ran_out_is_recovered_by_the_next_claim() -> None:
     store = MemoryStore()
     async with asked(store) as client:
         (job,) = await claimed(client, backoff=[0])
-        await store.turn(60_000)
+        await store.clock.advance_clock(60_000)
         await client.post(CLAIMS, json={"worker": "w"})
         (again,) = (await client.post(CLAIMS, json={"worker": "w"})).json()["jobs"]
 
@@ -158,8 +159,8 @@ async def test_a_recovery_that_fails_costs_no_claim_its_jobs(
 
     async with asked(store) as client:
         await claimed(client)
-        await store.turn(60_000)
-        monkeypatch.setattr(store, "expire", failing)
+        await store.clock.advance_clock(60_000)
+        monkeypatch.setattr(store.moves, "expire", failing)
         jobs = await claimed(client)
 
     assert len(jobs) == 1
@@ -178,7 +179,7 @@ async def test_a_long_poll_brings_the_job_that_comes_meanwhile() -> None:
 
 async def test_a_long_poll_ends_when_the_service_stops() -> None:
     store = Ringing()
-    service = Service(store, door=Doorman())
+    service = Service(store, authenticator=HeaderAuthenticator())
     async with service, client_of(service) as client:
         polling = asyncio.create_task(client.post(CLAIMS, json={"worker": "w", "wait": 60}))
         await store.listened.wait()
@@ -190,7 +191,7 @@ async def test_a_long_poll_ends_when_the_service_stops() -> None:
 
 async def test_jobs_claimed_for_a_client_that_left_are_given_back() -> None:
     store = Ringing()
-    service = Service(store, door=Doorman())
+    service = Service(store, authenticator=HeaderAuthenticator())
     gone = asyncio.Event()
     sent = iter([{"type": "http.request", "body": b'{"worker":"w","wait":60}', "more_body": False}])
 
@@ -216,7 +217,7 @@ async def test_jobs_claimed_for_a_client_that_left_are_given_back() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "pointer"),
+    ("fields", "pointer"),
     [
         ({"how": "vanish"}, "/settlements/0/how"),
         ({"how": "snooze"}, "/settlements/0/delay"),
@@ -226,15 +227,15 @@ async def test_jobs_claimed_for_a_client_that_left_are_given_back() -> None:
         ({"how": "fail", "reason": "not a word"}, "/settlements/0/reason"),
     ],
 )
-async def test_a_settlement_that_cannot_be_read_is_named(wish: dict[str, Any], pointer: str) -> None:
+async def test_a_settlement_that_cannot_be_read_is_named(fields: dict[str, Any], pointer: str) -> None:
     async with asked() as client:
-        body = {"settlements": [{"id": "a", "token": "t", **wish}]}
+        body = {"settlements": [{"id": "a", "token": "t", **fields}]}
         answer = await client.post(f"{CLAIMS}/settle", json=body)
 
     assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (400, pointer)
 
 
-class Ringing(MemoryStore):
+class Ringing(InterceptedStore):
     """Says when somebody listens to a bell, and lets a test act right before a claim."""
 
     def __init__(self) -> None:
@@ -242,12 +243,12 @@ class Ringing(MemoryStore):
         self.listened = asyncio.Event()
         self.before_claim: Any = None
 
-    def bell(self, *args: Any) -> Any:
+    def subscribe(self, *args: Any) -> Any:
         self.listened.set()
-        return super().bell(*args)
+        return self.real.notifier.subscribe(*args)
 
     async def claim(self, *args: Any, **more: Any) -> Any:
-        claims = await super().claim(*args, **more)
+        claims = await self.real.moves.claim(*args, **more)
         if claims.jobs and self.before_claim is not None:
             self.before_claim()
             # The watcher of the connection has its turn before the answer is made.

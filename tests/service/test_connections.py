@@ -14,17 +14,21 @@ import msgspec
 import pytest
 
 from penstock.core.errors import OptionError
+from penstock.core.job import QueueRef
+from penstock.core.states import State
 from penstock.service.app import Service
 from penstock.service.connections import peer_of
 from penstock.service.errors import QuotaError
 from penstock.service.limits import Limits, limits_of
 from penstock.service.server import Server
-from penstock.service.tenants.book import Quota, QuotaBook
+from penstock.service.tenants.quota_repository import Quota, QuotaRepository
 from penstock.service.tenants.quotas import StoredQuotas
 from penstock.settings import ServeSettings
 from penstock.stores.memory import MemoryStore
-from penstock.stores.values import EVERYONE, QueueInfo
-from tests.service.kit import Doorman, client_of, until
+from penstock.stores.values import EVERYONE
+from tests.kit.intercepted import InterceptedStore
+from tests.kit.waiting import PATIENCE, until
+from tests.service.kit import HeaderAuthenticator, client_of
 from tests.service.test_server import CLOSE, LIVE, answered, served
 
 MOST = 20
@@ -76,7 +80,7 @@ class Crowd:
         stream[1].write(data)
         return stream
 
-    async def ask(self, data: bytes) -> bytes:
+    async def request(self, data: bytes) -> bytes:
         """The answer to a request whose connection stays open, or nothing when it was closed."""
         reader, _ = await self.connect(data)
         return await head_of(reader)
@@ -121,7 +125,11 @@ async def test_clients_that_keep_the_server_waiting_shut_nobody_out(data: bytes)
             reader, _writer = await hostile.connect(data)
             if data in {LIVE, QUEUES}:
                 await head_of(reader)
-        answers = [await other.ask(LIVE), await other.ask(READY), await other.ask(request(b'{"task":"t"}'))]
+        answers = [
+            await other.request(LIVE),
+            await other.request(READY),
+            await other.request(request(b'{"task":"t"}')),
+        ]
 
     assert [answer[9:12] for answer in answers] == [b"200", b"200", b"201"]
 
@@ -157,11 +165,11 @@ async def test_health_is_answered_though_every_connection_is_in_use() -> None:
         for _ in range(MOST):
             await hostile.connect(poll())
         await until(lambda: len(server.service.waiting) == MOST)
-        live, ready = await other.ask(LIVE), await other.ask(READY)
-        refused = await other.ask(QUEUES)
+        live, ready = await other.request(LIVE), await other.request(READY)
+        refused = await other.request(QUEUES)
         for _ in range(3 * MOST):
             await hostile.connect()
-        late = await other.ask(LIVE)
+        late = await other.request(LIVE)
 
     assert [answer[9:12] for answer in (live, ready, late)] == [b"200"] * 3
     assert b"connection: close" in live
@@ -183,7 +191,7 @@ async def test_a_client_that_never_reads_its_answer_loses_its_connection(pipelin
             own = connection.transport.get_extra_info("socket")
             own.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4_096)
         deaf.sendall(asked % b"keep-alive" * (pipelined - 1) + asked % b"close")
-        async with asyncio.timeout(30):
+        async with asyncio.timeout(PATIENCE):
             await until(lambda: not server.server_state.connections)
         deaf.close()
 
@@ -194,7 +202,7 @@ async def test_clients_that_never_read_give_way_to_others() -> None:
         for _ in range(2 * MOST):
             reader, _ = await hostile.connect(asked)
             reader._transport.pause_reading()  # type: ignore[attr-defined]
-        answer = await other.ask(LIVE)
+        answer = await other.request(LIVE)
         buffered = [each.transport.get_write_buffer_size() for each in server.server_state.connections]
 
     assert answer[9:12] == b"200"
@@ -247,12 +255,12 @@ async def test_a_service_without_file_descriptors_left_makes_room_for_new_connec
     with few_files(64, "tests.service.few_files") as (process, said):
         port = int(said["port"])
         held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(150)]
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             answers = [await answered(port, CLOSE) for _ in range(3)]
         for _, writer in held:
             writer.transport.abort()
         process.terminate()
-        _, logged = process.communicate(timeout=60)
+        _, logged = process.communicate(timeout=PATIENCE)
 
     assert [answer[9:12] for answer in answers] == [b"200"] * 3
     assert 0 < logged.count("file descriptors") < 5
@@ -264,12 +272,12 @@ async def test_serve_keeps_its_connections_below_the_number_of_files_it_may_open
     with few_files(128, "penstock.cli", "serve", "--url", url, "--port", "0", "--json") as (process, said):
         port = int(said["address"].rpartition(":")[2])
         held = [await asyncio.open_connection("127.0.0.1", port) for _ in range(200)]
-        async with asyncio.timeout(60):
+        async with asyncio.timeout(PATIENCE):
             answers = [await answered(port, each) for each in (CLOSE, CLOSE.replace(b"live", b"ready"))]
         for _, writer in held:
             writer.transport.abort()
         process.terminate()
-        _, logged = process.communicate(timeout=60)
+        _, logged = process.communicate(timeout=PATIENCE)
 
     assert [answer[9:12] for answer in answers] == [b"200"] * 2
     assert "file descriptors" in logged
@@ -280,20 +288,20 @@ async def test_a_peer_without_a_token_has_a_bound_of_its_own_and_one_with_a_toke
     limits = msgspec.structs.replace(PATIENT, connections=100, connections_per_peer=5)
     async with crowded(limits) as (server, hostile, other):
         for _ in range(10):
-            await hostile.ask(QUEUES)
+            await hostile.request(QUEUES)
         known = len(server.admission)
         for _ in range(10):
             await hostile.connect()
 
         assert known == 10
         assert len(server.admission) == known + 5
-        assert (await other.ask(LIVE))[9:12] == b"200"
+        assert (await other.request(LIVE))[9:12] == b"200"
 
 
 async def test_new_clients_have_time_to_show_their_tokens_though_idle_ones_fill_the_limit() -> None:
     async with crowded() as (_, hostile, other):
         for _ in range(MOST):
-            await hostile.ask(QUEUES)
+            await hostile.request(QUEUES)
         first, writer = await other.connect()
         await other.connect()
         writer.write(QUEUES)
@@ -307,7 +315,7 @@ async def test_a_tenant_holds_its_share_of_streams_and_others_theirs() -> None:
         for _ in range(4):
             await hostile.connect(poll("greedy"))
         await until(lambda: len(server.service.waiting) == 4)
-        refused = await hostile.ask(poll("greedy"))
+        refused = await hostile.request(poll("greedy"))
         await other.connect(poll())
         await until(lambda: len(server.service.waiting) == 5)
 
@@ -317,7 +325,7 @@ async def test_a_tenant_holds_its_share_of_streams_and_others_theirs() -> None:
 
 async def test_a_quota_says_how_many_streams_a_tenant_holds_and_else_the_service_does() -> None:
     store = MemoryStore()
-    await QuotaBook(store).set("large", Quota(streams=3))
+    await QuotaRepository(store.key_value).set("large", Quota(streams=3))
     quotas = StoredQuotas(store, streams=1)
     async with quotas.stream("large"), quotas.stream("large"), quotas.stream("small"):
         with pytest.raises(QuotaError, match="may hold 1"):
@@ -338,8 +346,8 @@ async def test_when_all_streams_are_taken_the_tenant_with_most_gives_its_oldest_
         await other.connect(poll())
         ended = await head_of(oldest)
         body = await oldest.readexactly(len(b'{"jobs":[]}'))
-        of = Counter(ask.principal.tenant for ask in server.service.waiting)
-        again = await hostile.ask(poll("greedy"))
+        of = Counter(request.principal.tenant for request in server.service.waiting)
+        again = await hostile.request(poll("greedy"))
 
     assert ended[9:12] == b"200"
     assert body == b'{"jobs":[]}'
@@ -347,38 +355,40 @@ async def test_when_all_streams_are_taken_the_tenant_with_most_gives_its_oldest_
     assert again[9:12] == b"429"
 
 
-class Slow(MemoryStore):
-    """Lists no queues until it is told to go on."""
+class Slow(InterceptedStore):
+    """Counts the jobs of no queue until it is told to go on."""
 
     def __init__(self) -> None:
         super().__init__()
         self.asked = 0
         self.goes_on = asyncio.Event()
 
-    async def queues(self, tenant: str) -> list[QueueInfo]:
+    async def counts(self, queue: QueueRef) -> dict[State, int]:
         self.asked += 1
         await self.goes_on.wait()
-        return await super().queues(tenant)
+        return await self.real.reads.counts(queue)
 
 
 async def test_a_tenant_has_so_many_requests_handled_at_once_beside_its_streams() -> None:
     store = Slow()
-    service = Service(store, door=Doorman(), limits=Limits(requests_per_tenant=2))
+    service = Service(store, authenticator=HeaderAuthenticator(), limits=Limits(requests_per_tenant=2))
     async with service, client_of(service) as client:
+        for tenant in ("acme", "other"):
+            await store.real.queues.open_queue(QueueRef(tenant, "mail"))
         polls = []
         for number in (1, 2, 3):
             polling = client.post("/v1/queues/mail/claims", content=POLL, headers=JSON)
             polls.append(asyncio.create_task(polling))
             await until(lambda number=number: len(service.waiting) == number)  # type: ignore[misc]
-        held = [asyncio.create_task(client.get("/v1/queues")) for _ in range(2)]
+        held = [asyncio.create_task(client.get("/v1/queues/mail")) for _ in range(2)]
         await until(lambda: store.asked == 2)
-        refused = await client.get("/v1/queues")
-        elsewhere = asyncio.create_task(client.get("/v1/queues", headers={"x-tenant": "other"}))
+        refused = await client.get("/v1/queues/mail")
+        elsewhere = asyncio.create_task(client.get("/v1/queues/mail", headers={"x-tenant": "other"}))
         await until(lambda: store.asked == 3)
         live = await client.get("/health/live")
         store.goes_on.set()
         answers = await asyncio.gather(*held, elsewhere)
-        again = await client.get("/v1/queues")
+        again = await client.get("/v1/queues/mail")
         service.stop()
         await asyncio.gather(*polls)
 
@@ -412,6 +422,7 @@ def test_limits_that_are_not_given_follow_from_the_connections() -> None:
         Limits(),
         connections=40,
         connections_per_peer=8,
+        connections_per_tenant=20,
         requests_per_tenant=10,
         streams=20,
         streams_per_tenant=10,

@@ -8,12 +8,13 @@ from typing import Any
 import msgspec
 import pytest
 
-from penstock.service import ask
+from penstock.service import request
 from penstock.service.app import Service
 from penstock.service.auth.api_tokens import ApiTokens
-from penstock.service.auth.door import door_of
+from penstock.service.auth.authenticator import authenticator_of
 from penstock.stores.memory import MemoryStore
-from tests.service.kit import Doorman, asked, client_of, until
+from tests.kit.waiting import until
+from tests.service.kit import HeaderAuthenticator, asked, client_of
 
 EVENTS = "/v1/queues/mail/events"
 
@@ -44,8 +45,8 @@ async def test_a_cursor_whose_events_were_trimmed_is_gone() -> None:
     store = MemoryStore()
     async with asked(store) as client:
         await client.post("/v1/jobs", json={"jobs": [{"queue": "mail", "task": "t"}] * 5})
-        (info,) = await store.queues("acme")
-        await store.trim(info.queue, through=3)
+        (info,) = await store.queues.list_queues("acme")
+        await store.events.trim(info.queue, through=3)
         answer = await client.get(f"{EVENTS}?after=1")
         stream = await client.get(f"{EVENTS}/stream?after=1")
 
@@ -104,7 +105,7 @@ async def _next(pieces: Any) -> list[dict[str, Any]]:
 
 
 async def test_a_stream_goes_on_after_the_last_event_that_was_seen() -> None:
-    service = Service(MemoryStore(), door=Doorman())
+    service = Service(MemoryStore(), authenticator=HeaderAuthenticator())
     async with service, client_of(service) as client:
         await client.post("/v1/jobs", json={"jobs": [{"queue": "mail", "task": "t"}] * 2})
         async with streaming(service, f"{EVENTS}/stream?after=0") as pieces:
@@ -120,7 +121,7 @@ async def test_a_stream_goes_on_after_the_last_event_that_was_seen() -> None:
 
 
 async def test_a_stream_from_now_brings_nothing_of_before_and_ends_with_the_service() -> None:
-    service = Service(MemoryStore(), door=Doorman())
+    service = Service(MemoryStore(), authenticator=HeaderAuthenticator())
     async with service, client_of(service) as client:
         await client.post("/v1/queues/mail/jobs", json={"task": "t"})
         async with streaming(service, f"{EVENTS}/stream") as pieces:
@@ -138,10 +139,10 @@ async def test_a_stream_from_now_brings_nothing_of_before_and_ends_with_the_serv
 async def test_a_token_that_was_revoked_ends_its_stream_and_its_long_polls(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr(ask, "RECHECK", 0.01)
+    monkeypatch.setattr(request, "RECHECK", 0.01)
     store = MemoryStore()
     tokens = ApiTokens(store)
-    service = Service(store, door=door_of(None, tokens))
+    service = Service(store, authenticator=authenticator_of(None, tokens))
     async with service, client_of(service) as client:
         text, token = await tokens.make(tenants=["acme"], subject="ada", scopes=["*"])
         shown = {"authorization": f"Bearer {text}"}

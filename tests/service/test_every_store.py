@@ -4,26 +4,26 @@ from typing import Any
 
 from penstock.core.job import QueueRef
 from penstock.stores.protocol import Store
+from penstock.testing.conformance.parts import PARTS
 from tests.conformance.having import having
-from tests.conformance.stores import PARTS
-from tests.service.kit import Doorman, Somebody, asked
+from tests.service.kit import GrantedPrincipal, HeaderAuthenticator, asked
 
 
 @having(*PARTS)
 async def test_jobs_go_from_one_end_to_the_other(store: Store, queue: QueueRef) -> None:
-    doorman = Doorman(acme=Somebody(tenant=queue.tenant))
-    async with asked(store.twin(), door=doorman) as client:
-        wishes = [{"queue": "mail", "task": "send", "payload": {"n": n}, "max_attempts": 1} for n in range(3)]
+    doorman = HeaderAuthenticator(acme=GrantedPrincipal(tenant=queue.tenant))
+    async with asked(store.clone(), authenticator=doorman) as client:
+        items = [{"queue": "mail", "task": "send", "payload": {"n": n}, "max_attempts": 1} for n in range(3)]
         flow = {
             "jobs": [
                 {"name": "a", "queue": "mail", "task": "part"},
                 {"name": "b", "queue": "sync", "task": "whole", "after": ["a"]},
             ]
         }
-        made = (await client.post("/v1/jobs", json={"jobs": wishes})).json()["outcomes"]
+        made = (await client.post("/v1/jobs", json={"jobs": items})).json()["outcomes"]
         places = (await client.post("/v1/flows", json=flow)).json()["jobs"]
-        wish = {"worker": "w", "limit": 10, "wait": 5}
-        jobs = (await client.post("/v1/queues/mail/claims", json=wish)).json()["jobs"]
+        fields = {"worker": "w", "limit": 10, "wait": 5}
+        jobs = (await client.post("/v1/queues/mail/claims", json=fields)).json()["jobs"]
         ways: list[dict[str, Any]] = [
             {"how": "complete", "result": {"ok": True}},
             {"how": "retry", "error": "Timeout"},
@@ -32,7 +32,7 @@ async def test_jobs_go_from_one_end_to_the_other(store: Store, queue: QueueRef) 
         ]
         body = [{"id": job["id"], "token": job["token"], **way} for job, way in zip(jobs, ways, strict=True)]
         settled = (await client.post("/v1/queues/mail/claims/settle", json={"settlements": body})).json()
-        (whole,) = (await client.post("/v1/queues/sync/claims", json=wish)).json()["jobs"]
+        (whole,) = (await client.post("/v1/queues/sync/claims", json=fields)).json()["jobs"]
         result = (await client.get(f"/v1/queues/mail/jobs/{jobs[0]['id']}/result?wait=5")).json()
         redriven = (await client.post("/v1/queues/mail/dead-letters/redrive", json={})).json()
         await client.put("/v1/schedules/s", json={"queue": "mail", "task": "t", "cron": "@daily"})

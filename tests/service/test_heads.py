@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from tests.kit.waiting import PATIENCE
 from tests.service.kit import asked
 from tests.service.test_server import CLOSE, answered, served
 
@@ -103,7 +104,7 @@ async def test_a_request_to_upgrade_is_answered_and_ends_the_connection() -> Non
     """What follows is of a protocol that is not spoken here, and no second request."""
     asking = b"GET /health/live HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\nUpgrade: h2c\r\n\r\n"
     async with served() as (_, port):
-        answer = await asyncio.wait_for(answered(port, asking + CLOSE), 20)
+        answer = await asyncio.wait_for(answered(port, asking + CLOSE), PATIENCE)
 
     assert answer.count(b"HTTP/1.1 ") == 1
     assert answer.startswith(b"HTTP/1.1 200 ")

@@ -11,8 +11,8 @@ import pytest
 
 from penstock.service.app import Service
 from penstock.service.auth.api_tokens import ApiTokens
+from penstock.service.auth.authenticator import authenticator_of
 from penstock.service.auth.development import DevelopmentKey
-from penstock.service.auth.door import door_of
 from penstock.service.openapi import document
 from penstock.service.routes import ROUTES
 from penstock.stores.memory import MemoryStore
@@ -47,11 +47,11 @@ def token(
 async def owned() -> AsyncIterator[httpx.AsyncClient]:
     """A service where one tenant owns something of each kind."""
     store = MemoryStore()
-    service = Service(store, door=door_of(None, ApiTokens(store), KEY))
+    service = Service(store, authenticator=authenticator_of(None, ApiTokens(store), KEY))
     async with service, client_of(service) as client:
-        wish = {"task": f"t-{CANARY}", "id": JOB, "payload": {"secret": CANARY}}
+        fields = {"task": f"t-{CANARY}", "id": JOB, "payload": {"secret": CANARY}}
         client.headers.update(token())
-        assert (await client.post(f"/v1/queues/{QUEUE}/jobs", json=wish)).status_code == 201
+        assert (await client.post(f"/v1/queues/{QUEUE}/jobs", json=fields)).status_code == 201
         schedule = {"queue": QUEUE, "task": f"t-{CANARY}", "every": 3600}
         assert (await client.put(f"/v1/schedules/{SCHEDULE}", json=schedule)).status_code == 201
         hook = {"url": f"https://8.8.8.8/{CANARY}", "note": CANARY}
@@ -60,7 +60,7 @@ async def owned() -> AsyncIterator[httpx.AsyncClient]:
         yield client
 
 
-async def ask(
+async def request(
     client: httpx.AsyncClient, method: str, path: str, operation: dict[str, Any], headers: dict[str, str]
 ) -> httpx.Response:
     """The operation on what the owner has, with the body that the document shows."""
@@ -76,8 +76,8 @@ async def ask(
     content = operation.get("requestBody", {}).get("content", {})
     if MEDIA_TYPE in content:
         body = CALLS["get"].encode("owner", QUEUE, {"ids": [JOB]})
-        if path.endswith("/bells"):
-            body = msgspec.msgpack.encode({"tenant": "owner", "bells": [[QUEUE, "ready"]]})
+        if path.endswith("/subscriptions"):
+            body = msgspec.msgpack.encode({"tenant": "owner", "topics": [[QUEUE, "ready"]]})
         return await client.request(
             method, path, content=body, headers=headers | {"content-type": MEDIA_TYPE}
         )
@@ -111,7 +111,8 @@ async def test_without_a_good_token_and_scope_nothing_is_done_or_told(
         cases["scope of another queue"] = (token("owner", f"{verb}:another"), 403)
     async with owned() as client:
         answers = {
-            name: await ask(client, method, path, operation, headers) for name, (headers, _) in cases.items()
+            name: await request(client, method, path, operation, headers)
+            for name, (headers, _) in cases.items()
         }
         left = await state(client)
 
@@ -128,7 +129,7 @@ async def test_another_tenants_things_are_not_there_for_anybody_else(
     method: str, path: str, operation: dict[str, Any]
 ) -> None:
     async with owned() as client:
-        answer = await ask(client, method, path, operation, token("stranger"))
+        answer = await request(client, method, path, operation, token("stranger"))
         left = await state(client)
 
     names_a_thing = any(f"{{{name}}}" in path for name in ("id", "delivery"))

@@ -1,6 +1,7 @@
 """The OpenAPI document is whole: every route, every model, and examples that are what they say."""
 
-from typing import Any
+import re
+from typing import Any, Final
 
 import msgspec
 import pytest
@@ -11,6 +12,22 @@ from penstock.service.routes import ROUTES
 from penstock.service.routing import Route
 from tests.service.kit import asked
 
+KINDS: Final = (
+    # What a request sends.
+    "Create", "CreateInQueue", "Declaration", "Heartbeat", "Options", "Replace", "Report", "Request",
+    "Selection", "Settlement", "Update", "Query",
+    # What a response shows.
+    "Cancelled", "Created", "Explanation", "List", "Outcome", "Page", "Result", "View",
+)  # fmt: skip
+NOUNS: Final = {"Count", "Fault", "Health", "JobRef", "Problem", "UpcomingRuns"}
+"""Models that are a whole thing: their name needs no kind."""
+CORE: Final = {"CatchUp", "ChildPolicy", "Mode", "Move", "State", "UniqueRule"}
+"""Values of the core, by its own names."""
+OLD_WORDS: Final = re.compile(
+    r"\b(wish(es)?|made or not|letters?|bells?|doors?|shel(f|ves)|courier|parcel|post office|belfry|"
+    r"patience|appetite|whoever|as asked)\b",
+    re.IGNORECASE,
+)
 BODIES = [row for row in ROUTES if row.takes not in (None, bytes)]
 
 
@@ -38,6 +55,34 @@ def test_every_reference_leads_somewhere_and_every_operation_has_a_name_and_word
     assert [each["operationId"] for each in operations if not each["summary"]] == []
 
 
+def test_the_names_of_models_follow_one_pattern() -> None:
+    """A noun in front, and at the end what kind of model it is."""
+    names = document(ROUTES)["components"]["schemas"].keys() - NOUNS - CORE
+
+    assert [name for name in sorted(names) if not _is_noun_and_kind(name)] == []
+
+
+def test_the_document_has_none_of_the_words_that_only_its_authors_knew() -> None:
+    made = document(ROUTES)
+    names = [re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name) for name in made["components"]["schemas"]]
+    prose = " ".join([*names, *_prose(made)]).replace("_", " ")
+
+    assert [found[0] for found in OLD_WORDS.finditer(re.sub("(?i)dead letters?", "", prose))] == []
+
+
+def _is_noun_and_kind(name: str) -> bool:
+    kind = next((each for each in sorted(KINDS, key=len, reverse=True) if name.endswith(each)), None)
+    return kind is not None and re.fullmatch(r"([A-Z][a-z]+)+", name.removesuffix(kind)) is not None
+
+
+def _prose(value: Any) -> list[str]:
+    if isinstance(value, dict):
+        words = (value.get(key) for key in ("summary", "description", "operationId"))
+        own = [text for text in words if isinstance(text, str)]
+        return own + [text for each in value.values() for text in _prose(each)]
+    return [text for each in value for text in _prose(each)] if isinstance(value, list) else []
+
+
 def _refs(value: Any) -> list[str]:
     if isinstance(value, dict):
         own = [value["$ref"]] if isinstance(value.get("$ref"), str) else []
@@ -47,4 +92,6 @@ def _refs(value: Any) -> list[str]:
 
 def test_patterns_are_those_of_the_documents_own_dialect() -> None:
     assert rb"\\Z" not in msgspec.json.encode(document(ROUTES))
-    assert document(ROUTES)["components"]["schemas"]["JobWish"]["properties"]["task"]["pattern"].endswith("$")
+    assert document(ROUTES)["components"]["schemas"]["JobCreate"]["properties"]["task"]["pattern"].endswith(
+        "$"
+    )

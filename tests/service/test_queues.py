@@ -1,24 +1,30 @@
 """Queues, schedules, flows, dead letters and workers over HTTP."""
 
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Sequence
 from typing import Any
 
 import httpx
 import pytest
 
+from penstock.client.where import Where
 from penstock.core.ids import queue_number
-from tests.service.kit import Doorman, Somebody, asked
+from penstock.core.job import Job
+from tests.service.kit import GrantedPrincipal, HeaderAuthenticator, asked
 from tests.service.test_claims import claimed, lease, settled
 
 
 async def test_a_queue_is_declared_shown_and_declared_again_only_with_a_new_version() -> None:
-    wish = {"mode": "keyed", "key_limit": 2, "rate": {"count": 5, "per": 10, "burst": 2}}
+    fields = {"mode": "keyed", "key_limit": 2, "rate": {"count": 5, "per": 10, "burst": 2}}
     async with asked() as client:
-        first = await client.put("/v1/queues/sync", json=wish)
-        same = await client.put("/v1/queues/sync", json=wish)
-        other = await client.put("/v1/queues/sync", json=wish | {"key_limit": 3})
-        newer = await client.put("/v1/queues/sync", json=wish | {"key_limit": 3, "version": 2})
+        first = await client.put("/v1/queues/sync", json=fields)
+        same = await client.put("/v1/queues/sync", json=fields)
+        other = await client.put("/v1/queues/sync", json=fields | {"key_limit": 3})
+        newer = await client.put("/v1/queues/sync", json=fields | {"key_limit": 3, "version": 2})
 
-    assert first.json()["declaration"] == wish
+    assert first.json()["declaration"] == fields
     assert same.status_code == 200
     assert (other.status_code, other.json()["type"]) == (409, "urn:penstock:declaration")
     assert newer.json()["declaration"]["key_limit"] == 3
@@ -62,8 +68,8 @@ async def test_a_key_gets_a_rule_and_loses_it() -> None:
 
 
 async def test_only_the_queues_that_a_token_is_for_are_listed_and_served() -> None:
-    doorman = Doorman(acme=Somebody(), some=Somebody(queues=frozenset({"mail"})))
-    async with asked(door=doorman) as client:
+    doorman = HeaderAuthenticator(acme=GrantedPrincipal(), some=GrantedPrincipal(queues=frozenset({"mail"})))
+    async with asked(authenticator=doorman) as client:
         for queue in ("mail", "secret"):
             await client.post(f"/v1/queues/{queue}/jobs", json={"task": "send"})
         await client.put("/v1/schedules/s", json={"queue": "secret", "task": "t", "every": 60})
@@ -87,10 +93,10 @@ async def test_only_the_queues_that_a_token_is_for_are_listed_and_served() -> No
 
 
 async def test_a_schedule_is_put_paused_resumed_run_and_removed() -> None:
-    wish = {"queue": "mail", "task": "digest", "cron": "0 7 * * *", "zone": "Europe/Berlin"}
+    fields = {"queue": "mail", "task": "digest", "cron": "0 7 * * *", "zone": "Europe/Berlin"}
     async with asked() as client:
-        made = await client.put("/v1/schedules/daily", json=wish)
-        same = await client.put("/v1/schedules/daily", json=wish)
+        made = await client.put("/v1/schedules/daily", json=fields)
+        same = await client.put("/v1/schedules/daily", json=fields)
         paused = await client.post("/v1/schedules/daily/pause")
         resumed = await client.post("/v1/schedules/daily/resume")
         job = await client.post("/v1/schedules/daily/run")
@@ -106,7 +112,7 @@ async def test_a_schedule_is_put_paused_resumed_run_and_removed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "pointer"),
+    ("fields", "pointer"),
     [
         ({"cron": "0 7 * *"}, "/cron"),
         ({"cron": "0 7 * * *", "zone": "Europe/Berlino"}, "/zone"),
@@ -115,9 +121,11 @@ async def test_a_schedule_is_put_paused_resumed_run_and_removed() -> None:
         ({"every": 60, "starts_at": "2026-01-31T12:00:00"}, "/starts_at"),
     ],
 )
-async def test_a_schedule_that_cannot_be_is_refused_by_its_field(wish: dict[str, Any], pointer: str) -> None:
+async def test_a_schedule_that_cannot_be_is_refused_by_its_field(
+    fields: dict[str, Any], pointer: str
+) -> None:
     async with asked() as client:
-        answer = await client.put("/v1/schedules/s", json={"queue": "mail", "task": "t", **wish})
+        answer = await client.put("/v1/schedules/s", json={"queue": "mail", "task": "t", **fields})
 
     assert (answer.status_code, answer.json()["errors"][0]["pointer"]) == (400, pointer)
 
@@ -170,10 +178,8 @@ async def test_dead_letters_are_listed_redriven_by_kind_and_purged_by_id() -> No
     async with asked() as client:
         jobs = await claimed(client, 3, max_attempts=1)
         errors = ["Timeout 1", "Timeout 2", "KeyError"]
-        wishes = [
-            lease(job) | {"how": "retry", "error": said} for job, said in zip(jobs, errors, strict=True)
-        ]
-        await settled(client, *wishes)
+        items = [lease(job) | {"how": "retry", "error": said} for job, said in zip(jobs, errors, strict=True)]
+        await settled(client, *items)
         letters = (await client.get("/v1/queues/mail/dead-letters")).json()["jobs"]
         kind = next(each["fingerprint"] for each in letters if each["error"] == "Timeout 1")
         redriven = await client.post("/v1/queues/mail/dead-letters/redrive", json={"fingerprint": kind})
@@ -190,8 +196,8 @@ async def test_failed_jobs_are_listed_retried_and_deleted_by_a_condition() -> No
     async with asked() as client:
         jobs = await claimed(client, 3)
         errors = ["Timeout 1", "Timeout 2", "KeyError"]
-        wishes = [lease(job) | {"how": "fail", "error": said} for job, said in zip(jobs, errors, strict=True)]
-        await settled(client, *wishes)
+        items = [lease(job) | {"how": "fail", "error": said} for job, said in zip(jobs, errors, strict=True)]
+        await settled(client, *items)
         timeouts = "error like 'Timeout%'"
         listed = await client.get(
             "/v1/queues/mail/jobs",
@@ -254,13 +260,46 @@ async def test_a_filter_that_is_wrong_is_named(
 
 async def test_a_condition_that_takes_too_long_is_refused_and_keeps_nobody_waiting() -> None:
     async with asked() as client:
-        wishes = [{"queue": "mail", "task": "send", "payload": {"n": n}} for n in range(50)]
-        await client.post("/v1/jobs", json={"jobs": wishes})
+        items = [{"queue": "mail", "task": "send", "payload": {"n": n}} for n in range(50)]
+        await client.post("/v1/jobs", json={"jobs": items})
         joined = ", ".join(f"jobs j{n}" for n in range(9))
         slow = await client.get("/v1/queues/mail/jobs", params={"where": f"(select count(*) from {joined})"})
 
     assert slow.status_code == 400
     assert "interrupted" in slow.json()["errors"][0]["wanted"]
+
+
+async def test_conditions_of_one_tenant_take_one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Threads are few, and those of all tenants."""
+    at_once: list[int] = []
+    running = Counter[str]()
+    evaluate = Where.matching
+
+    def counted(where: Where, jobs: Sequence[Job], now: int) -> list[Job]:
+        (tenant,) = {json.loads(job.payload)["of"] for job in jobs}
+        running[tenant] += 1
+        at_once.append(running[tenant])
+        try:
+            return evaluate(where, jobs, now)
+        finally:
+            running[tenant] -= 1
+
+    async with asked() as client:
+        for tenant in ("acme", "globex"):
+            job = {"task": "send", "payload": {"of": tenant}}
+            await client.post("/v1/queues/mail/jobs", json=job, headers={"x-tenant": tenant})
+        monkeypatch.setattr(Where, "matching", counted)
+        answers = await asyncio.gather(
+            *(
+                client.get(
+                    "/v1/queues/mail/jobs", params={"where": "task = 'send'"}, headers={"x-tenant": tenant}
+                )
+                for tenant in ("acme", "globex") * 10
+            )
+        )
+
+    assert [len(answer.json()["jobs"]) for answer in answers] == [1] * 20
+    assert at_once == [1] * 20
 
 
 async def test_workers_are_those_who_hold_leases() -> None:
@@ -315,8 +354,8 @@ async def test_a_deleted_queue_is_made_anew_by_the_next_job() -> None:
 
 
 async def test_only_a_token_that_may_manage_a_queue_deletes_it() -> None:
-    somebody = Somebody(verbs=frozenset({"read", "enqueue", "work"}))
-    async with asked(door=Doorman(acme=somebody)) as client:
+    somebody = GrantedPrincipal(verbs=frozenset({"read", "enqueue", "work"}))
+    async with asked(authenticator=HeaderAuthenticator(acme=somebody)) as client:
         await client.post("/v1/queues/mail/jobs", json={"task": "send"})
         refused = await client.delete("/v1/queues/mail")
         own = await client.delete("/v1/queues/penstock.webhooks")

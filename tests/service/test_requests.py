@@ -15,7 +15,9 @@ from penstock.service.app import Service
 from penstock.service.limits import Limits
 from penstock.service.problems import pointer_of, problem_of, validation_fault
 from penstock.stores.memory import MemoryStore
-from tests.service.kit import Doorman, Somebody, asked, client_of, until
+from tests.kit.intercepted import InterceptedStore
+from tests.kit.waiting import until
+from tests.service.kit import GrantedPrincipal, HeaderAuthenticator, asked, client_of
 
 JOBS = "/v1/queues/mail/jobs"
 JSON = {"content-type": "application/json"}
@@ -135,7 +137,7 @@ async def test_a_body_that_never_ends_is_cut_off_at_its_limit() -> None:
             sent += 1_000
             yield b"x" * 1_000
 
-    service = Service(MemoryStore(), door=Doorman(), limits=Limits(body_bytes=10_000))
+    service = Service(MemoryStore(), authenticator=HeaderAuthenticator(), limits=Limits(body_bytes=10_000))
     taken: list[dict[str, Any]] = []
     pieces = endless()
 
@@ -153,11 +155,11 @@ async def test_a_body_that_never_ends_is_cut_off_at_its_limit() -> None:
 
 
 async def test_a_body_that_drips_is_given_up() -> None:
-    service = Service(MemoryStore(), door=Doorman(), limits=Limits(body_timeout=0.05))
+    service = Service(MemoryStore(), authenticator=HeaderAuthenticator(), limits=Limits(body_timeout=0.05))
     taken: list[dict[str, Any]] = []
 
     async def receive() -> dict[str, Any]:
-        await asyncio.sleep(0.01)
+        await asyncio.sleep(0)
         return {"type": "http.request", "body": b" ", "more_body": True}
 
     async def send(message: Any) -> None:
@@ -172,7 +174,7 @@ async def test_a_body_that_drips_is_given_up() -> None:
 
 
 async def test_a_client_that_takes_nothing_is_given_up() -> None:
-    service = Service(MemoryStore(), door=Doorman(), limits=Limits(send_timeout=0.01))
+    service = Service(MemoryStore(), authenticator=HeaderAuthenticator(), limits=Limits(send_timeout=0.01))
 
     async def receive() -> dict[str, Any]:
         return {"type": "http.request", "body": b"", "more_body": False}
@@ -186,13 +188,13 @@ async def test_a_client_that_takes_nothing_is_given_up() -> None:
 
 
 async def test_no_more_than_so_many_wait_at_once() -> None:
-    service = Service(MemoryStore(), door=Doorman(), limits=Limits(streams=1))
+    service = Service(MemoryStore(), authenticator=HeaderAuthenticator(), limits=Limits(streams=1))
     async with service, client_of(service) as client:
         await client.post(JOBS, json={"task": "send", "delay": 600})
-        wish = {"worker": "w", "wait": 60}
-        polling = asyncio.create_task(client.post("/v1/queues/mail/claims", json=wish))
+        fields = {"worker": "w", "wait": 60}
+        polling = asyncio.create_task(client.post("/v1/queues/mail/claims", json=fields))
         await until(lambda: service.waiting)
-        refused = await client.post("/v1/queues/mail/claims", json=wish)
+        refused = await client.post("/v1/queues/mail/claims", json=fields)
         stream = await client.get("/v1/queues/mail/events/stream")
         service.stop()
         await polling
@@ -202,8 +204,8 @@ async def test_no_more_than_so_many_wait_at_once() -> None:
 
 
 async def test_what_nobody_foresaw_tells_nothing_of_the_inside(caplog: pytest.LogCaptureFixture) -> None:
-    class Broken(MemoryStore):
-        async def queues(self, tenant: str) -> Any:
+    class Broken(InterceptedStore):
+        async def list_queues(self, tenant: str) -> Any:
             raise RuntimeError("secret-path /etc/shadow")
 
     with caplog.at_level(logging.ERROR, "penstock"):
@@ -218,9 +220,9 @@ async def test_what_nobody_foresaw_tells_nothing_of_the_inside(caplog: pytest.Lo
 async def test_the_access_log_has_no_token_payload_query_or_id(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, "penstock"):
         async with asked() as client:
-            wish = {"task": "send", "id": "job-canary", "payload": {"a": "payload-canary"}}
+            fields = {"task": "send", "id": "job-canary", "payload": {"a": "payload-canary"}}
             headers = {"authorization": "Bearer token-canary", "x-request-id": "mine-1"}
-            await client.post(f"{JOBS}", json=wish, headers=headers)
+            await client.post(f"{JOBS}", json=fields, headers=headers)
             await client.get(f"{JOBS}/job-canary?payload=true&after=query-canary")
 
     records = [each for each in caplog.records if each.name == "penstock.access"]
@@ -239,11 +241,11 @@ async def test_a_request_id_that_is_none_is_replaced(given: str) -> None:
 
 
 async def test_readiness_follows_the_store_and_the_end_of_the_service() -> None:
-    class Away(MemoryStore):
+    class Away(InterceptedStore):
         async def now(self) -> int:
             raise errors.StoreUnavailableError("gone")
 
-    service = Service(MemoryStore(), door=Doorman())
+    service = Service(MemoryStore(), authenticator=HeaderAuthenticator())
     async with service, client_of(service) as client:
         ready = await client.get("/health/ready")
         service.stop()
@@ -257,7 +259,7 @@ async def test_readiness_follows_the_store_and_the_end_of_the_service() -> None:
 async def test_a_server_opens_and_closes_the_service_and_may_serve_it_below_a_path() -> None:
     asked_for = asyncio.Queue[dict[str, Any]]()
     told = asyncio.Queue[Any]()
-    service = Service(MemoryStore(), door=Doorman())
+    service = Service(MemoryStore(), authenticator=HeaderAuthenticator())
     living = asyncio.create_task(service({"type": "lifespan"}, asked_for.get, told.put))
     asked_for.put_nowait({"type": "lifespan.startup"})
     started = await told.get()
@@ -273,8 +275,8 @@ async def test_a_server_opens_and_closes_the_service_and_may_serve_it_below_a_pa
 
 
 async def test_an_operator_has_to_say_whom_a_request_is_for() -> None:
-    operator = Somebody(tenant="*", tenants=("acme",))
-    async with asked(door=Doorman(op=operator)) as client:
+    operator = GrantedPrincipal(tenant="*", tenants=("acme",))
+    async with asked(authenticator=HeaderAuthenticator(op=operator)) as client:
         answer = await client.post(JOBS, json={"task": "send"}, headers={"x-tenant": "op"})
 
     assert answer.status_code == 400

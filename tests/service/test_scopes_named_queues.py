@@ -4,6 +4,7 @@ The tables below have to name every route and every field that can hold the name
 to the service and not here fails the tests.
 """
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -23,10 +24,10 @@ from penstock.service.routes import ROUTES
 from penstock.service.routing import Route
 from penstock.stores.memory import MemoryStore
 from penstock.stores.protocol import Store
-from penstock.stores.values import Adoption, Firing, Spawn, StoredSchedule, WorkerEntry
+from penstock.stores.values import Adoption, Firing, Pause, Spawn, StoredSchedule, WorkerEntry
 from penstock.stores.wire import CALLS, MEDIA_TYPE
-from tests.conformance.arrange import schedule_body
-from tests.service.kit import Doorman, Somebody, asked
+from penstock.testing.conformance.arrange import schedule_body
+from tests.service.kit import GrantedPrincipal, HeaderAuthenticator, asked
 
 A, B = QueueRef("acme", "a"), QueueRef("acme", "b")
 NEW = NewJob(id="x", nonce="n", task="send", payload=b"{}")
@@ -151,7 +152,7 @@ def kind_of(row: Route) -> set[str]:
         "none": row.name in NAMES_NONE,
         "schedule": row.name in SCHEDULES,
         "webhook": row.name in WEBHOOKS,
-        "store": row.name in ("call_store", "bells"),
+        "store": row.name in ("call_store", "subscriptions"),
     }
     return {name for name, is_one in found.items() if is_one}
 
@@ -184,9 +185,11 @@ def test_every_field_of_a_record_that_names_a_queue_is_tried() -> None:
 async def limited(store: Store | None = None) -> AsyncIterator[httpx.AsyncClient]:
     """A service whose `acme` is limited to queue a; `all` may do everything for the same tenant."""
     verbs = frozenset({"read", "enqueue", "work", "manage", "store"})
-    some = Somebody(verbs=verbs, queues=frozenset({"a"}))
-    everything = Somebody(verbs=verbs, queues=None)
-    async with asked(store or MemoryStore(), door=Doorman(acme=some, all=everything)) as client:
+    some = GrantedPrincipal(verbs=verbs, queues=frozenset({"a"}))
+    everything = GrantedPrincipal(verbs=verbs, queues=None)
+    async with asked(
+        store or MemoryStore(), authenticator=HeaderAuthenticator(acme=some, all=everything)
+    ) as client:
         yield client
 
 
@@ -200,11 +203,16 @@ async def called(client: httpx.AsyncClient, move: str, /, queue: str | None = "a
 
 async def state_of(store: Store) -> Any:
     """All that could have been changed."""
-    queues = [info.queue for info in await store.queues("acme")]
+    queues = [info.queue for info in await store.queues.list_queues("acme")]
     return [
-        (ref.name, await store.counts(ref), await store.event_range(ref), await store.relays(ref))
+        (
+            ref.name,
+            await store.reads.counts(ref),
+            await store.events.event_range(ref),
+            await store.flows.list_relay_entries(ref),
+        )
         for ref in queues
-    ], await store.schedules("acme")
+    ], await store.schedules.list_schedules("acme")
 
 
 @pytest.mark.parametrize("row", [row for row in ROUTES if "{queue}" in row.path], ids=lambda row: row.name)
@@ -239,7 +247,7 @@ async def test_a_queue_in_a_body_has_to_be_in_the_scopes(name: str, field: str) 
 async def test_a_schedule_of_another_queue_is_out_of_reach(name: str) -> None:
     store, row = MemoryStore(), by_name(name)
     async with limited(store) as client:
-        await store.put_schedule(StoredSchedule(B, "s", schedule_body("s"), None))
+        await store.schedules.put_schedule(StoredSchedule(B, "s", schedule_body("s"), None))
         before = await state_of(store)
         answer = await client.request(row.method, row.path.replace("{name}", "s"))
 
@@ -252,19 +260,19 @@ async def test_a_schedule_is_not_moved_out_of_another_queue_by_one_of_its_name()
     store = MemoryStore()
     async with limited(store) as client:
         for ref in (A, B):
-            await store.put_schedule(StoredSchedule(ref, "s", schedule_body("s"), None))
+            await store.schedules.put_schedule(StoredSchedule(ref, "s", schedule_body("s"), None))
         answer = await client.put("/v1/schedules/s", json={"queue": "a", "task": "t", "every": 60})
 
         assert answer.status_code == 403
-        assert [each.queue for each in await store.schedules("acme")] == [A, B]
+        assert [each.queue for each in await store.schedules.list_schedules("acme")] == [A, B]
 
 
 @pytest.mark.parametrize("name", sorted(WEBHOOKS))
 async def test_a_webhook_of_another_queue_is_not_there(name: str) -> None:
     row = by_name(name)
     async with limited() as client:
-        wish = {"url": "https://8.8.8.8/", "queues": ["a", "b"]}
-        hook = (await client.post("/v1/webhooks", json=wish, headers={"x-tenant": "all"})).json()["id"]
+        fields = {"url": "https://8.8.8.8/", "queues": ["a", "b"]}
+        hook = (await client.post("/v1/webhooks", json=fields, headers={"x-tenant": "all"})).json()["id"]
         path = row.path.replace("{id}", hook).replace("{delivery}", "x")
         answer = await client.request(row.method, path, json=EXAMPLES.get(name))
 
@@ -307,14 +315,14 @@ async def test_a_call_for_another_queue_is_refused(move: str) -> None:
         "cursor": "0",
     }
     store = MemoryStore()
-    if move in ("children", "relays", "damaged_events"):
+    if move in ("children", "list_relay_entries", "damaged_events"):
         items["after"] = 0
     given = {name: items[name] for name in CALLS[move].fields if name in items}
     async with limited(store) as client:
         answer = await called(client, move, "b", **given)
 
         assert (answer["status"], answer["type"]) == (403, "urn:penstock:forbidden")
-        assert await store.queues("acme") == []
+        assert await store.queues.list_queues("acme") == []
 
 
 @pytest.mark.parametrize(
@@ -323,8 +331,8 @@ async def test_a_call_for_another_queue_is_refused(move: str) -> None:
 async def test_a_queue_in_a_record_has_to_be_in_the_scopes(move: str, field: str) -> None:
     store = MemoryStore()
     async with limited(store) as client:
-        await store.enqueue(A, [NEW])
-        claims = await store.claim(A, worker="w", limit=1, lease_ms=60_000)
+        await store.moves.enqueue(A, [NEW])
+        claims = await store.moves.claim(A, worker="w", limit=1, lease_ms=60_000)
         given = dict(RECORDS[move][field])
         if "lease" in given:
             given["lease"] = Beat("x", claims.jobs[0].token)
@@ -336,9 +344,11 @@ async def test_a_queue_in_a_record_has_to_be_in_the_scopes(move: str, field: str
 
 
 async def test_bells_of_another_queue_are_refused() -> None:
-    body = msgspec.msgpack.encode({"tenant": "acme", "bells": [["a", "ready"], ["b", "ready"]]})
+    body = msgspec.msgpack.encode({"tenant": "acme", "topics": [["a", "ready"], ["b", "ready"]]})
     async with limited() as client:
-        answer = await client.post("/v1/store/bells", content=body, headers={"content-type": MEDIA_TYPE})
+        answer = await client.post(
+            "/v1/store/subscriptions", content=body, headers={"content-type": MEDIA_TYPE}
+        )
 
     assert answer.status_code == 403
 
@@ -347,9 +357,9 @@ async def flow(store: Store) -> str:
     """A parent in queue b that waits for job x of queue a, which runs: the token of its lease."""
     child = msgspec.structs.replace(NEW, parents=(JobRef("b", "p"),))
     parent = NewJob(id="p", nonce="m", task="join", payload=b"{}", awaits=(JobRef("a", "x"),))
-    await store.enqueue(B, [parent])
-    await store.enqueue(A, [child])
-    claims = await store.claim(A, worker="w", limit=1, lease_ms=60_000)
+    await store.moves.enqueue(B, [parent])
+    await store.moves.enqueue(A, [child])
+    claims = await store.moves.claim(A, worker="w", limit=1, lease_ms=60_000)
     return claims.jobs[0].token
 
 
@@ -360,28 +370,28 @@ async def test_a_parent_of_another_queue_hears_of_an_ending_by_the_service() -> 
         token = await flow(store)
         done = await called(client, "settle", settlements=[Complete("x", token, b"1")])
         told = await called(client, "child_ended", "b", endings=[ChildEnding("p", JobRef("a", "x"), None)])
-        shown = await called(client, "relays")
+        shown = await called(client, "list_relay_entries")
 
         assert done == [Applied(State.COMPLETED)]
         assert told["status"] == 403
         assert shown == []
-        (parent,) = await store.get(B, ["p"])
+        (parent,) = await store.reads.get(B, ["p"])
         assert parent is not None
         assert parent.state is State.PENDING
-        assert await store.relays(A) == []
+        assert await store.flows.list_relay_entries(A) == []
 
 
 async def test_an_ending_for_another_queue_is_not_forgotten_by_a_token() -> None:
     store = MemoryStore()
     async with limited(store) as client:
         token = await flow(store)
-        await store.settle(A, [Complete("x", token, b"1")])
-        (entry,) = await store.relays(A)
-        refused = await called(client, "relayed", numbers=[entry.number])
+        await store.moves.settle(A, [Complete("x", token, b"1")])
+        (entry,) = await store.flows.list_relay_entries(A)
+        refused = await called(client, "delete_relay_entries", numbers=[entry.number])
 
         assert refused["status"] == 403
-        assert await store.relays(A) == [entry]
-        assert await called(client, "relayed", numbers=[entry.number + 1]) is None
+        assert await store.flows.list_relay_entries(A) == [entry]
+        assert await called(client, "delete_relay_entries", numbers=[entry.number + 1]) is None
 
 
 async def test_entries_within_the_scopes_are_shown_and_forgotten_as_before() -> None:
@@ -390,12 +400,12 @@ async def test_entries_within_the_scopes_are_shown_and_forgotten_as_before() -> 
     async with limited(store) as client:
         parent = msgspec.structs.replace(NEW, awaits=(JobRef("a", "y"),))
         await called(client, "enqueue", jobs=[parent], spawns=[Spawn("a", child)])
-        entries = await called(client, "relays")
+        entries = await called(client, "list_relay_entries")
         carried = [entry.what.id for entry in entries]
-        await called(client, "relayed", numbers=[entry.number for entry in entries])
+        await called(client, "delete_relay_entries", numbers=[entry.number for entry in entries])
 
         assert carried in ([], ["y"])
-        assert await store.relays(A) == []
+        assert await store.flows.list_relay_entries(A) == []
 
 
 async def test_what_stands_behind_an_entry_out_of_the_scopes_is_not_shown() -> None:
@@ -404,12 +414,12 @@ async def test_what_stands_behind_an_entry_out_of_the_scopes_is_not_shown() -> N
     child = msgspec.structs.replace(NEW, id="y", parents=(JobRef("b", "z"),))
     other = NewJob(id="z", nonce="o", task="join", payload=b'"secret"', awaits=(JobRef("a", "y"),))
     async with limited(store) as client:
-        await store.enqueue(A, [NEW], [Spawn("b", other), Spawn("a", child)])
-        shown = await called(client, "relays")
+        await store.moves.enqueue(A, [NEW], [Spawn("b", other), Spawn("a", child)])
+        shown = await called(client, "list_relay_entries")
 
         assert shown == []
-        assert [job.state for job in await store.get(B, ["z"]) if job] == [State.BLOCKED]
-        assert [job.state for job in await store.get(A, ["y"]) if job] == [State.PENDING]
+        assert [job.state for job in await store.reads.get(B, ["z"]) if job] == [State.BLOCKED]
+        assert [job.state for job in await store.reads.get(A, ["y"]) if job] == [State.PENDING]
 
 
 async def test_a_running_job_adds_children_for_the_parents_that_it_has() -> None:
@@ -422,12 +432,12 @@ async def test_a_running_job_adds_children_for_the_parents_that_it_has() -> None
         other = msgspec.structs.replace(more, id="z", parents=(JobRef("b", "q"),))
         refused = await called(client, "spawn", lease=Beat("x", token), spawns=[Spawn("a", other)])
         lost = await called(client, "spawn", lease=Beat("x", "stale"), spawns=[Spawn("a", more)])
-        await called(client, "relays")
+        await called(client, "list_relay_entries")
 
         assert added == Applied(State.ACTIVE)
         assert refused["status"] == 403
         assert lost == Refused(Refusal.LOST)
-        children = await store.children(B, "p")
+        children = await store.flows.children(B, "p")
         assert [child.ref for child in children] == [JobRef("a", "x"), JobRef("a", "y")]
 
 
@@ -435,11 +445,11 @@ async def test_an_explanation_looks_at_no_child_of_another_queue() -> None:
     store = MemoryStore()
     async with limited(store) as client:
         parent = msgspec.structs.replace(NEW, awaits=(JobRef("b", "c"),))
-        await store.enqueue(A, [parent])
+        await store.moves.enqueue(A, [parent])
         child = NewJob(id="c", nonce="o", task="t", payload=b"{}", delay_ms=60_000)
         path = "/v1/queues/a/jobs/x/explain"
         before = (await client.get(path)).json()
-        await store.enqueue(B, [child])
+        await store.moves.enqueue(B, [child])
         after = (await client.get(path)).json()
         everything = (await client.get(path, headers={"x-tenant": "all"})).json()
 
@@ -451,7 +461,7 @@ async def test_a_worker_of_another_queue_is_neither_replaced_nor_removed() -> No
     """Jobs of that queue would find nobody who knows their tasks."""
     store = MemoryStore()
     theirs = WorkerEntry("w", "host", 1, "1", {"b": 1}, ("t",))
-    await store.register_worker("acme", theirs, 60_000)
+    await store.workers.register_worker("acme", theirs, 60_000)
     async with limited(store) as client:
         mine = WorkerEntry("w", "host", 1, "1", {"a": 1}, ("t",))
         replaced = await called(client, "register_worker", None, worker=mine, lease_ms=1_000)
@@ -461,7 +471,7 @@ async def test_a_worker_of_another_queue_is_neither_replaced_nor_removed() -> No
         again = await called(client, "unregister_worker", None, worker="v")
 
     assert (replaced["status"], removed["status"], kept, again) == (403, 403, None, True)
-    assert await store.workers("acme") == [theirs]
+    assert await store.workers.list_workers("acme") == [theirs]
 
 
 async def test_workers_and_readers_have_a_number_and_a_size(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -473,10 +483,31 @@ async def test_workers_and_readers_have_a_number_and_a_size(monkeypatch: pytest.
         for name in ("u", "v", "w", "u"):
             entry = WorkerEntry(name, "host", 1, "1", {"a": 1}, ("t",))
             workers.append(await called(client, "register_worker", None, worker=entry, lease_ms=60_000))
-            readers.append(await called(client, "keep_reader", "a", name=name, cursor="0"))
+            readers.append(await called(client, "register_reader", "a", name=name, cursor="0"))
         wide = WorkerEntry("x", "host", 1, "1", {"a": 1}, tuple(f"task-{n:010}" for n in range(5_000)))
         large = await called(client, "register_worker", None, worker=wide, lease_ms=60_000)
 
     assert [worker and worker["status"] for worker in workers] == [None, None, 429, None]
     assert (readers[2]["status"], readers[3].name) == (429, "u")
     assert (large["status"], large["errors"][0]["pointer"]) == (400, "/worker")
+
+
+async def test_workers_of_a_tenant_have_a_size_together(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They are read together, by each who registers as well; many can come at the same time."""
+    monkeypatch.setattr("penstock.service.routes.store.WORKERS_BYTES", 8_000)
+    store = MemoryStore()
+    tasks = tuple(f"task-{n:010}" for n in range(150))
+    async with limited(store) as client:
+        await called(client, "open_queue", "a")
+        entries = [WorkerEntry(name, "host", 1, "1", {"a": 1}, tasks) for name in "uvwxyz"]
+        said = await asyncio.gather(
+            *(called(client, "register_worker", None, worker=each, lease_ms=60_000) for each in entries)
+        )
+        registered = await store.workers.list_workers("acme")
+        again = await called(client, "register_worker", None, worker=registered[0], lease_ms=60_000)
+        pause = await called(client, "pause_queue", "a", pause=Pause(0, "x" * 501))
+
+    assert sorted(0 if each is None else each["status"] for each in said) == [0, 0, 0, 429, 429, 429]
+    assert len(registered) == 3
+    assert again is None
+    assert pause["status"] == 400

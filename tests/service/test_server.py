@@ -11,7 +11,8 @@ from penstock.service.app import Service
 from penstock.service.limits import Limits
 from penstock.service.server import Server, listen
 from penstock.stores.memory import MemoryStore
-from tests.service.kit import Doorman, until
+from tests.kit.waiting import until
+from tests.service.kit import HeaderAuthenticator
 
 LIVE = b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n"
 
@@ -19,7 +20,7 @@ LIVE = b"GET /health/live HTTP/1.1\r\nHost: x\r\n\r\n"
 @asynccontextmanager
 async def served(limits: Limits | None = None) -> AsyncIterator[tuple[Server, int]]:
     """A server on a free port of this machine."""
-    service = Service(MemoryStore(), door=Doorman(), limits=limits)
+    service = Service(MemoryStore(), authenticator=HeaderAuthenticator(), limits=limits)
     with listen("127.0.0.1", 0) as bound:
         async with service:
             server = Server(service, grace=5)

@@ -15,7 +15,7 @@ from penstock.core.outcomes import Applied, Enqueued
 from penstock.core.retry import Backoff, Shape
 from penstock.core.states import State
 from penstock.service.app import Service
-from penstock.service.keeping import TenantKeeper
+from penstock.service.tenant_upkeep import TenantUpkeep
 from penstock.stores.absent import ANSWERS
 from penstock.stores.claim_limits import ClaimLimits
 from penstock.stores.memory import MemoryStore
@@ -23,8 +23,10 @@ from penstock.stores.protocol import Store
 from penstock.stores.sqlite import SqliteStore
 from penstock.stores.values import Adoption, Firing, Pause, Query, Relay, Spawn, StoredSchedule, Topic
 from penstock.stores.wire import CALLS, MEDIA_TYPE
-from tests.conformance.arrange import schedule_body
-from tests.service.kit import Doorman, Somebody, asked, client_of, until
+from penstock.testing.conformance.arrange import schedule_body
+from tests.kit.intercepted import InterceptedStore
+from tests.kit.waiting import PATIENCE, until
+from tests.service.kit import GrantedPrincipal, HeaderAuthenticator, asked, client_of
 from tests.service.test_events import streaming
 
 FIELDS: dict[str, Any] = {"id": "a", "nonce": "n", "task": "send"}
@@ -45,7 +47,7 @@ async def called(
 
 
 def test_every_call_of_the_protocol_has_a_row() -> None:
-    own = {"open", "close", "twin", "bell", "queue_bell"}
+    own = {"open", "close", "clone", "subscribe", "subscribe_tenant"}
     public = {name for name in dir(Store) if not name.startswith("_") and callable(getattr(Store, name))}
 
     assert public - own <= CALLS.keys()
@@ -65,7 +67,7 @@ async def test_a_job_goes_from_enqueue_to_its_end_as_records() -> None:
         retry = Retry("a", token, 0, Fault("ERROR", "boom"))
         done = await called(client, "settle", settlements=[retry, Complete("a", "x", b"1")])
         (job,) = await called(client, "get", ids=["a"])
-        events = await called(client, "events")
+        events = await called(client, "read_events")
 
     assert made == [Enqueued("a", True, State.PENDING)]
     assert claims.jobs[0].payload == NEW.payload
@@ -75,20 +77,20 @@ async def test_a_job_goes_from_enqueue_to_its_end_as_records() -> None:
 
 
 async def test_one_of_several_records_comes_back_as_what_it_was() -> None:
-    call = CALLS["relays"]
+    call = CALLS["list_relay_entries"]
     relays = [Relay(1, "mail", NEW)]
 
     assert call.decode_answer(call.encode_answer(relays)) == relays
 
 
 async def test_another_tenant_is_forbidden_and_an_operator_names_one_of_its_own() -> None:
-    operator = Somebody(tenant="*", tenants=("acme", "bcme"))
-    async with asked(door=Doorman(op=operator)) as client:
-        refused = await called(client, "queues", None, "bcme")
+    operator = GrantedPrincipal(tenant="*", tenants=("acme", "bcme"))
+    async with asked(authenticator=HeaderAuthenticator(op=operator)) as client:
+        refused = await called(client, "list_queues", None, "bcme")
         client.headers["x-tenant"] = "op"
         await called(client, "enqueue", tenant="bcme", jobs=[NEW])
-        tenants = await called(client, "tenants", None)
-        foreign = await called(client, "queues", None, "ccme")
+        tenants = await called(client, "list_tenants", None)
+        foreign = await called(client, "list_queues", None, "ccme")
 
     assert (refused["status"], foreign["status"]) == (403, 403)
     assert tenants == ["bcme"]
@@ -99,7 +101,7 @@ async def test_a_schedule_is_put_where_the_token_is_from_whatever_it_says() -> N
     schedule = StoredSchedule(QueueRef("other", "mail"), "s", schedule_body("s"), None)
     async with asked(store) as client:
         await called(client, "put_schedule", None, schedule=schedule)
-        kept = [await store.schedules(tenant) for tenant in ("acme", "other")]
+        kept = [await store.schedules.list_schedules(tenant) for tenant in ("acme", "other")]
 
     assert [[each.queue for each in some] for some in kept] == [[QueueRef("acme", "mail")], []]
 
@@ -107,10 +109,10 @@ async def test_a_schedule_is_put_where_the_token_is_from_whatever_it_says() -> N
 async def test_shelves_of_the_service_are_out_of_reach() -> None:
     store = MemoryStore()
     async with asked(store) as client:
-        await store.keep("acme", "secrets", "a", b"hidden")
-        hidden = await called(client, "kept", None, shelf="secrets", name="a")
-        await called(client, "keep", None, shelf="own", name="a", body=b"mine")
-        own = await called(client, "kept", None, shelf="own", name="a")
+        await store.key_value.put_entry("acme", "secrets", "a", b"hidden")
+        hidden = await called(client, "get_entry", None, namespace="secrets", name="a")
+        await called(client, "put_entry", None, namespace="own", name="a", body=b"mine")
+        own = await called(client, "get_entry", None, namespace="own", name="a")
 
     assert hidden is None
     assert own.body == b"mine"
@@ -118,10 +120,10 @@ async def test_shelves_of_the_service_are_out_of_reach() -> None:
 
 async def test_the_clock_of_all_tenants_is_turned_only_where_that_was_allowed() -> None:
     async with asked() as client:
-        refused = await called(client, "turn", None, by_ms=1_000)
-    async with asked(may_turn=True) as client:
+        refused = await called(client, "advance_clock", None, by_ms=1_000)
+    async with asked(allow_clock_control=True) as client:
         before = await called(client, "now", None)
-        await called(client, "turn", None, by_ms=60_000)
+        await called(client, "advance_clock", None, by_ms=60_000)
         after = await called(client, "now", None)
 
     assert refused["status"] == 403
@@ -152,7 +154,7 @@ async def test_a_record_that_no_client_here_would_make_is_refused(new: NewJob) -
 @pytest.mark.parametrize(
     ("move", "given"),
     [
-        ("events", {"limit": 100_001}),
+        ("read_events", {"limit": 100_001}),
         ("claim", {"worker": "w", "limit": 10**9, "lease_ms": 1_000}),
         ("find", {"query": Query(limit=10**9)}),
     ],
@@ -176,10 +178,10 @@ async def test_bytes_that_are_no_call_are_refused(body: bytes) -> None:
 
 
 async def test_a_stream_of_bells_tells_which_one_rang() -> None:
-    service = Service(MemoryStore(), door=Doorman())
-    body = msgspec.msgpack.encode({"tenant": "acme", "bells": [["mail", "ready"], ["mail", "ended"]]})
+    service = Service(MemoryStore(), authenticator=HeaderAuthenticator())
+    body = msgspec.msgpack.encode({"tenant": "acme", "topics": [["mail", "ready"], ["mail", "ended"]]})
     async with service, client_of(service) as client:
-        async with streaming(service, "/v1/store/bells", method="POST", body=body) as pieces:
+        async with streaming(service, "/v1/store/subscriptions", method="POST", body=body) as pieces:
             await pieces.get()  # the head
             hung = msgspec.json.decode((await pieces.get())["body"])
             await called(client, "enqueue", jobs=[NEW])
@@ -214,7 +216,7 @@ async def test_the_services_own_queues_are_closed_to_every_call(move: str, given
     store = MemoryStore()
     async with asked(store) as client:
         refused = await called(client, move, "penstock.webhooks", **given)
-        made = await store.queues("acme")
+        made = await store.queues.list_queues("acme")
 
     assert refused["status"] == 403
     assert made == []
@@ -233,11 +235,11 @@ async def test_jobs_are_not_spawned_into_the_services_own_queues() -> None:
 async def test_the_services_own_readers_and_queues_are_not_shown_or_moved() -> None:
     store = MemoryStore()
     async with asked(store) as client:
-        await store.open_queue(QueueRef("acme", "penstock.webhooks"))
+        await store.queues.open_queue(QueueRef("acme", "penstock.webhooks"))
         await called(client, "enqueue", jobs=[NEW])
-        kept = await called(client, "keep_reader", name="penstock.webhooks", cursor=1)
-        dropped = await called(client, "drop_reader", name="penstock.webhooks")
-        queues = await called(client, "queues", None)
+        kept = await called(client, "register_reader", name="penstock.webhooks", cursor=1)
+        dropped = await called(client, "unregister_reader", name="penstock.webhooks")
+        queues = await called(client, "list_queues", None)
 
     assert (kept["status"], dropped["status"]) == (403, 403)
     assert [each.queue.name for each in queues] == ["mail"]
@@ -269,12 +271,12 @@ async def test_a_call_that_could_find_nothing_makes_no_queue(move: str, tmp_path
         "floor_us": 0,
         "limits": ClaimLimits(),
     }
-    if move == "quarantined":
+    if move == "list_quarantined":
         items["after"] = "a"
     given = {name: items[name] for name in CALLS[move].fields}
     async with asked(SqliteStore(tmp_path / "jobs.db")) as client:
         answer = await called(client, move, **given)
-        queues = await called(client, "queues", None)
+        queues = await called(client, "list_queues", None)
         await called(client, "open_queue")
         there = await called(client, move, **given)
 
@@ -309,7 +311,7 @@ async def test_a_schedule_that_no_client_here_would_make_is_refused(body: bytes,
 async def test_a_schedule_that_cannot_be_read_is_shown_and_removed_over_http() -> None:
     store = MemoryStore()
     async with asked(store) as client:
-        await store.put_schedule(StoredSchedule(QueueRef("acme", "mail"), "odd", b"garbage", 1))
+        await store.schedules.put_schedule(StoredSchedule(QueueRef("acme", "mail"), "odd", b"garbage", 1))
         (listed,) = (await client.get("/v1/schedules")).json()["schedules"]
         runs = await client.get("/v1/schedules/odd/runs")
         put = await client.put("/v1/schedules/good", json={"queue": "mail", "task": "t", "every": 60})
@@ -323,15 +325,15 @@ async def test_a_schedule_that_cannot_be_read_is_shown_and_removed_over_http() -
 
 
 async def test_a_token_for_some_queues_sees_and_puts_only_what_is_theirs() -> None:
-    some = Somebody(verbs=frozenset({"store"}), queues=frozenset({"mail"}))
-    async with asked(door=Doorman(some=some)) as client:
+    some = GrantedPrincipal(verbs=frozenset({"store"}), queues=frozenset({"mail"}))
+    async with asked(authenticator=HeaderAuthenticator(some=some)) as client:
         for queue, name in (("mail", "digest"), ("billing", "nightly")):
             await called(client, "open_queue", queue)
             schedule = StoredSchedule(QueueRef("acme", queue), name, schedule_body(name), None)
             await called(client, "put_schedule", None, schedule=schedule)
         client.headers["x-tenant"] = "some"
-        queues = await called(client, "queues", None)
-        schedules = await called(client, "schedules", None)
+        queues = await called(client, "list_queues", None)
+        schedules = await called(client, "list_schedules", None)
         beside = StoredSchedule(QueueRef("acme", "mail"), "nightly", schedule_body("nightly"), None)
         refused = await called(client, "put_schedule", None, schedule=beside)
         again = await called(client, "put_schedule", None, schedule=schedules[0])
@@ -345,16 +347,16 @@ async def test_a_token_for_some_queues_sees_and_puts_only_what_is_theirs() -> No
 @pytest.mark.parametrize(
     ("move", "given"),
     [
-        ("keep", {"name": "a", "body": b"x"}),
-        ("kept", {"name": "a"}),
-        ("shelf", {}),
-        ("drop", {"name": "a"}),
+        ("put_entry", {"name": "a", "body": b"x"}),
+        ("get_entry", {"name": "a"}),
+        ("list_entries", {}),
+        ("delete_entry", {"name": "a"}),
     ],
 )
 async def test_shelves_need_the_scope_of_all_queues(move: str, given: dict[str, Any]) -> None:
-    some = Somebody(queues=frozenset({"mail"}))
-    async with asked(door=Doorman(acme=some)) as client:
-        refused = await called(client, move, None, shelf="own", **given)
+    some = GrantedPrincipal(queues=frozenset({"mail"}))
+    async with asked(authenticator=HeaderAuthenticator(acme=some)) as client:
+        refused = await called(client, move, None, namespace="own", **given)
 
     assert refused["status"] == 403
     assert "all queues" in refused["detail"]
@@ -377,10 +379,10 @@ async def test_shelves_need_the_scope_of_all_queues(move: str, given: dict[str, 
         ("claim", {"worker": "w", "limit": 1, "lease_ms": -1}, "/lease_ms"),
         ("claim", {"worker": "w", "limit": 1, "lease_ms": 10**9}, "/lease_ms"),
         ("heartbeat", {"beats": [Beat("a", "x")], "lease_ms": 0}, "/lease_ms"),
-        ("drop_reader", {"name": "r\n"}, "/reader"),
-        ("events", {"after": "x"}, "/after"),
+        ("unregister_reader", {"name": "r\n"}, "/reader"),
+        ("read_events", {"after": "x"}, "/after"),
         ("find", {"query": Query(after="x")}, "/query/after"),
-        ("pause", {"pause": Pause(0), "for_ms": 2**53}, "/for_ms"),
+        ("pause_queue", {"pause": Pause(0), "for_ms": 2**53}, "/for_ms"),
     ],
 )
 async def test_a_value_that_some_store_cannot_keep_is_named(
@@ -393,17 +395,14 @@ async def test_a_value_that_some_store_cannot_keep_is_named(
     assert (answer["status"], answer["errors"][0]["pointer"]) == (400, pointer)
 
 
-def test_a_claim_from_afar_does_not_stand() -> None:
-    """Its next claim may come to another process of the service, which does not have what was sent."""
-    assert "stand_ms" not in CALLS["claim"].fields
-
-
 async def test_only_queues_of_the_token_are_told_to_be_due() -> None:
     store = MemoryStore()
     for tenant, name in (("acme", "mail"), ("acme", "web"), ("acme", "penstock.webhooks"), ("other", "mail")):
-        await store.enqueue(QueueRef(tenant, name), [msgspec.structs.replace(NEW, delay_ms=1_000)])
-    door = Doorman(acme=Somebody(queues=frozenset({"mail", "penstock.webhooks"})))
-    async with asked(store, door=door) as client:
+        await store.moves.enqueue(QueueRef(tenant, name), [msgspec.structs.replace(NEW, delay_ms=1_000)])
+    authenticator = HeaderAuthenticator(
+        acme=GrantedPrincipal(queues=frozenset({"mail", "penstock.webhooks"}))
+    )
+    async with asked(store, authenticator=authenticator) as client:
         page = await called(client, "due_queues", queue=None, within_ms=60_000)
         named = await called(client, "due_queues", queue=None, names=["web", "mail"], within_ms=60_000)
         other = await called(client, "due_queues", queue=None, tenant="other")
@@ -414,18 +413,18 @@ async def test_only_queues_of_the_token_are_told_to_be_due() -> None:
 
 
 async def test_a_schedule_that_is_put_is_looked_at_before_the_next_look_at_all_queues() -> None:
-    class Named(MemoryStore):
+    class Named(InterceptedStore):
         def __init__(self) -> None:
             super().__init__()
             self.names: list[list[str]] = []
 
         async def due_queues(self, tenant: str, names: Any = None, **given: Any) -> Any:
             self.names.append(list(names or []))
-            return await super().due_queues(tenant, names, **given)
+            return await self.real.upkeep.due_queues(tenant, names, **given)
 
     store = Named()
-    async with asked(store, upkeep=TenantKeeper(store)) as client, asyncio.timeout(30):
-        await store.open_queue(QueueRef("acme", "web"))
+    async with asked(store, upkeep=TenantUpkeep(store)) as client, asyncio.timeout(PATIENCE):
+        await store.queues.open_queue(QueueRef("acme", "web"))
         await until(lambda: store.names)
         body = {"queue": "mail", "task": "digest", "every": 60}
         (await client.put("/v1/schedules/beat", json=body)).raise_for_status()

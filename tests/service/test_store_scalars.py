@@ -21,7 +21,7 @@ from penstock.stores.claim_limits import ClaimLimits
 from penstock.stores.memory import MemoryStore
 from penstock.stores.values import Adoption, Firing, Pause, Query, Spawn, StoredSchedule, WorkerEntry
 from penstock.stores.wire import CALLS, MEDIA_TYPE
-from tests.conformance.arrange import schedule_body
+from penstock.testing.conformance.arrange import schedule_body
 from tests.service.kit import asked
 
 JOB = NewJob(
@@ -75,14 +75,14 @@ GIVEN: dict[str, dict[str, Any]] = {
     "adopt": {"adoptions": [Adoption("a", (JobRef("mail", "b"),))]},
     "spawn": {"lease": Beat("a", "x"), "spawns": [Spawn("mail", JOB)]},
     "children": {"job": "a", "after": 1, "limit": 1, "results": True},
-    "relays": {"limit": 1, "after": 1},
-    "relayed": {"numbers": [1]},
+    "list_relay_entries": {"limit": 1, "after": 1},
+    "delete_relay_entries": {"numbers": [1]},
     "put_schedule": {
         "schedule": StoredSchedule(QueueRef("acme", "mail"), "s", schedule_body("s"), 1, 1, False)
     },
     "remove_schedule": {"name": "s"},
     "pause_schedule": {"name": "s", "paused": True},
-    "schedules": {"names": ["s"]},
+    "list_schedules": {"names": ["s"]},
     "due_schedules": {"limit": 1},
     "fire": {"firing": Firing("s", 1, (JOB,), 2, 1)},
     "get": {"ids": ["a"]},
@@ -97,42 +97,42 @@ GIVEN: dict[str, dict[str, Any]] = {
     "claimable_queues": {"names": ["mail"], "within_ms": 1},
     "open_queue": {},
     "delete_queue": {},
-    "queue": {},
-    "queues": {},
-    "tenants": {},
+    "find_queue": {},
+    "list_queues": {},
+    "list_tenants": {},
     "declare": {
         "declaration": Declaration(
             version=1, mode=Mode.KEYED, key_limit=1, max_active=1, max_length=1, rate=RATE, key_rate=RATE
         )
     },
     "set_key_rule": {"key": "k", "rule": KeyRule(1, 1)},
-    "keys": {"limit": 1},
-    "pause": {"pause": Pause(1, "why", "ada", 1), "for_ms": 1},
-    "keep": {"shelf": "s", "name": "a", "body": b"x", "expected": 0},
-    "kept": {"shelf": "s", "name": "a"},
-    "shelf": {"shelf": "s", "after": "a", "limit": 1},
-    "drop": {"shelf": "s", "name": "a", "expected": 1},
+    "list_keys": {"limit": 1},
+    "pause_queue": {"pause": Pause(1, "why", "ada", 1), "for_ms": 1},
+    "put_entry": {"namespace": "s", "name": "a", "body": b"x", "expected": 0},
+    "get_entry": {"namespace": "s", "name": "a"},
+    "list_entries": {"namespace": "s", "after": "a", "limit": 1},
+    "delete_entry": {"namespace": "s", "name": "a", "expected": 1},
     "register_worker": {
         "worker": WorkerEntry("w", "host", 1, "0.1", {"mail": 1}, ("send",)),
         "lease_ms": 1_000,
     },
     "unregister_worker": {"worker": "w"},
-    "workers": {},
-    "events": {"after": "1-00000000", "limit": 1},
+    "list_workers": {},
+    "read_events": {"after": "1-00000000", "limit": 1},
     "event_columns": {"after": 1, "through": "1-00000000", "limit": 1},
     "damaged_events": {"after": 1, "limit": 1},
     "cursor_after": {"after": 1, "limit": 1},
     "cursor_at": {"at": 1},
     "event_range": {},
     "trim": {"through": 1},
-    "keep_reader": {"name": "r", "cursor": 1},
-    "readers": {},
-    "drop_reader": {"name": "r"},
-    "forget_readers": {},
+    "register_reader": {"name": "r", "cursor": 1},
+    "list_readers": {},
+    "unregister_reader": {"name": "r"},
+    "remove_expired_readers": {},
     "holdup": {},
     "now": {},
-    "turn": {"by_ms": 1},
-    "quarantined": {"after": "a", "limit": 1},
+    "advance_clock": {"by_ms": 1},
+    "list_quarantined": {"after": "a", "limit": 1},
     "delete_quarantined": {"entries": ["a"]},
     "repair": {},
     "info": {},
@@ -204,7 +204,7 @@ def field_of(move: str, path: tuple[Any, ...]) -> str:
     if move == "settle" and len(path) > 2:
         kind = GIVEN[move]["settlements"][path[1]]
         return str(type(kind).__struct_fields__[path[2] - 1]) if len(path) == 3 else str(path[-1])
-    if move == "pause" and path[-1] == "reason":
+    if move == "pause_queue" and path[-1] == "reason":
         return "reason of a pause"
     if path[-2:] in (("options", "key"), ("unique", "key")):
         return "key"
@@ -221,8 +221,8 @@ def test_a_message_of_every_call_is_tried_with_every_field() -> None:
 @pytest.mark.parametrize("move", [name for name, given in GIVEN.items() if given])
 async def test_a_value_that_cannot_be_is_refused_and_named(move: str) -> None:
     store = MemoryStore()
-    async with asked(store, may_turn=True) as client:
-        await store.open_queue(QueueRef("acme", "mail"))
+    async with asked(store, allow_clock_control=True) as client:
+        await store.queues.open_queue(QueueRef("acme", "mail"))
         passed: list[str] = []
         unnamed: list[str] = []
         for place, body in spoilt(move):
@@ -244,7 +244,7 @@ async def test_a_value_that_cannot_be_is_refused_and_named(move: str) -> None:
 
 @pytest.mark.parametrize("move", GIVEN)
 async def test_the_message_is_good_before_it_is_spoilt(move: str) -> None:
-    async with asked(may_turn=True) as client:
+    async with asked(allow_clock_control=True) as client:
         answer = await client.post(
             f"/v1/store/{move}",
             content=msgspec.msgpack.encode(message(move)),

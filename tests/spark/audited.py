@@ -33,6 +33,10 @@ class Case(msgspec.Struct):
         ordered = sorted(self.events, key=lambda event: event.seq)
         return check(ordered, live=self.live, limits=self.limits, starts=self.starts)
 
+    def covered_by_checker(self) -> "Found":
+        """Those of its breaches that the audit is to find as well."""
+        return covered(self.by_checker())
+
 
 def covered(verdict: CoreVerdict) -> Found:
     """Those breaches that the audit is to find as well."""
@@ -57,11 +61,7 @@ def row(event: Event) -> dict[str, Any]:
 
 def audit_all(spark: SparkSession, cases: Sequence[Case]) -> tuple[Verdict, list[Found]]:
     """The verdict on all of them, by one run, and what it finds in each."""
-    events = [
-        msgspec.structs.replace(event, tenant=f"{number}.{event.tenant}")
-        for number, case in enumerate(cases)
-        for event in case.events
-    ]
+    events = [event for number, case in enumerate(cases) for event in numbered(number, case)]
     live = [
         (f"{number}.{tenant}", queue, job, str(state))
         for number, case in enumerate(cases)
@@ -84,10 +84,20 @@ def audit_all(spark: SparkSession, cases: Sequence[Case]) -> tuple[Verdict, list
         },
     )
     assert verdict.events == len(events)
-    found: list[Found] = [set() for _ in cases]
+    return verdict, found_by_case(verdict, len(cases))
+
+
+def numbered(number: int, case: Case) -> list[Event]:
+    """The events of a case under tenants of its own."""
+    return [msgspec.structs.replace(event, tenant=f"{number}.{event.tenant}") for event in case.events]
+
+
+def found_by_case(verdict: Verdict, cases: int) -> list[Found]:
+    """What was found in each case."""
+    found: list[Found] = [set() for _ in range(cases)]
     for each in verdict.breaches.collect():
         found[int(each.tenant.partition(".")[0])].add((BY_NAME[each.rule], each.job, each.seq))
-    return verdict, found
+    return found
 
 
 def _of(number: int, queue: QueueRef) -> QueueRef:

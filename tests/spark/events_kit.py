@@ -12,7 +12,7 @@ from penstock.spark.events.stream import EventsStreamReader
 from penstock.spark.options import SourceOptions, read_options
 from penstock.spark.schemas import EVENTS
 from penstock.stores.protocol import Store
-from tests.conformance.arrange import enqueue, new_job
+from penstock.testing.conformance.arrange import enqueue, new_job
 from tests.conformance.having import on
 from tests.conformance.stores import STORES
 from tests.spark.conftest import SparkPlace
@@ -78,14 +78,14 @@ def fill(place: SparkPlace, *names: str, queue: QueueRef = QUEUE) -> list[Event]
 
     async def work(store: Store) -> list[Event]:
         await enqueue(store, queue, [new_job(name) for name in names])
-        return await store.events(queue)
+        return await store.events.read_events(queue)
 
     return place.run(work)
 
 
 def trim(place: SparkPlace, through: int, queue: QueueRef = QUEUE) -> None:
     """Let the store forget events up to this number."""
-    place.run(lambda store: store.trim(queue, through=through))
+    place.run(lambda store: store.events.trim(queue, through=through))
 
 
 def seqs(found: Sequence[dict[str, Any]]) -> list[int]:

@@ -23,7 +23,7 @@ def new_job(id: str, **more: Any) -> NewJob:  # noqa: A002 (as it is called ever
 
 async def fill(store: Store) -> list[Job]:
     """Jobs of every kind in three queues of two tenants; their records."""
-    await store.enqueue(
+    await store.moves.enqueue(
         QUEUE,
         [
             new_job("completed", priority=9),
@@ -36,20 +36,22 @@ async def fill(store: Store) -> list[Job]:
             new_job("cancelled", delay_ms=60_000),
         ],
     )
-    await store.enqueue(OTHER, [new_job("other", task="print", payload=b'{"text":"\\u00e4 \xc3\xa4 \'"}')])
-    await store.enqueue(FOREIGN, [new_job("completed")])
-    done, dead, _ = (await store.claim(QUEUE, worker="w", limit=3, lease_ms=60_000)).jobs
+    await store.moves.enqueue(
+        OTHER, [new_job("other", task="print", payload=b'{"text":"\\u00e4 \xc3\xa4 \'"}')]
+    )
+    await store.moves.enqueue(FOREIGN, [new_job("completed")])
+    done, dead, _ = (await store.moves.claim(QUEUE, worker="w", limit=3, lease_ms=60_000)).jobs
     fault = Fault("error", "first line\nsecond 'line'", "f1")
-    await store.settle(QUEUE, [Complete(done.id, done.token, b"[1]"), Bury(dead.id, dead.token, fault)])
-    await store.cancel(QUEUE, ["cancelled"])
-    (snoozed,) = (await store.claim(OTHER, worker="w", limit=1, lease_ms=60_000)).jobs
-    await store.settle(OTHER, [Snooze(snoozed.id, snoozed.token, 1_000)])
+    await store.moves.settle(QUEUE, [Complete(done.id, done.token, b"[1]"), Bury(dead.id, dead.token, fault)])
+    await store.moves.cancel(QUEUE, ["cancelled"])
+    (snoozed,) = (await store.moves.claim(OTHER, worker="w", limit=1, lease_ms=60_000)).jobs
+    await store.moves.settle(OTHER, [Snooze(snoozed.id, snoozed.token, 1_000)])
     return [job for queue in (QUEUE, OTHER, FOREIGN) for job in await all_of(store, queue)]
 
 
 async def all_of(store: Store, queue: QueueRef) -> list[Job]:
     """Every record of a queue."""
-    page = await store.find(queue, Query(limit=1_000))
+    page = await store.reads.find(queue, Query(limit=1_000))
     return page.jobs
 
 

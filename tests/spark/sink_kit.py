@@ -15,8 +15,8 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from penstock.core.job import Job, QueueRef
 from penstock.spark.options import read_options
 from penstock.spark.sink import writers
-from penstock.spark.sink.place import Place
-from penstock.spark.sink.tally import Tally, Written
+from penstock.spark.sink.write_scope import WriteScope
+from penstock.spark.sink.write_stats import WriteStats, Written
 from penstock.spark.sink.writers import JobsWriter
 from penstock.stores.protocol import Store
 from penstock.stores.values import Query
@@ -64,7 +64,7 @@ class Sink:
         )
         return made
 
-    def write(self, partitions: Partitions, *, batch_id: int | None = None, again: int = 0) -> Tally:
+    def write(self, partitions: Partitions, *, batch_id: int | None = None, again: int = 0) -> WriteStats:
         """Write it all, each task so many times more; what the driver summed up."""
         writer = self.writer(partitions)
         messages: list[Any] = []
@@ -81,24 +81,24 @@ class Sink:
 def at_place(partition: int, batch_id: int | None = None) -> Iterator[None]:
     """Be the task of this partition."""
 
-    def here(write_id: str | None, made: str) -> Place:
-        return Place(write_id or made, batch_id, partition)
+    def here(write_id: str | None, made: str) -> WriteScope:
+        return WriteScope(write_id or made, batch_id, partition)
 
-    with patch.object(writers, "place_here", here):
+    with patch.object(writers, "scope_here", here):
         yield
 
 
-def summed(messages: Sequence[Written]) -> Tally:
+def summed(messages: Sequence[Written]) -> WriteStats:
     """The sum of what tasks counted."""
-    tally = Tally()
+    stats = WriteStats()
     for message in messages:
-        tally.add(message.tally)
-    return tally
+        stats.add(message.stats)
+    return stats
 
 
 async def jobs_of(store: Store, queue: QueueRef = QUEUE) -> list[Job]:
     """Every job of a queue."""
-    return (await store.find(queue, Query(limit=100_000))).jobs
+    return (await store.reads.find(queue, Query(limit=100_000))).jobs
 
 
 def numbers_in(place: SparkPlace, queue: QueueRef = QUEUE) -> list[int]:

@@ -13,13 +13,13 @@ from penstock.core.history import Breach, Rule
 from penstock.core.job import QueueRef
 from penstock.core.moves import Move
 from penstock.core.states import State
-from penstock.spark.audit import Verdict, audit, log
+from penstock.spark.audit import Verdict, audit, keep
 from tests.core.histories import History, told_history
 from tests.core.test_history import plain_lives
 from tests.spark.audited import table
 
 MISSING = {"none": 0, "before": 6, "last": 7, "first": 8, "next": 15}
-"""By tenant an event that its log lacks: at the edges of stretches of eight, and none."""
+"""By tenant an event that its log lacks: at the edges of batches of eight, and none."""
 
 
 @pytest.fixture(scope="module")
@@ -71,7 +71,7 @@ def audited(spark: SparkSession, told: History, spoiled: Event) -> Audited:
     states += [("trimmed", "q", f"job-{number}", "completed") for number in range(12)]
     problem = "if(move = 'gap', 'events 1 to 5 were trimmed', problem)"
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(log, "_STRETCHES", log._STRETCHES.replace("65536", "8"))
+        patch.setitem(keep.RUNNING, "spark.sql.execution.arrow.maxRecordsPerBatch", "8")
         verdict = audit(
             table(spark, [*events, gap]).withColumn("problem", expr(problem)),
             live=spark.createDataFrame(states, "tenant string, queue string, id string, state string"),
@@ -115,7 +115,7 @@ def test_a_breach_says_where_it_is(audited: Audited, spoiled: Event) -> None:
 
 
 def test_events_that_are_missing_are_named_wherever_they_are(audited: Audited) -> None:
-    """At the edges of stretches, and those that were trimmed unread."""
+    """At the edges of batches, and those that were trimmed unread."""
     gaps = {
         tenant: [each.seq for each in audited.of(tenant) if each.rule is Rule.SEQ_GAP] for tenant in MISSING
     }

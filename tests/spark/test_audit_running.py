@@ -19,15 +19,11 @@ from penstock.core.history import Rule
 from penstock.core.job import NewJob, QueueRef
 from penstock.core.limits import Declaration
 from penstock.spark.audit.running import audit_store
-from penstock.spark.tables.bronze import Bronze
-from penstock.spark.tables.files import LocalFiles
-from penstock.spark.tables.table import Batch
 from penstock.stores.protocol import Store
 from tests.core.test_history import plain_lives
-from tests.spark.audited import table
 from tests.spark.conftest import SparkPlace
 from tests.spark.jobs import moment
-from tests.spark.tables_kit import damage
+from tests.spark.lake_kit import bring, damage, event_rows, made
 
 MAIL = QueueRef("default", "mail")
 
@@ -40,12 +36,12 @@ async def work(store: Store, first: int, last: int) -> None:
     """Jobs come; of every ten one waits, one runs, one fails, one is deleted; the others are completed."""
     for start in range(first, last, 10):
         names = [f"job-{number}" for number in range(start, start + 10)]
-        await store.enqueue(MAIL, [new(name) for name in names])
-        claims = await store.claim(MAIL, worker="w1", limit=9, lease_ms=60_000)
+        await store.moves.enqueue(MAIL, [new(name) for name in names])
+        claims = await store.moves.claim(MAIL, worker="w1", limit=9, lease_ms=60_000)
         for at, job in enumerate(claims.jobs[1:]):
             ending = decide.Refused("never") if at == 0 else decide.Returned(b"1")
-            await store.settle(MAIL, [decide.settle(job, ending, lambda low, high: high)])
-        await store.delete(MAIL, [claims.jobs[2].id])
+            await store.moves.settle(MAIL, [decide.settle(job, ending, lambda low, high: high)])
+        await store.moves.delete(MAIL, [claims.jobs[2].id])
 
 
 @contextmanager
@@ -59,7 +55,7 @@ def working(place: SparkPlace) -> Iterator[None]:
             await work(store, number, number + 10)
             number += 10
             # Spark needs the processor more.
-            await asyncio.sleep(0.02)
+            await asyncio.sleep(0.02)  # real time: it paces a load that nobody waits for
 
     with ThreadPoolExecutor(1) as pool:
         done = pool.submit(place.run, on)
@@ -98,21 +94,21 @@ def test_the_command_names_what_was_taken_behind_a_stores_back_and_which_limits_
     monkeypatch.setattr(spark, "stop", lambda: None)
     place.run(lambda store: work(store, 0, 20))
 
-    assert run(["spark", "audit", "--url", place.url, "--json"]) == 0
+    assert run(["lake", "audit", "--url", place.url, "--json"]) == 0
     (clean,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert (clean["clean"], clean["compared"], clean["lost"]) == (True, True, 0)
     assert (clean["jobs"], clean["failed"], clean["removed"]) == (20, 2, 2)
     assert (clean["live"]["pending"], clean["live"]["active"]) == (2, 2)
 
     async def go_on(store: Store) -> int:
-        await store.turn(1_000)
-        now = await store.now()
+        await store.clock.advance_clock(1_000)
+        now = await store.clock.now()
         await work(store, 20, 40)
-        await store.declare(MAIL, Declaration(max_active=1))
+        await store.queues.declare(MAIL, Declaration(max_active=1))
         return now
 
     now = place.run(go_on)
-    events = place.run(lambda store: store.events(MAIL, limit=1_000))
+    events = place.run(lambda store: store.events.read_events(MAIL, limit=1_000))
     with closing(sqlite3.connect(file)) as connection, connection:
         (lost,) = connection.execute("SELECT id FROM job WHERE state = 'pending' LIMIT 1").fetchone()
         connection.execute("DELETE FROM job WHERE id = ?", [lost])
@@ -120,7 +116,7 @@ def test_the_command_names_what_was_taken_behind_a_stores_back_and_which_limits_
         connection.execute("DELETE FROM event WHERE seq IN (8, ?)", [newest])
     out, since = tmp_path / "breaches", moment(now)
     assert since is not None
-    command = ["spark", "audit", "--url", place.url, "--out", str(out), "--limits-since", since.isoformat()]
+    command = ["lake", "audit", "--url", place.url, "--out", str(out), "--limits-since", since.isoformat()]
 
     assert run(command) == 1
     text = capsys.readouterr().out
@@ -140,6 +136,11 @@ def test_the_command_names_what_was_taken_behind_a_stores_back_and_which_limits_
     ("arguments", "said"),
     [
         (["--tables", "nowhere", "--limits-since", "2026-01-01"], "--limits-since"),
+        (["--tables", "nowhere", "--since", "yesterday"], "--since: found 'yesterday', wanted last"),
+        (["--tables", "nowhere", "--kept", "audits"], "--kept"),
+        (["--tables", "nowhere", "--since", "last", "--queue", "mail"], "--queue"),
+        (["--tables", "s3://lake", "--since", "last"], "--kept"),
+        (["--url", "sqlite:///jobs.db", "--since", "last"], "--since"),
         (["--url", "sqlite:///jobs.db", "--trimmed"], "--trimmed"),
         (["--url", "sqlite:///jobs.db", "--limits-since", "soon"], "--limits-since"),
         (["--url", "memory://"], "memory"),
@@ -148,7 +149,7 @@ def test_the_command_names_what_was_taken_behind_a_stores_back_and_which_limits_
 def test_the_command_refuses_what_makes_no_sense(
     arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert run(["spark", "audit", *arguments]) == 2
+    assert run(["lake", "audit", *arguments]) == 2
     (line,) = capsys.readouterr().err.splitlines()
     assert said in line
 
@@ -157,16 +158,22 @@ def test_the_command_audits_tables_and_names_a_file_that_is_damaged(
     spark: SparkSession, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(spark, "stop", lambda: None)
-    bronze = Bronze(spark, LocalFiles(str(tmp_path / "events")))
-    trimmed = [each for each in plain_lives(4, kept=4) if each.seq > 6]
-    bronze.write(Batch(first=0, last=0, query="a-query"), table(spark, trimmed).coalesce(1))
-    command = ["spark", "audit", "--tables", str(tmp_path), "--trimmed"]
+    lake = made(tmp_path)
+    bring(lake, event_rows([each for each in plain_lives(4, kept=4) if each.seq > 6]))
+    command = ["lake", "audit", "--tables", str(tmp_path), "--trimmed"]
 
     assert run([*command, "--json"]) == 0
     (verdict,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert (verdict["clean"], verdict["compared"], verdict["events"]) == (True, False, 6)
 
-    file = tmp_path / "events" / bronze.live()[0].files[0].path
+    # The same, kept; and an audit of nothing new after it.
+    for run_number in (1, 2):
+        assert run([*command, "--since", "last", "--json"]) == 0
+        (kept,) = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+        assert kept == verdict
+        assert (tmp_path / "audit" / f"run-{run_number:08}" / "run.parquet").exists()
+
+    file = tmp_path / "bronze" / "events" / lake.bronze.files()[0].path
     damage(file)
 
     assert run(command) == 1

@@ -11,11 +11,12 @@ import pytest
 
 from tests.docs.pages import ROOT
 from tests.kit import valkey
+from tests.kit.waiting import SLOWNESS
 
 CANARY: Final = "hunter2-canary"
 WRONG: Final = "wrong4-canary"
 # All of them in one process: the run that they look at is made once.
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(300 * SLOWNESS)
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +37,13 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
         command = [sys.executable, "-m", "tests.spark.canary_app", str(folder), url, wrong_url]
         with (folder / "printed").open("wb") as printed:
             done = subprocess.run(
-                command, cwd=ROOT, env=environment, stdout=printed, stderr=printed, timeout=280, check=False
+                command,
+                cwd=ROOT,
+                env=environment,
+                stdout=printed,
+                stderr=printed,
+                timeout=280 * SLOWNESS,
+                check=False,
             )
         assert done.returncode == 0, (folder / "printed").read_text()[-3000:]
         yield folder

@@ -10,7 +10,7 @@ from penstock.core.errors import ConfigError, CursorLostError, OptionError, Pens
 from penstock.core.job import QueueRef
 from penstock.core.moves import Bury, Complete
 from penstock.stores.protocol import Store
-from tests.conformance.arrange import FAULT, claim_one, enqueue, new_job, settle
+from penstock.testing.conformance.arrange import FAULT, claim_one, enqueue, new_job, settle
 from tests.spark.conftest import SparkPlace
 from tests.spark.events_kit import (
     OTHER,
@@ -41,11 +41,11 @@ def test_a_row_has_every_field_of_its_event(place: SparkPlace) -> None:
         )
         held = await claim_one(store, QUEUE)
         await settle(store, QUEUE, Complete(held.id, held.token))
-        await store.turn(500)
+        await store.clock.advance_clock(500)
         held = await claim_one(store, QUEUE)
         await settle(store, QUEUE, Bury(held.id, held.token, FAULT))
-        await store.delete(QUEUE, ["a", "b"])
-        return list(await store.events(QUEUE))
+        await store.moves.delete(QUEUE, ["a", "b"])
+        return list(await store.events.read_events(QUEUE))
 
     events = place.run(live)
     found = batch_rows(place)
@@ -124,8 +124,8 @@ def test_a_batch_begins_at_a_time(place: SparkPlace) -> None:
     async def live(store: Store) -> int:
         for name in ("a", "b", "c"):
             await enqueue(store, QUEUE, [new_job(name)])
-            await store.turn(60_000)
-        return (await store.events(QUEUE))[1].at
+            await store.clock.advance_clock(60_000)
+        return (await store.events.read_events(QUEUE))[1].at
 
     moment = datetime.fromtimestamp(place.run(live) / 1000, UTC)
 
@@ -146,7 +146,7 @@ def test_only_the_columns_that_are_asked_for_are_made(place: SparkPlace) -> None
 
 def test_where_there_is_nothing_nothing_is_read(place: SparkPlace) -> None:
     """Neither where there is no queue, nor by a task without a partition."""
-    place.run(lambda store: store.tenants())
+    place.run(lambda store: store.queues.list_tenants())
 
     assert batch(place).partitions() == []
     assert list(batch(place).read(None)) == []  # type: ignore[arg-type] # Spark does so
@@ -155,7 +155,7 @@ def test_where_there_is_nothing_nothing_is_read(place: SparkPlace) -> None:
 def test_what_was_trimmed_before_is_not_missed(place: SparkPlace) -> None:
     """A batch of all begins with what is left; one that names its start has lost something."""
     cursors = [event.cursor for event in fill(place, "a", "b", "c")]
-    place.run(lambda store: store.trim(QUEUE, through=2))
+    place.run(lambda store: store.events.trim(QUEUE, through=2))
 
     assert jobs_of(batch_rows(place)) == ["c"]
     with pytest.raises(CursorLostError, match="events 2 to 2 of"):
@@ -166,7 +166,7 @@ def test_a_batch_that_is_registered_keeps_its_events(place: SparkPlace) -> None:
     """Its place is where it began."""
     cursor = fill(place, "a", "b", "c")[0].cursor
     batch(place, readerName="report", startingOffsets='{"q": 1}').partitions()
-    [reader] = place.run(lambda store: store.readers(QUEUE))
+    [reader] = place.run(lambda store: store.readers.list_readers(QUEUE))
 
     assert (reader.name, reader.cursor) == ("report", cursor)
 

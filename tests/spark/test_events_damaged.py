@@ -50,8 +50,8 @@ def test_a_move_that_is_not_known_stops_no_reader_of_a_database(place: SparkPlac
 
     assert found == batch_rows(place)
     assert [(row["seq"], row["move"]) for row in found] == [(1, "ponder"), (2, "enqueue"), (3, "ponder")]
-    assert [each.seq for each in place.run(lambda store: store.events(QUEUE))] == [2]
-    damaged = place.run(lambda store: store.damaged_events(QUEUE))
+    assert [each.seq for each in place.run(lambda store: store.events.read_events(QUEUE))] == [2]
+    damaged = place.run(lambda store: store.events.damaged_events(QUEUE))
     assert [each.seq for each in damaged] == [1, 3]
     assert "ponder" in damaged[0].why
 
@@ -62,7 +62,7 @@ def _cut_off(place: SparkPlace) -> None:
         return _spoil(place, "DELETE FROM event WHERE seq > 2")
 
     async def delete(store: Any) -> None:
-        await store._server.command("XDEL", keys_of(QUEUE).events, "3-0", "4-0")
+        await store.backend.server.command("XDEL", keys_of(QUEUE).events, "3-0", "4-0")
 
     return place.run(delete)
 
@@ -170,7 +170,7 @@ def test_a_damaged_event_is_passed_over_and_told_of_by_its_number(
     fill(place, "a", "b")
     _spoil(place, f"UPDATE event SET {change} WHERE seq = 2")
 
-    assert [each.job for each in place.run(lambda store: store.events(QUEUE))] == ["a"]
-    [damaged] = place.run(lambda store: store.damaged_events(QUEUE))
+    assert [each.job for each in place.run(lambda store: store.events.read_events(QUEUE))] == ["a"]
+    [damaged] = place.run(lambda store: store.events.damaged_events(QUEUE))
     assert damaged.seq == 2
     assert said in damaged.why

@@ -91,7 +91,7 @@ def test_what_is_trimmed_between_planning_and_reading_is_told(place: SparkPlace)
 
 def _redis(place: SparkPlace, *command: object) -> None:
     async def run(store: Any) -> None:
-        await store._server.command(*command)
+        await store.backend.server.command(*command)
 
     place.run(run)
 
@@ -161,10 +161,10 @@ def test_an_entry_that_cannot_be_decoded_is_a_row_with_its_problem(
         "",
         "entry 3-0 of the stream is no event:",
     ]
-    [kept] = place.run(lambda store: store.readers(QUEUE))
+    [kept] = place.run(lambda store: store.readers.list_readers(QUEUE))
     assert kept.seq == 3
-    assert [each.seq for each in place.run(lambda store: store.events(QUEUE))] == [2]
-    assert [each.seq for each in place.run(lambda store: store.damaged_events(QUEUE))] == [1, 3]
+    assert [each.seq for each in place.run(lambda store: store.events.read_events(QUEUE))] == [2]
+    assert [each.seq for each in place.run(lambda store: store.events.damaged_events(QUEUE))] == [1, 3]
 
 
 def _respell(place: SparkPlace, number: int, spell: Callable[[bytes], bytes]) -> None:
@@ -172,11 +172,11 @@ def _respell(place: SparkPlace, number: int, spell: Callable[[bytes], bytes]) ->
 
     async def run(store: Any) -> None:
         key = keys_of(QUEUE).events
-        entries = await store._server.command("XRANGE", key, "-", "+")
-        await store._server.command("UNLINK", key)
+        entries = await store.backend.server.command("XRANGE", key, "-", "+")
+        await store.backend.server.command("UNLINK", key)
         for entry, (name, packed) in entries:
             spelled = spell(packed) if entry == b"%d-0" % number else packed
-            await store._server.command("XADD", key, entry, name, spelled)
+            await store.backend.server.command("XADD", key, entry, name, spelled)
 
     place.run(run)
 

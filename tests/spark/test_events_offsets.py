@@ -4,7 +4,7 @@ import pytest
 
 from penstock.core.errors import OptionError
 from penstock.core.job import QueueRef
-from penstock.spark.events.offsets import Offset, Place, read_offset, read_places
+from penstock.spark.events.offsets import Offset, QueuePosition, read_offset, read_places
 from penstock.spark.events.sharing import shares
 
 MAIL = QueueRef("shop", "mail")
@@ -13,7 +13,9 @@ BILLS = QueueRef("shop", "bills")
 
 def test_an_offset_reads_back_from_its_own_json() -> None:
     """Whatever order its queues were found in."""
-    offset = Offset({MAIL: Place("7-42-9f3c01ab", "6-41-9f3c01aa", "m1"), BILLS: Place("3")}, "spark-1")
+    offset = Offset(
+        {MAIL: QueuePosition("7-42-9f3c01ab", "6-41-9f3c01aa", "m1"), BILLS: QueuePosition("3")}, "spark-1"
+    )
     given = offset.to_dict()
 
     assert read_offset("checkpoint", given) == offset

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.streaming.query import StreamingQuery
 
 from penstock.stores.protocol import Store
-from tests.conformance.arrange import enqueue, new_job
+from penstock.testing.conformance.arrange import enqueue, new_job
 from tests.spark.conftest import SparkPlace
 from tests.spark.events_kit import OTHER, QUEUE, batch_rows, fill, only_sqlite, only_valkey, trim
 
@@ -48,7 +48,7 @@ def test_a_stream_goes_on_from_its_checkpoint(spark: SparkSession, place: SparkP
     fill(place, "later")
     fill(place, "x", queue=OTHER)
     _copied(spark, place, tmp_path)
-    readers = place.run(lambda store: store.readers(QUEUE))
+    readers = place.run(lambda store: store.readers.list_readers(QUEUE))
 
     sizes = [progress["numInputRows"] for progress in first.recentProgress if progress["numInputRows"]]
     assert sizes == [3, 2]

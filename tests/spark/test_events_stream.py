@@ -14,7 +14,7 @@ from penstock.core.errors import CursorLostError, InvalidNameError, OptionError,
 from penstock.core.job import QueueRef
 from penstock.spark.events.stream import EventsStreamReader
 from penstock.stores.protocol import Store
-from tests.conformance.arrange import enqueue, new_job
+from penstock.testing.conformance.arrange import enqueue, new_job
 from tests.spark.conftest import SparkPlace
 from tests.spark.events_kit import (
     OTHER,
@@ -225,7 +225,7 @@ def test_a_stream_has_the_name_that_it_is_given_or_none(place: SparkPlace, start
 
 
 def _readers(place: SparkPlace, queue: QueueRef = QUEUE) -> list[Any]:
-    return list(place.run(lambda store: store.readers(queue)))
+    return list(place.run(lambda store: store.readers.list_readers(queue)))
 
 
 @only_postgres
@@ -253,7 +253,7 @@ def test_a_writer_that_came_first_and_commits_last_is_not_skipped(place: SparkPl
 
 async def _settled(place: SparkPlace) -> None:
     async with place.open() as store:
-        await store.event_range(QUEUE)
+        await store.events.event_range(QUEUE)
 
 
 def test_writers_beside_a_stream_are_read_once_each(place: SparkPlace, start: Start) -> None:
@@ -280,7 +280,7 @@ def test_writers_beside_a_stream_are_read_once_each(place: SparkPlace, start: St
             while not writing.done():
                 await asyncio.to_thread(step)
             await writing
-            await store.event_range(QUEUE)
+            await store.events.event_range(QUEUE)
 
     asyncio.run(both())
     while not step():

@@ -25,11 +25,12 @@ from pyspark.sql.datasource import (
 from penstock.core.moves import Bury, Complete, Fault
 from penstock.spark.jobs import postgres
 from penstock.spark.jobs.reader import JobsReader
-from penstock.spark.jobs.sql import stored_columns
-from penstock.spark.jobs.wanted import Wanted, conditions_of
+from penstock.spark.jobs.requests import conditions_of
 from penstock.spark.options import read_options
 from penstock.spark.schemas import schema_of
 from penstock.stores.protocol import Store
+from penstock.stores.scan_request import ScanRequest
+from penstock.stores.sql_scan import stored_columns
 from tests.conformance.having import on
 from tests.conformance.stores import STORES
 from tests.spark.conftest import SparkPlace
@@ -119,11 +120,11 @@ def test_options_narrow_the_rows(place: SparkPlace) -> None:
 
 def test_since_and_until_are_about_the_enqueue(place: SparkPlace) -> None:
     async def early_and_late(store: Store) -> int:
-        await store.enqueue(QUEUE, [new_job("early")])
-        await store.turn(60_000)
-        middle = await store.now()
-        await store.turn(60_000)
-        await store.enqueue(QUEUE, [new_job("late")])
+        await store.moves.enqueue(QUEUE, [new_job("early")])
+        await store.clock.advance_clock(60_000)
+        middle = await store.clock.now()
+        await store.clock.advance_clock(60_000)
+        await store.moves.enqueue(QUEUE, [new_job("late")])
         return middle
 
     middle = place.run(early_and_late)
@@ -207,9 +208,9 @@ async def many(store: Store) -> None:
     """Enough jobs to cut them up: some share a millisecond, and there are small queues in between."""
     for queue in (QUEUE, OTHER, FOREIGN):
         for start in range(0, 60 if queue is QUEUE else 7, 20):
-            await store.enqueue(queue, [new_job(f"{queue.name}-{start + at}") for at in range(20)])
-    jobs = (await store.claim(QUEUE, worker="w", limit=10, lease_ms=60_000)).jobs
-    await store.settle(QUEUE, [Complete(job.id, job.token) for job in jobs])
+            await store.moves.enqueue(queue, [new_job(f"{queue.name}-{start + at}") for at in range(20)])
+    jobs = (await store.moves.claim(QUEUE, worker="w", limit=10, lease_ms=60_000)).jobs
+    await store.moves.settle(QUEUE, [Complete(job.id, job.token) for job in jobs])
 
 
 def test_however_it_is_cut_each_job_is_read_once(place: SparkPlace) -> None:
@@ -231,11 +232,11 @@ def test_jobs_that_come_after_planning_are_not_read(place: SparkPlace) -> None:
     partitions = reader.partitions()
 
     async def go_on(store: Store) -> None:
-        await store.enqueue(QUEUE, [new_job("late")])
-        await store.delete(QUEUE, ["mail-59"])
-        await store.enqueue(QUEUE, [new_job("mail-59")])
-        jobs = (await store.claim(QUEUE, worker="w", limit=100, lease_ms=60_000)).jobs
-        await store.settle(QUEUE, [Complete(job.id, job.token) for job in jobs])
+        await store.moves.enqueue(QUEUE, [new_job("late")])
+        await store.moves.delete(QUEUE, ["mail-59"])
+        await store.moves.enqueue(QUEUE, [new_job("mail-59")])
+        jobs = (await store.moves.claim(QUEUE, worker="w", limit=100, lease_ms=60_000)).jobs
+        await store.moves.settle(QUEUE, [Complete(job.id, job.token) for job in jobs])
 
     place.run(go_on)
     rows = [row for each in partitions for batch in reader.read(each) for row in batch.to_pylist()]
@@ -250,11 +251,11 @@ def test_jobs_that_move_between_the_tasks_are_still_read_once(place: SparkPlace)
     reader = reader_of(place, queue="mail", minPartitions="6")
 
     async def move(store: Store) -> None:
-        first, *rest = (await store.claim(QUEUE, worker="w", limit=8, lease_ms=60_000)).jobs
+        first, *rest = (await store.moves.claim(QUEUE, worker="w", limit=8, lease_ms=60_000)).jobs
         fault = Fault("error", "no", "f")
-        await store.settle(QUEUE, [Bury(first.id, first.token, fault)])
-        await store.settle(QUEUE, [Complete(job.id, job.token) for job in rest])
-        await store.redrive(QUEUE, [first.id])
+        await store.moves.settle(QUEUE, [Bury(first.id, first.token, fault)])
+        await store.moves.settle(QUEUE, [Complete(job.id, job.token) for job in rest])
+        await store.moves.redrive(QUEUE, [first.id])
 
     rows = []
     for each in reader.partitions():
@@ -265,7 +266,7 @@ def test_jobs_that_move_between_the_tasks_are_still_read_once(place: SparkPlace)
 
 
 def test_what_spark_makes_up_for_no_partitions_is_empty(place: SparkPlace) -> None:
-    place.run(lambda store: store.queues("default"))
+    place.run(lambda store: store.queues.list_queues("default"))
     reader = reader_of(place)
 
     assert reader.partitions() == []
@@ -274,8 +275,8 @@ def test_what_spark_makes_up_for_no_partitions_is_empty(place: SparkPlace) -> No
 
 def test_large_columns_are_not_fetched_unless_asked_for() -> None:
     """Statements name no other columns than those that were asked for."""
-    assert stored_columns(Wanted("jobs", ("id", "parents"))) == ["id", "more"]
-    assert stored_columns(Wanted("jobs", ("payload", "tenant"))) == ["payload", "queue"]
+    assert stored_columns(ScanRequest("jobs", ("id", "parents"))) == ["id", "more"]
+    assert stored_columns(ScanRequest("jobs", ("payload", "tenant"))) == ["payload", "queue"]
 
 
 @on([kind for kind in STORES if kind.name == "postgres"])
@@ -285,7 +286,7 @@ def test_there_are_as_many_pieces_as_what_is_wanted_takes(
     async def many(store: Store) -> None:
         jobs = [new_job(f"j{n:04}", delay_ms=0 if n % 100 else 3_600_000) for n in range(2_000)]
         for first in range(0, len(jobs), 500):
-            await store.enqueue(QUEUE, jobs[first : first + 500])
+            await store.moves.enqueue(QUEUE, jobs[first : first + 500])
 
     place.run(many)
     # The tables may have room that jobs of other tests have left.

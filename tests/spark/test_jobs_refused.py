@@ -19,11 +19,10 @@ from penstock.core.errors import (
     StoreUnavailableError,
     StoreVersionError,
 )
-from penstock.spark.errors import shielded
 from penstock.spark.jobs import postgres, sqlite
-from penstock.spark.jobs.pieces import PostgresPiece
-from penstock.spark.jobs.wanted import wanted_of
+from penstock.spark.jobs.requests import request_of
 from penstock.spark.options import SourceOptions, read_options
+from penstock.spark.shielding import shielded
 from penstock.stores.redis.keys import keys_of
 from tests.conformance.having import on
 from tests.conformance.stores import STORES
@@ -100,7 +99,7 @@ def test_a_wrong_password_of_a_postgresql_is_a_matter_of_configuration() -> None
 
             said = refused(url, ConfigError)
             with pytest.raises(ConfigError, match="password authentication failed") as caught:
-                list(postgres.read(options, wanted_of(options, "jobs"), PostgresPiece({}, (), 0)))
+                list(postgres.read(options, request_of(options, "jobs"), postgres.PostgresPiece({}, (), 0)))
         finally:
             servers.stop(process)
 
@@ -170,7 +169,7 @@ def test_an_older_schema_of_a_server_is_not_migrated_by_reading(place: SparkPlac
 def test_an_error_of_the_arrow_driver_says_what_and_holds_no_secret(place: SparkPlace) -> None:
     place.run(fill)
     options = read_options({"url": place.url})
-    wanted = wanted_of(options, "jobs")
+    wanted = request_of(options, "jobs")
     (piece,) = postgres.plan(options, wanted)
     away = read_options({"url": f"postgresql://me:{CANARY}@127.0.0.1:1/jobs"})
 
@@ -251,7 +250,7 @@ def test_a_damaged_job_of_a_redis_is_named(place: SparkPlace, key: str, value: b
     place.run(fill)
 
     async def spoil(store: Any) -> None:
-        await store._server.command("HSET", getattr(keys_of(QUEUE), key), "pending", value)
+        await store.backend.server.command("HSET", getattr(keys_of(QUEUE), key), "pending", value)
 
     place.run(spoil)
 
@@ -263,7 +262,7 @@ def test_a_damaged_job_of_a_redis_is_named(place: SparkPlace, key: str, value: b
 def test_a_file_that_goes_away_before_it_is_read_is_named(place: SparkPlace) -> None:
     place.run(fill)
     options = read_options({"url": place.url})
-    wanted = wanted_of(options, "jobs")
+    wanted = request_of(options, "jobs")
     (piece,) = sqlite.plan(options, wanted)
     Path(place.url.removeprefix("sqlite:///")).unlink()
 

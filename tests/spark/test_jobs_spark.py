@@ -67,9 +67,9 @@ def test_a_pushed_filter_reads_fewer_rows_from_the_store(spark: SparkSession, pl
     """Seen where Spark counts what scans give out."""
 
     async def hundred(store: Store) -> None:
-        await store.enqueue(QUEUE, [new_job(f"j{at}") for at in range(100)])
-        (job,) = (await store.claim(QUEUE, worker="w", limit=1, lease_ms=60_000)).jobs
-        await store.settle(QUEUE, [Complete(job.id, job.token)])
+        await store.moves.enqueue(QUEUE, [new_job(f"j{at}") for at in range(100)])
+        (job,) = (await store.moves.claim(QUEUE, worker="w", limit=1, lease_ms=60_000)).jobs
+        await store.moves.settle(QUEUE, [Complete(job.id, job.token)])
 
     place.run(hundred)
     frame = place.read(spark, columns="id,state").where("state = 'completed'")

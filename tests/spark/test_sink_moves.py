@@ -18,19 +18,21 @@ def moves(place: SparkPlace, operation: str, **options: Any) -> Sink:
 
 
 async def enqueue(store: Store, *ids: str) -> None:
-    await store.open_queue(QUEUE)
-    await store.enqueue(QUEUE, [NewJob(id=each, nonce=each, task="send", payload=b"{}") for each in ids])
+    await store.queues.open_queue(QUEUE)
+    await store.moves.enqueue(
+        QUEUE, [NewJob(id=each, nonce=each, task="send", payload=b"{}") for each in ids]
+    )
 
 
 async def bury(store: Store, *ids: str) -> None:
     """Let these jobs be claimed and die; all that is pending is claimed."""
-    claims = await store.claim(QUEUE, worker="w", limit=100, lease_ms=60_000)
+    claims = await store.moves.claim(QUEUE, worker="w", limit=100, lease_ms=60_000)
     dying = [Bury(id=job.id, token=job.token, fault=Fault("FAILED")) for job in claims.jobs if job.id in ids]
-    await store.settle(QUEUE, dying)
+    await store.moves.settle(QUEUE, dying)
 
 
 async def states(store: Store, *ids: str) -> list[State | None]:
-    return [job.state if job else None for job in await store.get(QUEUE, ids)]
+    return [job.state if job else None for job in await store.reads.get(QUEUE, ids)]
 
 
 def test_dead_jobs_are_redriven_and_others_left_alone(place: SparkPlace) -> None:

@@ -5,10 +5,10 @@ import os
 
 import pytest
 
-from penstock.spark.sink.flight import Flight
-from penstock.spark.sink.pace import Pace
-from penstock.spark.sink.place import Place, slots_in
-from penstock.spark.sink.tally import Tally
+from penstock.spark.sink.in_flight import InFlight
+from penstock.spark.sink.rate_limiter import RateLimiter
+from penstock.spark.sink.write_scope import WriteScope, slots_in
+from penstock.spark.sink.write_stats import WriteStats
 
 CORES = len(os.sched_getaffinity(0))
 
@@ -21,7 +21,7 @@ async def test_a_pace_lets_through_so_many_per_second() -> None:
         waited.append(round(seconds, 3))
         now[0] += seconds
 
-    pace = Pace(10, clock=lambda: now[0], sleep=sleep)
+    pace = RateLimiter(10, clock=lambda: now[0], sleep=sleep)
     for count in (1, 5, 1):
         await pace.wait(count)
     now[0] += 100
@@ -30,8 +30,8 @@ async def test_a_pace_lets_through_so_many_per_second() -> None:
 
     assert waited == [0.1, 0.5, 0.1]
     assert pace.most == 1
-    assert Pace(5_000).most == 500
-    assert Pace(None).most is None
+    assert RateLimiter(5_000).most == 500
+    assert RateLimiter(None).most is None
 
 
 async def test_a_flight_is_no_larger_than_it_may_be() -> None:
@@ -46,7 +46,7 @@ async def test_a_flight_is_no_larger_than_it_may_be() -> None:
         await gate.wait()
         under_way -= 1
 
-    async with Flight(2) as flight:
+    async with InFlight(2) as flight:
         await flight.start(call())
         await flight.start(call())
         gate.set()
@@ -70,7 +70,7 @@ async def test_the_first_failure_of_a_flight_ends_it() -> None:
             ended.append(True)
 
     async def whole() -> None:
-        async with Flight(2) as flight:
+        async with InFlight(2) as flight:
             for call in (last(), fail(), last()):
                 await flight.start(call)
 
@@ -105,7 +105,14 @@ def test_the_tasks_that_may_run_at_once_are_known_from_the_settings(
 
 def test_names_of_files_differ_for_every_write_and_batch() -> None:
     """Also where ids have signs in them that names have not."""
-    places = [Place("a.b", 1), Place("a", 1), Place("a%2Eb", 1), Place("a", 11), Place("a"), Place("ä", 1)]
+    places = [
+        WriteScope("a.b", 1),
+        WriteScope("a", 1),
+        WriteScope("a%2Eb", 1),
+        WriteScope("a", 11),
+        WriteScope("a"),
+        WriteScope("ä", 1),
+    ]
     prefixes = [place.prefix("s") for place in places]
 
     assert not any(one != other and one.startswith(other) for one in prefixes for other in prefixes)
@@ -114,7 +121,7 @@ def test_names_of_files_differ_for_every_write_and_batch() -> None:
 
 def test_names_of_files_are_never_too_long() -> None:
     """Also not while the file is written, under a longer name; and long ids stay apart."""
-    names = [Place(text, 2**63).prefix("12345678") for text in ("é" * 200, "é" * 199, "W" * 200)]
+    names = [WriteScope(text, 2**63).prefix("12345678") for text in ("é" * 200, "é" * 199, "W" * 200)]
 
     assert all(len(f".{name}99999.parquet.{'0' * 32}".encode()) <= 255 for name in names)
     assert len(set(names)) == 3
@@ -122,7 +129,7 @@ def test_names_of_files_are_never_too_long() -> None:
 
 def test_a_tally_adds_up() -> None:
     """And says in a line what it counted."""
-    tally = Tally(3, 1, 1, {"dead": 1}, {})
-    tally.add(Tally(2, 0, 0, {}, {"_queue": 2}))
+    stats = WriteStats(3, 1, 1, {"dead": 1}, {})
+    stats.add(WriteStats(2, 0, 0, {}, {"_queue": 2}))
 
-    assert str(tally) == "5 rows, 1 applied, 1 already so, 1 refused (dead: 1), 2 bad (_queue: 2)"
+    assert str(stats) == "5 rows, 1 applied, 1 already so, 1 refused (dead: 1), 2 bad (_queue: 2)"

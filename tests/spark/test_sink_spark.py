@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, DataFrameWriter, SparkSession
 
 from penstock.core.states import State
-from penstock.spark.sink.place import slots_here
+from penstock.spark.sink.write_scope import slots_here
 from tests.spark.conftest import SparkPlace
 from tests.spark.sink_kit import GIVEN, QUEUE, jobs_of, numbers_in
 
@@ -195,7 +195,7 @@ def test_a_task_knows_how_many_may_run_at_once(spark: SparkSession) -> None:
 
 async def _cancel(store: Any, fewer: int) -> None:
     jobs = sorted(await jobs_of(store), key=lambda job: job.payload)
-    await store.cancel(QUEUE, [job.id for job in jobs[:fewer]])
+    await store.moves.cancel(QUEUE, [job.id for job in jobs[:fewer]])
 
 
 def _report(folder: Path) -> dict[str, Any]:

@@ -7,16 +7,11 @@ import msgspec
 import pyarrow as pa
 import pytest
 
-from penstock.core.errors import (
-    BadRowError,
-    ConfigError,
-    QueueFullError,
-    StoreUnavailableError,
-    UnknownQueueError,
-)
+from penstock.core.errors import ConfigError, QueueFullError, StoreUnavailableError, UnknownQueueError
 from penstock.core.job import QueueRef
 from penstock.core.limits import Declaration, Mode
 from penstock.core.states import State
+from penstock.spark.errors import BadRowError
 from penstock.stores.protocol import Store
 from tests.spark.conftest import SparkPlace
 from tests.spark.sink_kit import (
@@ -58,8 +53,8 @@ def test_a_task_that_is_run_again_enqueues_nothing_twice(place: SparkPlace) -> N
         done = writer.write(iter(numbers(range(400))[0]))
     writer.commit([done])
 
-    assert done.tally.applied + done.tally.already == done.tally.rows == 400
-    assert done.tally.already
+    assert done.stats.applied + done.stats.already == done.stats.rows == 400
+    assert done.stats.already
     assert numbers_in(place) == list(range(400))
 
 
@@ -81,7 +76,7 @@ def test_a_second_run_finds_jobs_that_have_ended(place: SparkPlace) -> None:
     Sink(place, writeId="w").write(numbers(range(3)))
 
     async def cancel_all(store: Store) -> None:
-        await store.cancel(QUEUE, [job.id for job in await jobs_of(store)])
+        await store.moves.cancel(QUEUE, [job.id for job in await jobs_of(store)])
 
     place.run(cancel_all)
     again = Sink(place, writeId="w").write(numbers(range(3)))
@@ -209,7 +204,7 @@ def test_a_queue_where_keys_take_turns_needs_them(place: SparkPlace, tmp_path: P
     """A row without one is bad, as a call would be."""
 
     async def declare(store: Store) -> None:
-        await store.declare(QUEUE, Declaration(mode=Mode.KEYED))
+        await store.queues.declare(QUEUE, Declaration(mode=Mode.KEYED))
 
     place.run(declare)
     done = Sink(place, quarantine=str(tmp_path)).write(rows(n=[1, 2], _key=["k", None]))
@@ -222,17 +217,19 @@ def test_a_full_queue_is_waited_for_and_then_fails_the_task(place: SparkPlace) -
     """What was enqueued stays, and a second run enqueues the rest once there is room."""
 
     async def declare(store: Store) -> None:
-        await store.declare(QUEUE, Declaration(max_length=3))
+        await store.queues.declare(QUEUE, Declaration(max_length=3))
 
     async def make_room(store: Store) -> None:
-        await store.cancel(QUEUE, [job.id for job in await jobs_of(store) if job.state is State.PENDING])
+        await store.moves.cancel(
+            QUEUE, [job.id for job in await jobs_of(store) if job.state is State.PENDING]
+        )
 
     place.run(declare)
-    with pytest.raises(QueueFullError, match=r"'mail' stayed full for 0.2 s.*writeId=w"):
-        Sink(place, writeId="w", patience="0.2").write(numbers(range(5)))
+    with pytest.raises(QueueFullError, match=r"'mail' was full for 0.2 s.*writeId=w"):
+        Sink(place, writeId="w", retryTimeout="0.2").write(numbers(range(5)))
     assert numbers_in(place) == [0, 1, 2]
     place.run(make_room)
-    Sink(place, writeId="w", patience="0.2").write(numbers(range(5)))
+    Sink(place, writeId="w", retryTimeout="0.2").write(numbers(range(5)))
 
     assert numbers_in(place) == [0, 1, 2, 3, 4]
 
@@ -241,12 +238,12 @@ def test_room_that_is_made_while_it_waits_is_used(place: SparkPlace, monkeypatch
     """Each pause is followed by another call."""
 
     async def declare(store: Store) -> None:
-        await store.declare(QUEUE, Declaration(max_length=2))
+        await store.queues.declare(QUEUE, Declaration(max_length=2))
 
     async def make_room(_: float) -> None:
         async with place.open() as store:
             waiting = [job.id for job in await jobs_of(store) if job.state is State.PENDING]
-            await store.cancel(QUEUE, waiting)
+            await store.moves.cancel(QUEUE, waiting)
 
     place.run(declare)
     # There alone: a store that rests between its calls must not make room too.
@@ -260,11 +257,11 @@ def test_room_that_is_made_while_it_waits_is_used(place: SparkPlace, monkeypatch
 def test_a_dry_run_counts_and_writes_nothing(place: SparkPlace, tmp_path: Path) -> None:
     """Neither jobs nor queues nor bad rows; a report says what it found."""
     given = {"dryRun": "true", "quarantine": str(tmp_path / "bad"), "report": str(tmp_path / "report")}
-    place.run(lambda store: store.open_queue(QueueRef("default", "other")))
+    place.run(lambda store: store.queues.open_queue(QueueRef("default", "other")))
     done = Sink(place, **given).write(rows(n=[1, 2, 3], _priority=[1, 99, None]))
 
     assert (done.rows, done.applied, done.bad) == (3, 2, {"_priority": 1})
-    assert place.run(lambda store: store.queue(QUEUE)) is None
+    assert place.run(lambda store: store.queues.find_queue(QUEUE)) is None
     assert quarantined(tmp_path / "bad") == []
     (report,) = (tmp_path / "report").iterdir()
     told = msgspec.json.decode(report.read_bytes())
@@ -284,7 +281,7 @@ def test_a_report_adds_up_what_became_of_all_rows(place: SparkPlace, tmp_path: P
 def test_a_password_is_in_no_message(tmp_path: Path) -> None:
     """Neither of a store that is away nor of a writer that is shown."""
     for url in ("redis://:hunter2@127.0.0.1:1/0", "postgresql://me:hunter2@127.0.0.1:1/jobs"):
-        sink = Sink(SparkPlace("none", url), patience="0.1")
+        sink = Sink(SparkPlace("none", url), retryTimeout="0.1")
         with pytest.raises(StoreUnavailableError) as caught:
             sink.write(numbers(range(1)))
 

@@ -108,7 +108,7 @@ async def test_drain_says_when_time_will_not_help(penstock_kit: MakeKit) -> None
     kit = penstock_kit(app)
     async with app:
         await send.enqueue(letter("ada"))
-        await kit.store.pause(mail.ref, Pause(0))
+        await kit.store.queues.pause_queue(mail.ref, Pause(0))
 
         with pytest.raises(AssertionError, match="wait for something that is not time: send"):
             await kit.drain()
@@ -118,7 +118,7 @@ async def test_drain_waits_for_the_end_of_a_pause(penstock_kit: MakeKit) -> None
     kit = penstock_kit(app)
     async with app:
         await send.enqueue(letter("ada"))
-        await kit.store.pause(mail.ref, Pause(0), for_ms=60_000)
+        await kit.store.queues.pause_queue(mail.ref, Pause(0), for_ms=60_000)
         await kit.drain()
 
     assert ran == ["ada 1"]

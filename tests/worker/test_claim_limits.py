@@ -8,12 +8,12 @@ from penstock import Penstock
 from penstock.core.errors import OptionError
 from penstock.core.outcomes import Claims
 from penstock.stores.claim_limits import ClaimLimits
-from penstock.stores.memory import MemoryStore
+from tests.kit.intercepted import InterceptedStore
 
 FIELDS = ClaimLimits.__struct_fields__
 
 
-class Listening(MemoryStore):
+class Listening(InterceptedStore):
     """A store that remembers the limits that it was called with."""
 
     def __init__(self) -> None:
@@ -22,7 +22,7 @@ class Listening(MemoryStore):
 
     async def claim(self, *args: Any, **given: Any) -> Claims:
         self.claims.append(given.get("limits"))
-        return await super().claim(*args, **given)
+        return await self.real.moves.claim(*args, **given)
 
 
 async def test_a_worker_claims_with_the_limits_that_it_was_given() -> None:

@@ -1,45 +1,49 @@
 """When jobs are claimed, and how many."""
 
 import asyncio
-import time
+import itertools
+import threading
 from typing import Any
 
 import pytest
 
 from penstock.core.job import QueueRef
+from penstock.core.moves import Move
 from penstock.core.outcomes import Claims
 from penstock.core.states import State
-from penstock.stores.memory import MemoryStore
 from penstock.stores.values import Pause
-from tests.worker.kit import Desk
+from tests.kit.intercepted import InterceptedStore
+from tests.kit.waiting import PATIENCE
+from tests.worker.kit import Cut, Desk, loop_turns, rests, running
+
+NEVER: dict[str, Any] = {"poll": 3600.0, "tick": 3600.0}
+"""Nothing that a worker does by itself comes within the time of a test: it has to be woken."""
 
 
 async def test_an_enqueue_wakes_an_idle_worker_at_once(desk: Desk) -> None:
-    started: list[float] = []
+    ran = 0
 
     async def note() -> None:
-        started.append(time.monotonic())
+        nonlocal ran
+        ran += 1
 
-    async with desk.working(note, poll=60):
-        await desk.ended(await desk.enqueue("note"))
-        waits = []
+    async with desk.working(note, **NEVER) as worker:
         for _ in range(20):
-            before = time.monotonic()
+            await rests(worker)
             await desk.ended(await desk.enqueue("note"))
-            waits.append(started[-1] - before)
 
-    assert sorted(waits)[10] < 0.1
+    assert ran == 20
 
 
 async def test_a_delayed_job_starts_when_it_is_due_and_not_at_the_poll(desk: Desk) -> None:
     async def note() -> None: ...
 
-    async with desk.working(note, poll=60):
-        before = time.monotonic()
-        await desk.ended(await desk.enqueue("note", delay_ms=300))
-        took = time.monotonic() - before
+    async with desk.working(note, **NEVER):
+        job = await desk.enqueue("note", delay_ms=300)
+        await desk.ended(job)
 
-    assert 0.25 < took < 2
+    at = {event.move: event.at for event in await desk.events(job)}
+    assert at[Move.CLAIM] - at[Move.ENQUEUE] >= 300
 
 
 async def test_turning_the_clock_makes_delayed_jobs_due(desk: Desk) -> None:
@@ -47,20 +51,22 @@ async def test_turning_the_clock_makes_delayed_jobs_due(desk: Desk) -> None:
 
     job = await desk.enqueue("note", delay_ms=3_600_000)
     async with desk.working(note, poll=60):
-        await desk.store.turn(3_600_000)
+        await desk.store.clock.advance_clock(3_600_000)
 
         assert (await desk.ended(job)).state is State.COMPLETED
 
 
 async def test_never_more_than_the_slots_run_and_what_is_active_runs(desk: Desk) -> None:
     running = most = 0
+    turns = itertools.count()
     leases: list[tuple[int, int]] = []
 
     async def work() -> None:
         nonlocal running, most
         running += 1
         most = max(most, running)
-        await asyncio.sleep(0.001)
+        # Not all of them end together.
+        await loop_turns(next(turns) % 5 + 1)
         leases.append((await desk.active(), running))
         running -= 1
 
@@ -76,34 +82,37 @@ async def test_never_more_than_the_slots_run_and_what_is_active_runs(desk: Desk)
 async def test_threads_keep_to_the_slots_too(desk: Desk) -> None:
     running = 0
     seen: list[int] = []
+    lock, together = threading.Lock(), threading.Barrier(3)
 
     def work() -> None:
         nonlocal running
-        running += 1
-        time.sleep(0.005)
-        seen.append(running)
-        running -= 1
+        with lock:
+            running += 1
+        together.wait(PATIENCE)
+        with lock:
+            seen.append(running)
+            running -= 1
 
-    for _ in range(40):
+    for _ in range(39):
         await desk.enqueue("work")
     await desk.burst(work, concurrency=3)
 
-    assert len(seen) == 40
-    assert max(seen) <= 3
+    assert len(seen) == 39
+    assert max(seen) == 3
 
 
 async def test_slots_that_free_up_together_are_claimed_together(queue: QueueRef) -> None:
-    class Counting(MemoryStore):
+    class Counting(InterceptedStore):
         claims = 0
         settles = 0
 
         async def claim(self, *args: Any, **kwargs: Any) -> Claims:
             self.claims += 1
-            return await super().claim(*args, **kwargs)
+            return await self.real.moves.claim(*args, **kwargs)
 
         async def settle(self, *args: Any, **kwargs: Any) -> Any:
             self.settles += 1
-            return await super().settle(*args, **kwargs)
+            return await self.real.moves.settle(*args, **kwargs)
 
     store = Counting()
     desk = Desk(queue, store)
@@ -144,48 +153,59 @@ async def test_a_burst_ends_without_waiting_for_delayed_jobs(desk: Desk) -> None
 
 async def test_a_burst_runs_what_its_jobs_enqueue(desk: Desk) -> None:
     made: list[str] = []
+    has_run = asyncio.Event()
 
     async def parent() -> None:
         made.append(await desk.enqueue("child"))
-        await asyncio.sleep(0.02)
+        await has_run.wait()
 
-    async def child() -> None: ...
+    async def child() -> None:
+        has_run.set()
 
     await desk.enqueue("parent")
-    await desk.burst(parent, child, poll=60)
+    await desk.burst(parent, child, **NEVER)
 
     assert (await desk.job(made[0])).state is State.COMPLETED
 
 
-async def test_a_burst_over_nothing_ends_at_once(desk: Desk) -> None:
-    before = time.monotonic()
-    await desk.burst(poll=60)
+async def test_a_burst_over_nothing_ends_at_once(queue: QueueRef) -> None:
+    store = Cut()
+    await Desk(queue, store).burst(**NEVER)
 
-    assert time.monotonic() - before < 5
+    assert store.calls.count("claim") == 1
 
 
-async def test_a_burst_waits_for_long_jobs_without_claiming_all_the_time(desk: Desk) -> None:
+async def test_a_burst_waits_for_long_jobs_without_claiming_all_the_time(queue: QueueRef) -> None:
+    store = Cut()
+    desk = Desk(queue, store)
+    gate = asyncio.Event()
+
     async def work() -> None:
-        await asyncio.sleep(0.3)
+        await gate.wait()
 
     job = await desk.enqueue("work")
-    before = time.monotonic()
-    await desk.burst(work, poll=60)
+    worker = desk.worker(work, burst=True, **NEVER)
+    async with running(worker) as run:
+        await rests(worker)
+        await loop_turns()
+        claims, is_over = store.calls.count("claim"), run.done()
+        gate.set()
+        await asyncio.wait_for(run, PATIENCE)
 
-    assert 0.3 <= time.monotonic() - before < 3
+    assert (claims, is_over) == (1, False)
     assert (await desk.job(job)).state is State.COMPLETED
 
 
 async def test_a_paused_queue_is_left_alone_until_it_is_resumed(desk: Desk) -> None:
     async def note() -> None: ...
 
-    await desk.store.pause(desk.queue, Pause(at=0))
+    await desk.store.queues.pause_queue(desk.queue, Pause(at=0))
     job = await desk.enqueue("note")
     await desk.burst(note)
     assert (await desk.job(job)).state is State.PENDING
 
     async with desk.working(note, poll=60):
-        await desk.store.pause(desk.queue, None)
+        await desk.store.queues.pause_queue(desk.queue, None)
         assert (await desk.ended(job)).state is State.COMPLETED
 
 

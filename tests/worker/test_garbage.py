@@ -21,7 +21,9 @@ async def returns() -> None: ...
 
 
 async def waits() -> None:
-    await asyncio.sleep(0.001)
+    goes_on = asyncio.Event()
+    asyncio.get_running_loop().call_soon(goes_on.set)
+    await goes_on.wait()
 
 
 async def fails() -> None:
@@ -59,18 +61,21 @@ def garbage() -> Iterator[Counter[str]]:
     """How many of each kind only the collector could free, when the block has ended."""
     found: Counter[str] = Counter()
     gc.collect()
+    # What other tests left may become garbage meanwhile: a collection looks at what was made since alone.
+    gc.freeze()
     gc.disable()
     gc.set_debug(gc.DEBUG_SAVEALL)
     try:
         yield found
         gc.collect()
-        # What other tests left may become garbage meanwhile: lists and the like say nothing.
+        # Lists and the like say nothing: the loop and the tests make some too.
         found.update(
             type(each).__name__
             for each in gc.garbage
             if isinstance(each, asyncio.Task | TracebackType) or type(each).__module__.startswith("penstock")
         )
     finally:
+        gc.unfreeze()
         gc.garbage.clear()
         gc.set_debug(0)
         gc.enable()

@@ -14,15 +14,18 @@ import pytest
 from penstock import Penstock
 from penstock.core.errors import StoreUnavailableError, StoreVersionError
 from penstock.core.job import QueueRef
+from penstock.core.limits import Declaration, Mode, Rate
 from penstock.core.moves import Move
 from penstock.core.states import State
 from penstock.stores.memory import MemoryStore
+from penstock.stores.notifier import LocalNotifier
 from penstock.stores.protocol import Store
 from penstock.stores.values import ClaimablePage
 from penstock.worker import poller, registration
 from penstock.worker.pool import WorkerPool
 from penstock.worker.registration import Registration
-from tests.worker.kit import eventually
+from tests.kit.intercepted import InterceptedStore
+from tests.kit.waiting import PATIENCE, SLOWNESS, eventually
 
 MANY = 1_000
 CROWD = 100
@@ -58,7 +61,7 @@ class Crowd:
                 yield worker
             finally:
                 worker.stop()
-                await asyncio.wait_for(running, 30)
+                await asyncio.wait_for(running, PATIENCE)
 
     async def send(self, name: str, **options: Any) -> Any:
         return await self.app.by_name("work", queue=name).options(**options).enqueue(what=name)
@@ -68,7 +71,7 @@ class Crowd:
 
 
 async def test_a_job_in_any_of_many_queues_is_run(store: Store, queue: QueueRef) -> None:
-    crowd = Crowd(store.twin(), CROWD, queue.tenant)
+    crowd = Crowd(store.clone(), CROWD, queue.tenant)
     early = QueueRef(queue.tenant, "q3")
     async with crowd.app:
         await crowd.send(early.name)
@@ -79,7 +82,7 @@ async def test_a_job_in_any_of_many_queues_is_run(store: Store, queue: QueueRef)
         await eventually(lambda: crowd.has_run("q0", "q50", "q99"))
         await crowd.send("q7", delay=0.2)
         await eventually(lambda: crowd.has_run("q7"))
-        counts = await store.counts(early)
+        counts = await store.reads.counts(early)
 
     assert counts[State.COMPLETED] == 1
 
@@ -118,30 +121,57 @@ async def test_a_queue_that_is_idle_again_keeps_no_worker(monkeypatch: pytest.Mo
         await eventually(twice)
 
 
+async def test_a_key_held_back_by_a_time_that_the_clock_was_set_back_from_goes_on(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Its queue is asleep, and what stands in it does not become due for hours."""
+    monkeypatch.setattr("penstock.worker.claim.LINGER", 0.05)
+    store, queue, hour = MemoryStore(), QueueRef("default", "q1"), 3_600_000
+    crowd = Crowd(store, CROWD)
+    await store.queues.open_queue(queue)
+    await store.queues.declare(queue, Declaration(mode=Mode.KEYED, key_limit=5, key_rate=Rate(1, hour)))
+    async with crowd.working(poll=0.1) as pool:
+        [many] = pool._workers
+        assert isinstance(many, poller.QueuePoller)
+        for _ in range(2):
+            await crowd.send("q1", key="k")
+
+        async def asleep() -> bool:
+            return len(crowd.ran) == 1 and not many._awake
+
+        await eventually(asleep)
+        await store.clock.advance_clock(-2 * hour)
+
+        async def twice() -> bool:
+            return len(crowd.ran) == 2
+
+        await eventually(twice)
+
+
 async def test_leases_in_a_crowd_are_renewed() -> None:
     store = MemoryStore()
     crowd = Crowd(store, CROWD)
     crowd.gate.clear()
-    async with crowd.working(lease=2.0):
+    async with crowd.working(lease=2.0 * SLOWNESS):
         handle = await crowd.send("q5")
         await eventually(lambda: crowd.has_run("q5"))
 
         async def renewed() -> bool:
-            events = await store.events(QueueRef("default", "q5"))
-            leases = await store.leases(QueueRef("default", "q5"))
-            return len(leases) == 1 and leases[0].deadline > events[-1].at + 2_000
+            events = await store.events.read_events(QueueRef("default", "q5"))
+            leases = await store.reads.leases(QueueRef("default", "q5"))
+            return len(leases) == 1 and leases[0].deadline > events[-1].at + 2_000 * SLOWNESS
 
         await eventually(renewed)
         crowd.gate.set()
-        await handle.result(timeout=20)
-        moves = [each.move for each in await store.events(QueueRef("default", "q5"))]
+        await handle.result(timeout=PATIENCE)
+        moves = [each.move for each in await store.events.read_events(QueueRef("default", "q5"))]
 
     assert moves == [Move.ENQUEUE, Move.CLAIM, Move.COMPLETE]
 
 
 async def test_a_look_finds_what_no_notification_told_of(monkeypatch: pytest.MonkeyPatch) -> None:
     store = MemoryStore()
-    monkeypatch.setattr(store._belfry, "ring_in", lambda *_: None)
+    monkeypatch.setattr(LocalNotifier, "notify_tenant", lambda *_: None)
     crowd = Crowd(store, CROWD)
     async with crowd.working(poll=0.1):
         await crowd.send("q42")
@@ -149,25 +179,25 @@ async def test_a_look_finds_what_no_notification_told_of(monkeypatch: pytest.Mon
 
 
 async def test_a_failure_that_no_waiting_mends_ends_a_crowd() -> None:
-    class Foreign(MemoryStore):
+    class Foreign(InterceptedStore):
         async def claimable_queues(self, *args: Any, **given: Any) -> ClaimablePage:
             raise StoreVersionError("newer")
 
     crowd = Crowd(Foreign(), CROWD)
     worker = crowd.app.worker(crowd.names)
     with pytest.raises(StoreVersionError):
-        await asyncio.wait_for(worker.run(), 30)
+        await asyncio.wait_for(worker.run(), PATIENCE)
 
 
 async def test_a_crowd_outlives_a_store_that_is_gone_for_a_while() -> None:
-    class Failing(MemoryStore):
+    class Failing(InterceptedStore):
         fails = 3
 
         async def claimable_queues(self, *args: Any, **given: Any) -> ClaimablePage:
             Failing.fails -= 1
             if Failing.fails >= 0:
                 raise StoreUnavailableError("away")
-            return await super().claimable_queues(*args, **given)
+            return await self.real.upkeep.claimable_queues(*args, **given)
 
     crowd = Crowd(Failing(), CROWD)
     async with crowd.app:
@@ -184,7 +214,7 @@ async def test_a_crowd_gives_running_jobs_back_when_it_has_to_stop_at_once() -> 
         await crowd.send("q5")
         await eventually(lambda: crowd.has_run("q5"))
         worker.stop(now=True)
-    counts = await store.counts(QueueRef("default", "q5"))
+    counts = await store.reads.counts(QueueRef("default", "q5"))
 
     assert counts[State.PENDING] == 1
 
@@ -199,7 +229,7 @@ async def test_a_crowd_drains_before_it_stops() -> None:
         worker.stop()
         await asyncio.sleep(0)
         crowd.gate.set()
-    counts = await store.counts(QueueRef("default", "q5"))
+    counts = await store.reads.counts(QueueRef("default", "q5"))
 
     assert counts[State.COMPLETED] == 1
 
@@ -228,10 +258,10 @@ async def test_the_entry_of_a_worker_with_very_many_queues_is_bounded() -> None:
     async with many.held(), other.held():
 
         async def both() -> bool:
-            return len(await store.workers("default")) == 2
+            return len(await store.workers.list_workers("default")) == 2
 
         await eventually(both)
-        [entry, _] = await store.workers("default")
+        [entry, _] = await store.workers.list_workers("default")
         last = "a-queue-with-a-long-name-019999"
         found = [await each.knows(last, task) for each in (other, many) for task in ("known", "unknown")]
 

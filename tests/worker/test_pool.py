@@ -16,7 +16,9 @@ from penstock.core.errors import StoreVersionError
 from penstock.core.job import QueueRef
 from penstock.core.states import State
 from penstock.stores.memory import MemoryStore
-from penstock.worker.pool import WorkerPool
+from penstock.worker.pool import ECHO, WorkerPool
+from tests.kit.intercepted import InterceptedStore
+from tests.kit.waiting import PATIENCE, turns
 from tests.worker.kit import Desk
 
 
@@ -31,12 +33,12 @@ async def test_workers_of_several_queues_run_and_stop_together(queue: QueueRef) 
     for desk in desks:
         await desk.ended(await desk.enqueue("work"))
     pool.stop()
-    async with asyncio.timeout(5):
+    async with asyncio.timeout(PATIENCE):
         await run
 
 
 async def test_one_that_fails_stops_the_others_and_its_error_is_raised(queue: QueueRef) -> None:
-    class Newer(MemoryStore):
+    class Newer(InterceptedStore):
         async def claim(self, *args: Any, **kwargs: Any) -> Any:
             raise StoreVersionError("written by a newer Penstock")
 
@@ -88,10 +90,10 @@ async def test_a_first_signal_drains_and_a_second_one_does_not(desk: Desk) -> No
     run = asyncio.create_task(WorkerPool([desk.worker(work, shutdown_timeout=60)]).run(handle_signals=True))
     await desk.reaches(job, State.ACTIVE)
     os.kill(os.getpid(), signal.SIGTERM)
-    await asyncio.sleep(0.1)
+    await turns()
     assert not run.done()
     os.kill(os.getpid(), signal.SIGINT)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await run
 
     assert (await desk.job(job)).state is State.PENDING
@@ -147,11 +149,12 @@ async def test_a_signal_that_comes_twice_at_once_is_one(desk: Desk) -> None:
     await desk.reaches(job, State.ACTIVE)
     for _ in range(2):
         os.kill(os.getpid(), signal.SIGINT)
-        await asyncio.sleep(0.05)
-    await asyncio.sleep(0.5)
+        await turns(10)
+    # real time: a signal is one of its own only some time after the one before
+    await asyncio.sleep(ECHO + 0.1)
     assert (await desk.job(job)).state is State.ACTIVE
     os.kill(os.getpid(), signal.SIGINT)
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(PATIENCE):
         await run
 
     assert (await desk.job(job)).state is State.PENDING
@@ -173,9 +176,9 @@ def stuck() -> None:
 async def main() -> None:
     store, queue, registry = MemoryStore(), QueueRef("default", "q"), Registry()
     registry.add(Task(stuck, name="stuck", queue="q", sender=None))
-    await store.enqueue(queue, [NewJob(id="j", nonce="n", task="stuck", payload=b"{}")])
+    await store.moves.enqueue(queue, [NewJob(id="j", nonce="n", task="stuck", payload=b"{}")])
     await WorkerPool([Worker(store, queue, registry)]).run(handle_signals=True)
-    (job,) = await store.get(queue, ["j"])
+    (job,) = await store.reads.get(queue, ["j"])
     print(job.state, flush=True)
 
 asyncio.run(main())
@@ -193,17 +196,20 @@ def test_sigquit_writes_stacks_and_goes_on_and_a_stuck_thread_does_not_hold_the_
     try:
         assert process.stdout is not None
         assert process.stdout.readline() == "running\n"
+        assert process.stderr is not None
         process.send_signal(signal.SIGQUIT)
-        time.sleep(0.3)
+        stacks = ""
+        while "in stuck" not in stacks:
+            stacks += process.stderr.readline()
         assert process.poll() is None
         process.send_signal(signal.SIGTERM)
-        time.sleep(0.7)
+        # real time: a signal is one of its own only some time after the one before
+        time.sleep(ECHO + 0.2)
         process.send_signal(signal.SIGTERM)
-        out, err = process.communicate(timeout=20)
+        out, _ = process.communicate(timeout=PATIENCE)
     finally:
         process.kill()
         process.wait()
 
     assert out == "pending\nleft\n"
-    assert "in stuck" in err
     assert process.returncode == 0

@@ -12,12 +12,13 @@ from penstock.core.job import QueueRef
 from penstock.core.moves import Report
 from penstock.core.outcomes import Applied, Refused
 from penstock.core.states import State
-from penstock.stores.memory import MemoryStore
 from penstock.tasks.context import JobContext
-from tests.worker.kit import Cut, Desk, eventually
+from tests.kit.intercepted import InterceptedStore
+from tests.kit.waiting import eventually, until
+from tests.worker.kit import Cut, Desk
 
 
-class Noting(MemoryStore):
+class Noting(InterceptedStore):
     """Notes each call that brings progress."""
 
     def __init__(self) -> None:
@@ -26,7 +27,7 @@ class Noting(MemoryStore):
 
     async def progress(self, queue: QueueRef, reports: Sequence[Report]) -> list[Applied | Refused]:
         self.reports.append((time.monotonic(), [report.value for report in reports]))
-        return await super().progress(queue, reports)
+        return await self.real.moves.progress(queue, reports)
 
 
 async def test_the_first_value_is_there_at_once_and_the_last_one_before_the_settlement(
@@ -63,7 +64,7 @@ async def test_many_values_become_few_calls_with_the_newest(queue: QueueRef) -> 
         while time.monotonic() < end:
             number += 1
             ctx.progress(number)
-            time.sleep(0.001)
+            time.sleep(0.001)  # real time: values come faster than the interval between two calls
         ctx.progress("end")
 
     jobs = [await desk.enqueue("work") for _ in range(3)]
@@ -110,7 +111,7 @@ async def test_progress_that_the_store_cannot_take_does_not_hold_the_job_up(queu
 
     async def work(ctx: JobContext) -> int:
         ctx.progress(1)
-        await asyncio.sleep(0.01)
+        await until(lambda: "progress" in store.calls)
         ctx.progress(2)
         return 3
 
@@ -126,11 +127,11 @@ async def test_the_answer_to_progress_tells_of_a_cancel_before_the_heartbeat_doe
     async def work(ctx: JobContext) -> None:
         while True:
             ctx.progress("alive")
-            await asyncio.sleep(0.01)
+            await asyncio.sleep(0)
 
     job = await desk.enqueue("work")
     async with desk.working(work, lease=3600.0):
         await desk.reaches(job, State.ACTIVE)
-        await desk.store.cancel(desk.queue, [job])
+        await desk.store.moves.cancel(desk.queue, [job])
 
         assert (await desk.ended(job)).state is State.CANCELLED

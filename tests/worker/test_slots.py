@@ -8,6 +8,7 @@ from penstock.core.states import State
 from penstock.worker.clock import boottime
 from penstock.worker.slots import Slots
 from penstock.worker.worker import _Run
+from tests.kit.waiting import PATIENCE
 from tests.worker.kit import Desk
 
 
@@ -31,7 +32,7 @@ async def test_idle_is_told_when_the_last_one_is_given_back() -> None:
     slots.give_back(2)
     assert told == []
     slots.give_back(1)
-    async with asyncio.timeout(1):
+    async with asyncio.timeout(PATIENCE):
         await slots.idle()
 
     assert told == [0]
@@ -65,9 +66,9 @@ async def test_a_handler_that_ends_between_its_early_settlement_and_the_call_giv
     executions = run._executions
     executions.start(claimed, [boottime() + 30])
     await asyncio.sleep(0)
-    (delivery,) = executions._running
+    (delivery,) = executions._executing
     executions._give_up(delivery)
-    executions._ended(delivery, Returned())
+    executions._end(delivery, Returned())
     await run._settler.flush()
 
     assert run._slots.taken == 0
@@ -90,5 +91,5 @@ async def test_a_claim_whose_answer_came_too_late_is_given_back_unrun(desk: Desk
 
 async def _claimed(desk: Desk, task: str) -> tuple[str, list[Claimed]]:
     job = await desk.enqueue(task)
-    claims = await desk.store.claim(desk.queue, worker="w", limit=1, lease_ms=30_000)
+    claims = await desk.store.moves.claim(desk.queue, worker="w", limit=1, lease_ms=30_000)
     return job, claims.jobs

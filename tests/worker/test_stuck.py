@@ -9,7 +9,8 @@ import pytest
 
 from penstock.core.job import QueueRef
 from penstock.core.states import State
-from penstock.worker import stuck
+from penstock.worker import blocked_loop
+from tests.kit.waiting import PATIENCE
 from tests.worker.kit import Desk
 
 
@@ -30,16 +31,16 @@ def test_a_log_that_blocks_keeps_nobody_from_leaving(monkeypatch: pytest.MonkeyP
             is_free.wait()
 
     holder, handler, logger = _Holder(), _Blocked(), logging.getLogger("penstock.worker")
-    monkeypatch.setattr(stuck, "GRACE", 0.0)
-    monkeypatch.setattr(stuck, "LOG", 0.05)
+    monkeypatch.setattr(blocked_loop, "GRACE", 0.0)
+    monkeypatch.setattr(blocked_loop, "LOG", 0.05)
     monkeypatch.setattr(logging, "shutdown", is_free.wait)
     monkeypatch.setattr(os, "_exit", lambda code: left.set())
     # The line is written when the test has ended: to its own handler alone.
     monkeypatch.setattr(logger, "propagate", False)
     logger.addHandler(handler)
     try:
-        stuck.Watch([holder]).begin(is_urgent=True)
-        assert left.wait(30)
+        blocked_loop.Watch([holder]).begin(is_urgent=True)
+        assert left.wait(PATIENCE)
         assert holder.has_given_back
     finally:
         is_free.set()
@@ -58,7 +59,7 @@ async def test_what_did_not_get_through_to_the_loop_is_given_back_too(queue: Que
         running = await desk.enqueue("work")
         await desk.reaches(running, State.ACTIVE)
         unseen = await desk.enqueue("work")
-        await desk.store.claim(queue, worker=worker.name, limit=1, lease_ms=30_000)
+        await desk.store.moves.claim(queue, worker=worker.name, limit=1, lease_ms=30_000)
         given_back = await worker.give_back()
         states = [(await desk.job(job)).state for job in (running, unseen)]
         go_on.set()

@@ -15,16 +15,17 @@ from penstock.stores.values import WorkerEntry
 from penstock.telemetry.logs import HumanFormatter
 from penstock.worker.claim import GIVE_WAY
 from penstock.worker.registration import Registration
-from tests.worker.kit import Cut, Desk, eventually
+from tests.kit.waiting import eventually
+from tests.worker.kit import Cut, Desk
 
 
 async def test_a_task_nobody_knows_for_a_day_is_dead_without_an_attempt(desk: Desk) -> None:
     job = await desk.enqueue("unheard-of", max_attempts=1)
     await desk.burst()
-    await desk.store.turn(23 * 3_600_000)
+    await desk.store.clock.advance_clock(23 * 3_600_000)
     await desk.burst()
     waits = await desk.job(job)
-    await desk.store.turn(3_600_000)
+    await desk.store.clock.advance_clock(3_600_000)
     await desk.burst()
 
     found = await desk.job(job)
@@ -33,10 +34,20 @@ async def test_a_task_nobody_knows_for_a_day_is_dead_without_an_attempt(desk: De
     assert "no worker knew task 'unheard-of' for 86400 s" in (found.error or "")
 
 
+async def test_a_job_that_was_never_attempted_is_not_logged_as_a_failed_attempt(
+    desk: Desk, caplog: pytest.LogCaptureFixture
+) -> None:
+    await desk.enqueue("unheard-of")
+
+    await desk.burst(no_handler_after=0)
+    assert "dead without an attempt" in caplog.text
+    assert "attempt failed" not in caplog.text
+
+
 async def test_how_long_a_task_may_be_unknown_can_be_said(desk: Desk) -> None:
     job = await desk.enqueue("unheard-of")
     await desk.burst(no_handler_after=60)
-    await desk.store.turn(60_000)
+    await desk.store.clock.advance_clock(60_000)
     await desk.burst(no_handler_after=60)
 
     assert (await desk.job(job)).state is State.DEAD
@@ -51,7 +62,9 @@ async def test_a_task_nobody_knows_yet_waits_for_the_deploy(desk: Desk) -> None:
     job = await desk.enqueue("new", max_attempts=1)
     for _ in range(7):
         await desk.burst()
-        await desk.store.turn(((await desk.job(job)).visible_at or 0) - await desk.store.now())
+        await desk.store.clock.advance_clock(
+            ((await desk.job(job)).visible_at or 0) - await desk.store.clock.now()
+        )
     await desk.burst(new)
 
     snoozes = [each for each in await desk.events(job) if each.move is Move.SNOOZE]
@@ -71,7 +84,7 @@ async def test_a_task_that_another_worker_knows_comes_back_soon(desk: Desk) -> N
 
     job = await desk.enqueue("new", max_attempts=1)
     entry = WorkerEntry("newer", "host", 1, "0.1", {desk.queue.name: 1}, ("new",))
-    await desk.store.register_worker(desk.queue.tenant, entry, 30_000)
+    await desk.store.workers.register_worker(desk.queue.tenant, entry, 30_000)
     await desk.burst(other)
 
     (snooze,) = [each for each in await desk.events(job) if each.move is Move.SNOOZE]
@@ -85,7 +98,7 @@ async def test_a_worker_gives_way_to_those_that_know_the_tasks_of_jobs_it_sent_b
 
     job = await desk.enqueue("new", max_attempts=1)
     entry = WorkerEntry("newer", "host", 1, "0.1", {desk.queue.name: 1}, ("new",))
-    await desk.store.register_worker(desk.queue.tenant, entry, 30_000)
+    await desk.store.workers.register_worker(desk.queue.tenant, entry, 30_000)
     async with desk.working(other):
         await eventually(lambda: _is_sent_back(desk, job, times=2))
 
@@ -97,7 +110,7 @@ async def test_a_worker_gives_way_to_those_that_know_the_tasks_of_jobs_it_sent_b
 
 async def test_a_worker_of_another_queue_is_no_help(desk: Desk) -> None:
     entry = WorkerEntry("newer", "host", 1, "0.1", {"elsewhere": 1}, ("new",))
-    await desk.store.register_worker(desk.queue.tenant, entry, 30_000)
+    await desk.store.workers.register_worker(desk.queue.tenant, entry, 30_000)
     job = await desk.enqueue("new")
     await desk.burst()
 
@@ -130,10 +143,10 @@ async def test_a_running_worker_is_registered_with_its_queue_and_tasks(desk: Des
 
     async with desk.working(send, name="ada", concurrency=3):
         await eventually(lambda: _is_registered(desk))
-        (entry,) = await desk.store.workers(desk.queue.tenant)
+        (entry,) = await desk.store.workers.list_workers(desk.queue.tenant)
 
     assert (entry.name, entry.queues, entry.tasks) == ("ada", {desk.queue.name: 3}, ("send",))
-    assert await desk.store.workers(desk.queue.tenant) == []
+    assert await desk.store.workers.list_workers(desk.queue.tenant) == []
 
 
 async def test_workers_of_one_process_share_an_entry() -> None:
@@ -145,7 +158,7 @@ async def test_workers_of_one_process_share_an_entry() -> None:
             pass
         await eventually(lambda: _has_entries(store, registered))
 
-    assert await store.workers("default") == []
+    assert await store.workers.list_workers("default") == []
 
 
 async def test_the_log_says_once_what_works_where(caplog: pytest.LogCaptureFixture, tmp_path: Path) -> None:
@@ -170,7 +183,7 @@ async def test_a_registry_that_does_not_answer_keeps_no_job_from_going_back() ->
     store = Cut()
     desk = Desk(QueueRef("default", "q"), store)
     job = await desk.enqueue("unheard-of")
-    store.lose_before["workers"] = 100
+    store.lose_before["list_workers"] = 100
     await desk.burst()
 
     assert (await desk.job(job)).state is State.DELAYED
@@ -181,10 +194,10 @@ async def _is_sent_back(desk: Desk, job: str, *, times: int) -> bool:
 
 
 async def _is_registered(desk: Desk) -> bool:
-    return bool(await desk.store.workers(desk.queue.tenant))
+    return bool(await desk.store.workers.list_workers(desk.queue.tenant))
 
 
 async def _has_entries(store: MemoryStore, registered: asyncio.Event) -> bool:
-    if await store.workers("default"):
+    if await store.workers.list_workers("default"):
         registered.set()
     return registered.is_set()

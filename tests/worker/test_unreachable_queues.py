@@ -1,7 +1,7 @@
 """Workers of an app on a store that does not reach some queues, as when a node of a cluster is away."""
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import pytest
@@ -10,37 +10,39 @@ from penstock import Penstock
 from penstock.core.errors import DeclarationError, StoreUnavailableError
 from penstock.core.job import QueueRef
 from penstock.core.limits import Declaration, Mode
-from penstock.stores.memory import MemoryStore
 from penstock.stores.values import QueueInfo, StoredSchedule
+from tests.kit.intercepted import InterceptedStore
+from tests.kit.waiting import PATIENCE, eventually, until
 
-SECONDS = 30.0
 HERE, AWAY = QueueRef("default", "here"), QueueRef("default", "away")
 
 
-class PartlyAway(MemoryStore):
+class PartlyAway(InterceptedStore):
     """A store that does not reach one queue, nor lists of all, until it `is_back`."""
 
     is_back = False
+    refusals = 0
 
     def _reach(self, queue: QueueRef | None) -> None:
         if not self.is_back and queue in (None, AWAY):
+            self.refusals += 1
             raise StoreUnavailableError("a node of the cluster is away")
 
     async def open_queue(self, queue: QueueRef) -> QueueInfo:
         self._reach(queue)
-        return await super().open_queue(queue)
+        return await self.real.queues.open_queue(queue)
 
     async def declare(self, queue: QueueRef, declaration: Declaration) -> QueueInfo:
         self._reach(queue)
-        return await super().declare(queue, declaration)
+        return await self.real.queues.declare(queue, declaration)
 
     async def claim(self, queue: QueueRef, *given: Any, **options: Any) -> Any:
         self._reach(queue)
-        return await super().claim(queue, *given, **options)
+        return await self.real.moves.claim(queue, *given, **options)
 
-    async def schedules(self, tenant: str, names: Sequence[str] | None = None) -> list[StoredSchedule]:
+    async def list_schedules(self, tenant: str, names: Sequence[str] | None = None) -> list[StoredSchedule]:
         self._reach(None)
-        return await super().schedules(tenant, names)
+        return await self.real.schedules.list_schedules(tenant, names)
 
 
 @pytest.fixture(autouse=True)
@@ -63,31 +65,30 @@ async def test_workers_of_queues_that_can_be_reached_start_and_the_others_follow
     async def repeat(word: str) -> None:
         done.append(word)
 
-    async with asyncio.timeout(SECONDS), app:
+    async with asyncio.timeout(PATIENCE), app:
         workers = app.worker()
         working = asyncio.create_task(workers.run())
         await say.enqueue("one")
-        await _until(lambda: done == ["one"])
+        await until(lambda: done == ["one"])
         store.is_back = True
         await repeat.enqueue("two")
-        await _until(lambda: done == ["one", "two"])
-        while not await app.schedules.list():  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+        await until(lambda: done == ["one", "two"])
+        await eventually(app.schedules.list)
         workers.stop()
         await working
 
-    assert (await MemoryStore.queue(store, AWAY)) is not None
+    assert (await store.real.queues.find_queue(AWAY)) is not None
 
 
 async def test_a_queue_that_is_declared_otherwise_ends_the_workers_when_it_is_back() -> None:
     store = PartlyAway()
-    await MemoryStore.declare(store, AWAY, Declaration(mode=Mode.KEYED))
+    await store.real.queues.declare(AWAY, Declaration(mode=Mode.KEYED))
     app = _app(store)
     app.queue("here", max_length=9)
     app.queue("away", max_length=5)
-    async with asyncio.timeout(SECONDS), app:
+    async with asyncio.timeout(PATIENCE), app:
         working = asyncio.create_task(app.worker().run())
-        await asyncio.wait([working], timeout=0.2)
+        await until(lambda: store.refusals >= 3)
         was_running = not working.done()
         store.is_back = True
         with pytest.raises(DeclarationError, match="queue 'away'"):
@@ -97,13 +98,14 @@ async def test_a_queue_that_is_declared_otherwise_ends_the_workers_when_it_is_ba
 
 
 async def test_workers_that_wait_for_their_queue_can_be_stopped() -> None:
-    app = _app(PartlyAway())
+    store = PartlyAway()
+    app = _app(store)
     app.queue("here", max_length=9)
     app.queue("away", max_length=5)
-    async with asyncio.timeout(SECONDS), app:
+    async with asyncio.timeout(PATIENCE), app:
         workers = app.worker()
         working = asyncio.create_task(workers.run())
-        await asyncio.wait([working], timeout=0.2)
+        await until(lambda: store.refusals >= 3)
         workers.stop()
         await working
 
@@ -111,15 +113,10 @@ async def test_workers_that_wait_for_their_queue_can_be_stopped() -> None:
 async def test_workers_do_not_start_where_no_queue_can_be_reached() -> None:
     app = _app(PartlyAway())
     app.queue("away", max_length=5)
-    async with asyncio.timeout(SECONDS), app:
+    async with asyncio.timeout(PATIENCE), app:
         with pytest.raises(StoreUnavailableError):
             await app.worker().run()
 
 
 def _app(store: PartlyAway) -> Penstock:
-    return Penstock(store=store, patience=0.05)
-
-
-async def _until(is_so: Callable[[], bool]) -> None:
-    while not is_so():  # noqa: ASYNC110
-        await asyncio.sleep(0.01)
+    return Penstock(store=store, retry_timeout=0.05)

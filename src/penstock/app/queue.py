@@ -8,7 +8,7 @@ from msgspec.structs import replace
 
 from penstock.app.decorator import Register, TaskDecorator
 from penstock.client.job_filter import JobFilter
-from penstock.client.upkeep import Upkeep, check_states
+from penstock.client.queue_administration import QueueAdministration, check_states
 from penstock.core.errors import OptionError
 from penstock.core.job import Job, QueueRef
 from penstock.core.limits import Declaration, KeyRule, Mode, Rate, check_declaration
@@ -86,7 +86,7 @@ class JobMatch(TypedDict, total=False):
 class QueueSender(Sender, Protocol):
     """Whoever also looks after whole queues."""
 
-    async def upkeep(self, queue: str) -> Upkeep: ...
+    async def upkeep(self, queue: str) -> QueueAdministration: ...
 
     async def delete_queue(self, queue: str, *, purge: bool = False) -> int: ...
 
@@ -216,7 +216,7 @@ class QueueHandle:
         """Wait until nothing in the queue is live; ResultTimeoutError when that takes longer."""
         await (await self._upkeep()).drain(timeout)
 
-    async def _upkeep(self) -> Upkeep:
+    async def _upkeep(self) -> QueueAdministration:
         return await self._sender.upkeep(self.name)
 
     def __repr__(self) -> str:

@@ -48,7 +48,7 @@ class Restorer:
             for queue in self._queues():
                 try:
                     # What is missing is made, so that it has a mark.
-                    marks[queue] = (await self._store.open_queue(queue)).made
+                    marks[queue] = (await self._store.queues.open_queue(queue)).made
                 except StoreUnavailableError:
                     is_unreached = True
             lost = [queue for queue, mark in marks.items() if self._marks.get(queue, mark) != mark]

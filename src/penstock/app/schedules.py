@@ -1,7 +1,7 @@
 """The schedules of an app: declared in its code, or handled while it runs."""
 
 import logging
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from datetime import datetime, timedelta
 from typing import Any, Final, Protocol, TypeVar, Unpack, cast
@@ -11,17 +11,19 @@ import msgspec
 from penstock.app.planning import Limits, When, check_limits, make_schedule, spec_of
 from penstock.client.client import unknown_queue
 from penstock.core.cron.schedule import Schedule
-from penstock.core.cron.spec import Cron, Every, Spec
+from penstock.core.cron.spec import MAX_EVERY_MS, Cron, Every, Spec
 from penstock.core.errors import ConfigError, OptionError
 from penstock.core.job import QueueRef
 from penstock.core.names import check_name
-from penstock.scheduler.book import ScheduleBook, ScheduleInfo
+from penstock.schedules.repository import ScheduleInfo, ScheduleRepository
 from penstock.stores.protocol import Store
-from penstock.tasks.call import Call
+from penstock.tasks.call import Call, check_own, check_sender
 from penstock.tasks.handle import JobHandle
 from penstock.tasks.task import Task
 
-_LOGGER: Final = logging.getLogger("penstock.scheduler")
+_LOGGER: Final = logging.getLogger("penstock.schedules")
+_SECONDS: Final = {"seconds": 1, "minutes": 60, "hours": 3600}
+_INTERVAL: Final = "a timedelta, or seconds=, minutes= or hours=, as in every(seconds=30)"
 NAMED: Final = 20
 """Schedules that the log names; of the others it tells the number."""
 S = TypeVar("S", bound=Task[..., ..., Any] | Call[Any])
@@ -74,8 +76,9 @@ class Declared:
 class Schedules:
     """`app.schedules`. What changes or reads the store needs the app to be open."""
 
-    def __init__(self, app: Home) -> None:
+    def __init__(self, app: Home, sender: object) -> None:
         self._app = app
+        self._sender = sender
         self._declared: dict[str, Declared] = {}
 
     # In code
@@ -92,6 +95,7 @@ class Schedules:
         >>> app.schedules.declared
         ['report', 'report-us']
         """
+        _check_options(options, ["zone"])
         return self._declaring(Cron.of(expression, zone), options)
 
     def every(
@@ -104,12 +108,15 @@ class Schedules:
         **options: Unpack[Declaring],
     ) -> Callable[[S], S]:
         """Run a task at an interval, counted from 1970 so that all processes agree; used as `cron`."""
+        units = {"seconds": seconds, "minutes": minutes, "hours": hours}
+        _check_options(options, units)
         given: object = interval
-        if given is not None and not isinstance(given, timedelta):
-            wanted = "a timedelta, or seconds=, minutes= or hours=, as in every(seconds=30)"
-            raise OptionError("interval", given, wanted)
-        length = (interval or timedelta()) + timedelta(seconds=seconds, minutes=minutes, hours=hours)
-        return self._declaring(Every.of(length.total_seconds()), options)
+        if not isinstance(given, timedelta) and (given is not None or not any(units.values())):
+            raise OptionError("interval", given, _INTERVAL)
+        length = 0.0 if interval is None else interval.total_seconds()
+        for unit, number in units.items():
+            length += _number(unit, number) * _SECONDS[unit]
+        return self._declaring(Every.of(length), options)
 
     @property
     def declared(self) -> list[str]:
@@ -131,9 +138,11 @@ class Schedules:
                 if args or kwargs:
                     raise ConfigError("a call has its arguments already: give none to its schedule")
                 called = target
+                check_own(self._sender, [called])
                 self._add(Declared(name or target.task, lambda: called, spec, limits))
             elif isinstance(target, Task):
                 task = target
+                check_sender(self._sender, task.sender, task.name, task.queue)
                 self._add(Declared(name or task.name, lambda: task.call(*args, **kwargs), spec, limits))
             else:
                 raise ConfigError(
@@ -198,9 +207,10 @@ class Schedules:
         goes on from the instant it waits for; where its time changed, from now.
         """
         book = self._book()
+        check_own(self._sender, [call])
         schedule = make_schedule(name, spec_of(when, zone), call, **limits)
         queue = QueueRef(self._app.tenant, call.queue)
-        if call.queue not in self._app.queues and await self._app.store.queue(queue) is None:
+        if call.queue not in self._app.queues and await self._app.store.queues.find_queue(queue) is None:
             raise unknown_queue(call.queue, self._app.queues)
         return await book.put(call.queue, schedule)
 
@@ -232,7 +242,21 @@ class Schedules:
         """All schedules of the tenant, by queue and name; also those that are not in the code."""
         return await self._book().list()
 
-    def _book(self) -> ScheduleBook:
+    def _book(self) -> ScheduleRepository:
         if not self._app.is_open:
             raise ConfigError("the app is not open: do this inside `async with app:`")
-        return ScheduleBook(self._app.store, self._app.tenant)
+        return ScheduleRepository(self._app.store, self._app.tenant)
+
+
+def _check_options(options: Declaring, others: Iterable[str]) -> None:
+    """OptionError for an option that a declaration does not have; `others` are those of its time."""
+    known = [*others, *Declaring.__annotations__]
+    for name, value in options.items():
+        if name not in known:
+            raise OptionError(name, value, f"one of {', '.join(known)}")
+
+
+def _number(unit: str, value: object) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) <= MAX_EVERY_MS:
+        raise OptionError(unit, value, f"a number of {unit}")
+    return value

@@ -1,5 +1,6 @@
 """A Bloom filter of two buffers that forgets what is old."""
 
+import math
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
@@ -10,6 +11,8 @@ import msgspec
 from penstock.core.errors import ConfigError, OptionError
 from penstock.core.extras import install_command
 
+MOST_BYTES: Final = 1 << 30
+"""A buffer that the machine has no memory for would end the process, so larger ones are refused."""
 LEAST_RATE: Final = 1e-15
 """A lower rate of false positives needs more bits than a hash of 64 bits can tell apart."""
 
@@ -25,12 +28,23 @@ class BloomSize(msgspec.Struct, frozen=True):
     rotation: float
 
     def __post_init__(self) -> None:
-        if self.capacity < 1:
+        if not _is_whole(self.capacity) or self.capacity < 1:
             raise OptionError("capacity", self.capacity, "the number of items of one buffer, 1 or more")
-        if not LEAST_RATE <= self.rate < 1:
+        if not _is_number(self.rate) or not LEAST_RATE <= self.rate < 1:
             raise OptionError("rate", self.rate, f"a share of false positives, {LEAST_RATE:g} to below 1")
-        if not self.rotation > 0:
+        if not _is_number(self.rotation) or not self.rotation > 0:
             raise OptionError("rotation", self.rotation, "seconds, more than 0")
+        if self.capacity * -math.log(self.rate) / math.log(2) ** 2 > 8 * MOST_BYTES:
+            wanted = f"so many items that a buffer at this rate takes up to {MOST_BYTES >> 20} MiB"
+            raise OptionError("capacity", self.capacity, wanted)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, float) or _is_whole(value)
 
 
 IDEMPOTENCY: Final = BloomSize(1_000_000, 0.01, 30 * 60.0)
@@ -77,8 +91,8 @@ class RotatingBloom:
     Items go into the current buffer. The previous one is kept beside it until the next rotation, which comes
     when the current one was filled for `rotation` seconds or has taken `capacity` items. An item that was
     added is found until two rotations are over: before, there is no false negative. Threads may share a
-    filter: changes take a lock, and looking takes none, because one look-up or addition of a str is a single
-    step of the interpreter.
+    filter: changes take turns, and looking waits for none of them, because one look-up or addition of a str
+    is a single step of the interpreter.
     """
 
     def __init__(
@@ -91,7 +105,8 @@ class RotatingBloom:
         self.size = size
         self._clock = clock
         self._make = make
-        self._lock = threading.Lock()
+        self._changing = threading.Lock()
+        self._counting = threading.Lock()
         # Both are replaced at once, so that a reader never sees one rotation half done.
         self._buffers = (make(size), make(size))
         self._began = clock()
@@ -106,25 +121,29 @@ class RotatingBloom:
     @property
     def counts(self) -> BloomCounts:
         """The counters, of one moment."""
-        with self._lock:
+        with self._counting:
             return BloomCounts(self._hits, self._misses, self._false_positives, self._rotations)
 
     def maybe(self, items: Sequence[str]) -> list[bool]:
         """For each item: False where it was surely not added lately, True where it may have been."""
-        if self._clock() - self._began >= self.size.rotation:
-            with self._lock:
+        is_due = self._clock() - self._began >= self.size.rotation
+        if is_due and self._changing.acquire(blocking=False):
+            # Where somebody else has it, a later look or addition rotates.
+            try:
                 self._rotate_by_time()
+            finally:
+                self._changing.release()
         current, previous = self._buffers
         found = [item in current or item in previous for item in items]
         hits = sum(found)
-        with self._lock:
+        with self._counting:
             self._hits += hits
             self._misses += len(found) - hits
         return found
 
     def add(self, items: Iterable[str]) -> None:
         """Remember items."""
-        with self._lock:
+        with self._changing:
             self._rotate_by_time()
             current = self._buffers[0]
             for item in items:
@@ -138,7 +157,7 @@ class RotatingBloom:
 
     def refuted(self, count: int = 1) -> None:
         """Count hits that the store did not confirm."""
-        with self._lock:
+        with self._counting:
             self._false_positives += count
 
     def _rotate_by_time(self) -> None:
@@ -152,4 +171,5 @@ class RotatingBloom:
     def _rotate(self) -> None:
         self._buffers = (self._make(self.size), self._buffers[0])
         self._began, self._added = self._clock(), 0
-        self._rotations += 1
+        with self._counting:
+            self._rotations += 1

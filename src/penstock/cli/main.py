@@ -1,4 +1,4 @@
-"""The entry point: runs a command and turns whatever goes wrong into one line and an exit code."""
+"""The entry point: runs a command, and turns every error into one line and an exit code."""
 
 import os
 import re
@@ -17,8 +17,8 @@ INTERRUPTED: Final = 130
 
 
 def run(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line; the exit code: 0, 1 failed or found something, 2 wrong usage, 130 interrupted."""
-    _have_standard_streams()
+    """Run the command line; the exit code is 0, 1 (failed), 2 (wrong usage) or 130 (interrupted)."""
+    _open_closed_streams()
     given = list(sys.argv[1:] if arguments is None else arguments)
     if given in (["--version"], ["-V"]):
         return _version()
@@ -30,11 +30,11 @@ def run(arguments: Sequence[str] | None = None) -> int:
     except KeyboardInterrupt:
         return INTERRUPTED
     except BrokenPipeError:
-        _drop_output()
+        _discard_output()
         return FAILED
     except OSError as error:
-        # Such as a disk that is full: nothing that a traceback would explain.
-        _drop_output()
+        # Such as a full disk, which a traceback would not explain.
+        _discard_output()
         return _fail(error, given, FAILED)
     except Exception as error:  # noqa: BLE001 (the last resort: a user gets a line, not a traceback)
         return _fail(error, given, FAILED)
@@ -42,7 +42,7 @@ def run(arguments: Sequence[str] | None = None) -> int:
 
 
 def _version() -> int:
-    # Kept apart from the commands, so that it need not load them.
+    # Printing the version does not load the commands.
     from importlib.metadata import version
 
     sys.stdout.write(f"penstock {version('penstock')}\n")
@@ -66,7 +66,7 @@ def _invoke(given: list[str]) -> int:
 
 @cache
 def _command() -> Any:
-    """All commands; made once, for that takes longer than many of them do."""
+    """All commands; built once, because that takes longer than many commands."""
     import typer
 
     from penstock.cli.commands import build
@@ -77,10 +77,10 @@ def _command() -> Any:
 def _usage(error: BaseException, given: list[str]) -> int:
     text = _without_secrets(str(getattr(error, "format_message", error.__str__)()), given)
     if type(error).__name__ == "NoArgsIsHelpError":
-        # The message is the help; it is empty when it was printed in colours already.
+        # The message is the help text; it is empty if typer has printed the help in colours already.
         sys.stderr.write(text)
     else:
-        _say(text)
+        _print_error(text)
     return USAGE
 
 
@@ -88,21 +88,21 @@ def _fail(error: Exception, given: list[str], code: int) -> int:
     if _wants_traceback(given):
         sys.stderr.write(_without_secrets("".join(traceback.format_exception(error)), given))
     is_known = isinstance(error, PenstockError | OSError)
-    said = str(error) if is_known else f"{type(error).__name__}: {error}"
-    _say(_without_secrets(said, given) or type(error).__name__)
+    message = str(error) if is_known else f"{type(error).__name__}: {error}"
+    _print_error(_without_secrets(message, given) or type(error).__name__)
     if not is_known and not _wants_traceback(given):
-        _say("this should not happen; run it again with --debug to see where")
+        _print_error("this is a bug in Penstock; run the command with --debug to see where")
     return code
 
 
-def _say(text: str) -> None:
+def _print_error(text: str) -> None:
     sys.stderr.write(f"penstock: error: {' '.join(text.split())}\n")
 
 
 def _without_secrets(text: str, given: list[str]) -> str:
-    """The text without secrets of urls that the command was called with, wherever they stand.
+    """The text without the secrets of URLs among the arguments.
 
-    What finds a word in the wrong place, as a parser of arguments does, repeats it.
+    Errors of the argument parser repeat arguments, which may be URLs in the wrong place.
     """
     from penstock.core.store_url import hide_secrets
 
@@ -118,26 +118,26 @@ def _wants_traceback(given: list[str]) -> bool:
         return True
     from penstock import settings
 
-    # Settings that cannot be read are the error being told, or not worth another.
+    # An error in the settings is the one being printed, or not worth another line.
     with suppress(PenstockError):
         return settings.load().debug
     return False
 
 
-def _have_standard_streams() -> None:
-    """Open what was closed: else the next file or socket has its number, and loops will not have that."""
+def _open_closed_streams() -> None:
+    """Open closed standard streams: otherwise a socket may get their number, which asyncio refuses."""
     for number, name in enumerate(("stdin", "stdout", "stderr")):
         try:
             os.fstat(number)
         except OSError:
-            # The lowest free number is taken, which is this one.
+            # os.open takes the lowest free number, which is this one.
             os.open(os.devnull, os.O_RDWR)
             os.set_inheritable(number, True)
         if getattr(sys, name) is None:
             setattr(sys, name, open(number, "w" if number else "r", closefd=False))  # noqa: SIM115
 
 
-def _drop_output() -> None:
-    # What is still buffered must not be written when the interpreter ends.
+def _discard_output() -> None:
+    # Buffered output must not be written when the interpreter exits.
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

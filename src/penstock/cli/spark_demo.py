@@ -3,33 +3,32 @@
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Final
 
-from penstock.cli.desk import Desk
-from penstock.demo.stage import Show
+from penstock.cli.command_context import CommandContext
+from penstock.demo.run import DemoOptions
 
 if TYPE_CHECKING:
-    from penstock.demo.spark import SparkReport
+    from penstock.demo.spark_run import SparkReport
 
-SHOWN: Final = 10
 QUIET: Final = {"spark.ui.enabled": "false", "spark.log.level": "ERROR", "spark.sql.shuffle.partitions": "2"}
 
 
-async def perform_with_tables(show: Show) -> "SparkReport":
+async def run_demo_with_tables(options: DemoOptions) -> "SparkReport":
     """The demo with the pipeline beside it."""
-    from penstock.demo.spark import perform_on_spark
+    from penstock.demo.spark_run import run_demo_on_spark
     from penstock.spark import session
 
-    show.say("starting Spark")
+    options.print_line("starting Spark")
     spark = session("penstock-demo", **QUIET)
     try:
-        return await perform_on_spark(show, spark)
+        return await run_demo_on_spark(options, spark)
     finally:
         spark.stop()
 
 
-def tell_tables(desk: Desk, found: "SparkReport") -> None:
+def print_tables(context: CommandContext, found: "SparkReport") -> None:
     """Show the tables and the verdict."""
     broken = {str(rule): count for rule, count in found.verdict.by_rule.items()}
-    desk.out.document(
+    context.out.document(
         {
             "streamed": found.streamed,
             "events": found.done.events,
@@ -38,14 +37,14 @@ def tell_tables(desk: Desk, found: "SparkReport") -> None:
             "broken": broken,
         }
     )
-    for exhibit in found.exhibits:
-        desk.out.line()
-        desk.out.line(exhibit.title)
-        desk.out.table(exhibit.columns, exhibit.rows, right=_numbers(exhibit.columns, exhibit.rows))
-    desk.out.line()
+    for table in found.tables:
+        context.out.line()
+        context.out.line(table.title)
+        context.out.table(table.columns, table.rows, right=_numbers(table.columns, table.rows))
+    context.out.line()
     read = f"{found.done.events} events in {found.done.batches} batches, {found.streamed} while jobs ran"
     said = "clean" if found.verdict.is_clean else ", ".join(f"{many} {rule}" for rule, many in broken.items())
-    desk.out.line(f"tables: {read}; audit on Spark: {said}")
+    context.out.line(f"tables: {read}; audit on Spark: {said}")
 
 
 def _numbers(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> frozenset[str]:

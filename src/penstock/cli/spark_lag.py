@@ -1,20 +1,20 @@
-"""`penstock spark lag`: how far behind the registered readers of events are, and who holds them back."""
+"""`penstock spark lag`: how far the registered readers of events are behind, and what holds them back."""
 
 from typing import Annotated
 
 import msgspec
 import typer
 
-from penstock.cli.checks import holdup_line
-from penstock.cli.desk import Desk
+from penstock.cli.command_context import CommandContext
 from penstock.cli.output import span, without_none
 from penstock.core.errors import CursorLostError
+from penstock.explain.formatting import holdup_text
 from penstock.stores.protocol import HasHoldups, Store
 from penstock.stores.values import QueueInfo, Reader
 
 
-class Lag(msgspec.Struct, frozen=True):
-    """One reader of one queue. What it has lost was trimmed, or its log is another one now."""
+class ReaderLag(msgspec.Struct, frozen=True):
+    """How far a reader of a queue is behind; `lost` says why its cursor is not valid any more."""
 
     queue: str
     reader: Reader
@@ -25,31 +25,43 @@ class Lag(msgspec.Struct, frozen=True):
 
 
 async def lag(
-    desk: Desk,
-    queue: Annotated[str | None, typer.Option(help="Only this queue")] = None,
-    reader: Annotated[str | None, typer.Option(metavar="NAME", help="Only this reader")] = None,
+    context: CommandContext,
+    queue: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Only this queue, such as mail", show_default="all queues"),
+    ] = None,
+    reader: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Only this reader, such as audit", show_default="all readers"),
+    ] = None,
 ) -> None:
-    """List the registered readers of events: how many events behind they are, and how long the oldest waits.
+    """List the registered readers: how many events each is behind, and the age of the oldest unread one.
 
-    Streams on Spark register, by the name that their option readerName gives or their checkpoint has. Until
-    the lease of a reader is over, what it has not read is not trimmed. On PostgreSQL a transaction that stays
-    open holds all readers back, and is named.
+    Streams on Spark register under the name of their option readerName, or of their checkpoint. Events that a
+    reader has not read are not trimmed until its lease ends. On PostgreSQL an open transaction holds back all
+    readers; the command names it.
     """
-    async with desk.store(may_migrate=False) as store:
+    async with context.store(may_migrate=False) as store:
         found = [
             await _lag(store, info, each)
-            for info in await desk.queues(store, queue)
-            for each in await store.readers(info.queue)
+            for info in await context.queues(store, queue)
+            for each in await store.readers.list_readers(info.queue)
             if reader in (None, each.name)
         ]
         held = await store.holdup() if isinstance(store, HasHoldups) else None
-    desk.out.document(
-        {"readers": [_document(each) for each in found]} | ({} if held is None else {"held_back": held})
-    )
-    desk.out.table(
+    held_back = {} if held is None else {"held_back": held}
+    context.out.documents(_lag_document(each) | held_back for each in found)
+    context.out.table(
         ["reader", "queue", "cursor", "behind", "oldest unread", "lease left"],
         (
-            (each.reader.name, each.queue, each.reader.cursor, each.behind, _oldest(each), _lease(each))
+            (
+                each.reader.name,
+                each.queue,
+                each.reader.cursor,
+                each.behind,
+                _oldest_text(each),
+                _lease_text(each),
+            )
             for each in found
         ),
         right=frozenset({"behind"}),
@@ -57,26 +69,28 @@ async def lag(
     )
     for each in found:
         if each.lost is not None:
-            desk.out.line(f"{each.reader.name} has lost its place: {each.lost}")
+            context.out.line(f"{each.reader.name} has lost its cursor: {each.lost}")
     if held is not None:
-        desk.out.line(f"newer events are {holdup_line(held)}")
+        context.out.line(f"newer events are {holdup_text(held)}")
 
 
-async def _lag(store: Store, info: QueueInfo, reader: Reader) -> Lag:
-    now = await store.now()
-    _, newest = await store.event_range(info.queue)
+async def _lag(store: Store, info: QueueInfo, reader: Reader) -> ReaderLag:
+    now = await store.clock.now()
+    _, newest = await store.events.event_range(info.queue)
     lost, oldest_ms = None, None
     try:
-        following = await store.cursor_after(info.queue, reader.cursor, 1)
-        unread = await store.event_columns(info.queue, reader.cursor, following, 1)
+        following = await store.events.cursor_after(info.queue, reader.cursor, 1)
+        unread = await store.events.event_columns(info.queue, reader.cursor, following, 1)
         times = [at for at in unread.fields.get("at", ()) if at is not None]
         oldest_ms = now - times[0] if times else None
     except CursorLostError as error:
         lost = str(error)
-    return Lag(info.queue.name, reader, max(0, newest - reader.seq), oldest_ms, reader.kept_until - now, lost)
+    return ReaderLag(
+        info.queue.name, reader, max(0, newest - reader.seq), oldest_ms, reader.kept_until - now, lost
+    )
 
 
-def _document(each: Lag) -> dict[str, object]:
+def _lag_document(each: ReaderLag) -> dict[str, object]:
     return without_none(
         queue=each.queue,
         reader=each.reader.name,
@@ -89,11 +103,11 @@ def _document(each: Lag) -> dict[str, object]:
     )
 
 
-def _oldest(each: Lag) -> str:
+def _oldest_text(each: ReaderLag) -> str:
     if each.lost is not None:
         return "lost"
     return "" if each.oldest_ms is None else span(each.oldest_ms)
 
 
-def _lease(each: Lag) -> str:
+def _lease_text(each: ReaderLag) -> str:
     return "over" if each.lease_ms <= 0 else span(each.lease_ms)

@@ -8,8 +8,8 @@ from contextlib import AbstractAsyncContextManager
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Literal, ParamSpec, Protocol, TypeVar, overload
 
+from penstock.client.caller_transaction import run_without_waiting, single_handle
 from penstock.client.client import Client
-from penstock.client.within import at_once, the_one
 from penstock.core.errors import ConfigError, PenstockError
 from penstock.core.job import Job
 from penstock.core.states import State
@@ -41,20 +41,13 @@ class Sendable(Protocol[P, R]):
 class BlockingQueue:
     """What a producer needs, each call returning when it is done. From any number of threads."""
 
-    def __init__(
-        self,
-        thread: "_LoopThread",
-        check_own: Callable[[Iterable[Call[Any]]], None],
-        check_loop: Callable[[], None],
-    ) -> None:
+    def __init__(self, thread: "_LoopThread", check_loop: Callable[[], None]) -> None:
         self._thread = thread
-        self._check_own = check_own
         self._check_loop = check_loop
 
     def enqueue(self, task: Sendable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
         """Enqueue one call; when this returns, the job is in the store."""
         call = _checked(task).call(*args, **kwargs)
-        self._check_own([call])
         return self._thread.call(lambda client: client.send(call))
 
     def enqueue_in(
@@ -65,22 +58,20 @@ class BlockingQueue:
         The connection is used in the thread that calls.
         """
         call = _checked(task).call(*args, **kwargs)
-        self._check_own([call])
-        return the_one(self._enqueue_in(connection, [call]))
+        return single_handle(self._enqueue_in(connection, [call]))
 
     def enqueue_many_in(
         self, connection: Transaction, task: Sendable[..., R], calls: Iterable[AnyCall[R]]
     ) -> list[JobHandle[R]]:
         """Enqueue many calls as part of such a transaction; as `task.enqueue_many_in`."""
         sendable = _checked(task).calls(calls)
-        self._check_own(sendable)
         return all_of(self._enqueue_in(connection, sendable))
 
     def _enqueue_in(
         self, connection: Transaction, calls: Sequence[Call[R]]
     ) -> list[JobHandle[R] | PenstockError]:
         entries = self._thread.call(lambda client: client.entries(calls))
-        return at_once(entries.enqueue(connection, blocking=True))
+        return run_without_waiting(entries.enqueue(connection, blocking=True))
 
     @overload
     def enqueue_many(
@@ -97,18 +88,19 @@ class BlockingQueue:
     ) -> list[JobHandle[R]] | list[JobHandle[R] | PenstockError]:
         """Enqueue many calls in few round trips; as `task.enqueue_many`."""
         sendable = _checked(task).calls(calls)
-        self._check_own(sendable)
         return outcomes(self._thread.call(lambda client: client.send_many(sendable)), on_error)
 
     def enqueue_flow(self, flow: Flow) -> FlowHandle:
         """Enqueue all of a flow in one operation; `handle[node]` is what this face is asked about."""
+        flow.check()
         return self._thread.call(lambda client: client.send_flow(flow))
 
     def batch(
         self, calls: Iterable[Call[Any]], *, then: Call[Any] | None = None, name: str | None = None
     ) -> str:
         """Enqueue many jobs and one after all of them; as `app.batch`. The batch's id."""
-        return self._thread.call(lambda client: send_batch(client, calls, then, name)).id
+        wanted = list(calls)
+        return self._thread.call(lambda client: send_batch(client, wanted, then, name)).id
 
     def result(self, handle: JobHandle[R], timeout: float | None = None) -> R:
         """What the handler returned, once it has; as `handle.result`.
@@ -116,23 +108,23 @@ class BlockingQueue:
         ConfigError in the event loop that the app is open in: a worker there could never get to the job.
         """
         self._check_loop()
-        return self._thread.call(lambda client: handle.through(client).result(timeout))
+        return self._thread.call(lambda client: _through(handle, client).result(timeout))
 
     def info(self, handle: JobHandle[Any]) -> Job:
         """The whole record."""
-        return self._thread.call(lambda client: handle.through(client).info())
+        return self._thread.call(lambda client: _through(handle, client).info())
 
     def status(self, handle: JobHandle[Any]) -> State:
         """The state now."""
-        return self._thread.call(lambda client: handle.through(client).status())
+        return self._thread.call(lambda client: _through(handle, client).status())
 
     def progress(self, handle: JobHandle[Any]) -> Any:
         """The newest progress the handler told of."""
-        return self._thread.call(lambda client: handle.through(client).progress())
+        return self._thread.call(lambda client: _through(handle, client).progress())
 
     def cancel(self, handle: JobHandle[Any]) -> State:
         """Take the job back, or ask it to stop; as `handle.cancel`."""
-        return self._thread.call(lambda client: handle.through(client).cancel())
+        return self._thread.call(lambda client: _through(handle, client).cancel())
 
 
 class Blocking:
@@ -140,15 +132,9 @@ class Blocking:
     a program that enqueues often keeps one block open around the others.
     """
 
-    def __init__(
-        self,
-        opener: Opener,
-        check_own: Callable[[Iterable[Call[Any]]], None],
-        check_loop: Callable[[], None],
-    ) -> None:
+    def __init__(self, opener: Opener, check_loop: Callable[[], None]) -> None:
         self._opener = opener
         self._check_loop = check_loop
-        self._check_own = check_own
         self._lock = threading.Lock()
         self._users = 0
         self._thread: _LoopThread | None = None
@@ -181,7 +167,7 @@ class Blocking:
             if self._thread is None:
                 self._thread = _LoopThread(self._opener)
             self._users += 1
-            return BlockingQueue(self._thread, self._check_own, self._check_loop)
+            return BlockingQueue(self._thread, self._check_loop)
 
     def __exit__(
         self,
@@ -252,6 +238,12 @@ def _checked(task: Sendable[P, R]) -> Sendable[P, R]:
         hint = f"app.task_named({task!r})" if isinstance(task, str) else "a function under @app.task"
         raise ConfigError(f"{task!r} is no task: pass the task itself, such as {hint}")
     return task
+
+
+def _through(handle: JobHandle[R], client: Client) -> JobHandle[R]:
+    if not isinstance(handle, JobHandle):
+        raise ConfigError(f"{handle!r} is no handle of a job: app.job(queue, id) makes one of an id")
+    return handle.through(client)
 
 
 async def _exited(opened: AbstractAsyncContextManager[Any]) -> None:

@@ -4,7 +4,7 @@ import logging
 from collections.abc import Mapping
 from typing import Final
 
-from penstock.client.persist import Persistence
+from penstock.client.retrying import RetryingCaller
 from penstock.core.errors import DeclarationError
 from penstock.core.job import QueueRef
 from penstock.core.limits import Declaration
@@ -20,7 +20,7 @@ async def declare(
     store: Store,
     queue: QueueRef,
     declaration: Declaration | None,
-    persistence: Persistence,
+    retrying: RetryingCaller,
     *,
     is_producer: bool,
 ) -> QueueInfo:
@@ -30,11 +30,11 @@ async def declare(
     are stored. Without a declaration nothing is compared: the queue's stored mode holds.
     """
     if declaration is None:
-        return await persistence.call(lambda: store.open_queue(queue))
+        return await retrying.call(lambda: store.queues.open_queue(queue))
     try:
-        return await persistence.call(lambda: store.declare(queue, declaration))
+        return await retrying.call(lambda: store.queues.declare(queue, declaration))
     except DeclarationError as error:
-        stored = await persistence.call(lambda: store.queue(queue)) if is_producer else None
+        stored = await retrying.call(lambda: store.queues.find_queue(queue)) if is_producer else None
         if stored is None or stored.mode is not declaration.mode:
             raise DeclarationError(f"queue {str(queue)!r}: {error}") from None
         _LOGGER.warning(

@@ -72,7 +72,8 @@ class JobFilter(msgspec.Struct, frozen=True, kw_only=True):
         if self.where is None or not found:
             return found
         # In a thread, so that a condition which takes its time keeps nothing else waiting.
-        return await asyncio.to_thread(self.where.matching, found, now)
+        async with self.where.turn:
+            return await asyncio.to_thread(self.where.matching, found, now)
 
     def age(self, job: Job) -> int:
         """The time that jobs are listed by."""

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from penstock.bloom.rotating import RotatingBloom
-from penstock.client.persist import Persistence
+from penstock.client.retrying import RetryingCaller
 from penstock.core.ids import queue_number
 from penstock.core.job import NewJob, QueueRef
 from penstock.core.limits import Mode
@@ -20,10 +20,10 @@ class KnownKeys:
     may know are looked up in one call; where a job holds one, that job is the answer, like the store's.
     """
 
-    def __init__(self, store: Store, filter_: RotatingBloom, persistence: Persistence) -> None:
+    def __init__(self, store: Store, filter_: RotatingBloom, retrying: RetryingCaller) -> None:
         self._store = store
         self._filter = filter_
-        self._persistence = persistence
+        self._retrying = retrying
 
     async def enqueue(
         self, queue: QueueRef, jobs: Sequence[NewJob], mode: Mode | None = None
@@ -32,7 +32,9 @@ class KnownKeys:
         out: list[Outcome | None] = await self._look_up(queue, jobs)
         rest = [new for new, answer in zip(jobs, out, strict=True) if answer is None]
         answers = iter(
-            await self._persistence.call(lambda: self._store.enqueue(queue, rest, mode=mode)) if rest else ()
+            await self._retrying.call(lambda: self._store.moves.enqueue(queue, rest, mode=mode))
+            if rest
+            else ()
         )
         done = [next(answers) if answer is None else answer for answer in out]
         self._filter.add(
@@ -56,7 +58,7 @@ class KnownKeys:
         if not asked:
             return out
         keys = list(dict.fromkeys(key for _, key in asked))
-        found = await self._persistence.call(lambda: self._store.key_holders(queue, keys))
+        found = await self._retrying.call(lambda: self._store.reads.key_holders(queue, keys))
         holders = dict(zip(keys, found, strict=True))
         self._filter.refuted(sum(holder is None for holder in found))
         for place, key in asked:

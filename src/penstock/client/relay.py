@@ -43,10 +43,10 @@ async def relay(store: Store, queue: QueueRef, *, limit: int = RELAY_LIMIT) -> i
     portion = PORTION
     while carried < limit and len(run.held) < MOST_HELD:
         wanted = min(portion, limit - carried)
-        entries = await store.relays(queue, wanted, after=after)
+        entries = await store.flows.list_relay_entries(queue, wanted, after=after)
         done = await run.carry(entries)
         if done:
-            await store.relayed(queue, done)
+            await store.flows.delete_relay_entries(queue, done)
             carried += len(done)
         if len(entries) < wanted:
             break
@@ -95,11 +95,11 @@ class _Run:
                 return await self._jobs(target, entries)
             case Adoption():
                 adoptions = [entry.what for entry in entries if isinstance(entry.what, Adoption)]
-                await self._store.adopt(target, adoptions)
+                await self._store.flows.adopt(target, adoptions)
             case _:
                 # Refused where the parent is gone or waits no longer: then nobody wants to know.
                 endings = [entry.what for entry in entries if isinstance(entry.what, ChildEnding)]
-                await self._store.child_ended(target, endings)
+                await self._store.flows.child_ended(target, endings)
         return [entry.number for entry in entries]
 
     def _waits(self, entry: Relay) -> bool:
@@ -122,7 +122,7 @@ class _Run:
 
     async def _jobs(self, target: QueueRef, entries: Sequence[Relay]) -> list[int]:
         jobs = [entry.what for entry in entries if isinstance(entry.what, NewJob)]
-        answers = await self._store.enqueue(target, jobs)
+        answers = await self._store.moves.enqueue(target, jobs)
         done: list[int] = []
         for entry, new, answer in zip(entries, jobs, answers, strict=True):
             if isinstance(answer, Refused) and answer.why is Refusal.FULL:
@@ -144,7 +144,7 @@ class _Run:
         child = JobRef(target.name, new.id)
         for parent in new.parents:
             ending = ChildEnding(parent.id, child, None)
-            await self._store.child_ended(QueueRef(target.tenant, parent.queue), [ending])
+            await self._store.flows.child_ended(QueueRef(target.tenant, parent.queue), [ending])
 
 
 def _groups(entries: Sequence[Relay]) -> Iterator[tuple[str, list[Relay]]]:

@@ -1,9 +1,9 @@
-"""Waiting for jobs to end: one look for all who wait, at every ring of the queue's bell."""
+"""Waiting for jobs to end: one read for all waiting calls, at every notification of the queue."""
 
 import asyncio
 from typing import Final
 
-from penstock.client.persist import Persistence
+from penstock.client.retrying import RetryingCaller
 from penstock.core.errors import JobNotFoundError, PenstockError, ResultTimeoutError
 from penstock.core.job import Job, QueueRef
 from penstock.stores.protocol import Store
@@ -14,13 +14,13 @@ LONGEST_POLL: Final = 5.0
 LOOK_LIMIT: Final = 200
 
 
-class Watch:
+class EndingWatcher:
     """Those who wait for jobs of one queue, on one event loop."""
 
-    def __init__(self, store: Store, queue: QueueRef, persistence: Persistence) -> None:
+    def __init__(self, store: Store, queue: QueueRef, retrying: RetryingCaller) -> None:
         self._store = store
         self._queue = queue
-        self._persistence = persistence
+        self._retrying = retrying
         self._waiting: dict[str, set[asyncio.Future[Job]]] = {}
         self._runner: asyncio.Task[None] | None = None
         self._is_listening = False
@@ -34,7 +34,7 @@ class Watch:
         try:
             async with limit:
                 if self._is_listening:
-                    # It may have ended before; from here on the bell tells.
+                    # It may have ended before; from here on the subscription is notified.
                     self._poll = FIRST_POLL
                     await self._look([job])
                 else:
@@ -61,13 +61,13 @@ class Watch:
 
     async def _run(self) -> None:
         try:
-            async with self._store.bell(self._queue, Topic.ENDED) as bell:
+            async with self._store.notifier.subscribe(self._queue, Topic.ENDED) as subscription:
                 self._is_listening = True
                 self._poll = FIRST_POLL
                 while self._waiting:
                     await self._look(list(self._waiting))
                     poll, self._poll = self._poll, min(2 * self._poll, LONGEST_POLL)
-                    if await bell.wait(poll):
+                    if await subscription.wait(poll):
                         self._poll = FIRST_POLL
                 self._is_listening = False
         except Exception as error:  # noqa: BLE001 (handed on to those who wait)
@@ -77,13 +77,13 @@ class Watch:
             self._is_listening = False
             self._runner = None
         if self._futures():
-            # Someone came while the bell was taken down.
+            # A call began to wait while the subscription was closed.
             self._listen()
 
     async def _look(self, jobs: list[str]) -> None:
         for start in range(0, len(jobs), LOOK_LIMIT):
             ids = jobs[start : start + LOOK_LIMIT]
-            found = await self._persistence.call(lambda ids=ids: self._store.get(self._queue, ids))  # type: ignore[misc]
+            found = await self._retrying.call(lambda ids=ids: self._store.reads.get(self._queue, ids))  # type: ignore[misc]
             for each, record in zip(ids, found, strict=True):
                 self._tell(each, record)
 

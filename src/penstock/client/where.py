@@ -3,9 +3,11 @@
 import sqlite3
 import time
 from collections.abc import Sequence
+from contextlib import AbstractAsyncContextManager, nullcontext
 from datetime import UTC, datetime
 from typing import Final
 
+from penstock.client.where_functions import add_text_functions
 from penstock.core.errors import OptionError
 from penstock.core.job import Job
 
@@ -38,7 +40,9 @@ MAX_LENGTH: Final = 10_000
 """Characters of a condition."""
 MAX_VALUE_BYTES: Final = 4 << 20
 """The largest value that a condition may make: more than the largest payload."""
-_STEPS: Final = 100
+MAX_PATTERN_BYTES: Final = 200
+"""The longest pattern of LIKE and GLOB: the time of one comparison grows with both lengths."""
+_STEPS: Final = 10
 """Steps of SQLite's machine after which the time is looked at. A single one may work on the largest value."""
 _ALLOWED: Final = frozenset({sqlite3.SQLITE_SELECT, sqlite3.SQLITE_READ, sqlite3.SQLITE_FUNCTION})
 _FORBIDDEN: Final = frozenset({"load_extension"})
@@ -50,14 +54,20 @@ class Where:
     def __init__(self, condition: str, *, field: str = "where", max_seconds: float = MAX_SECONDS) -> None:
         self._field, self._condition = field, condition
         self._max_seconds, self._until = max_seconds, 0.0
+        self.turn: AbstractAsyncContextManager[object] = nullcontext()
+        """Held while the condition is evaluated: those who share one are evaluated one after the other."""
         if len(condition) > MAX_LENGTH:
             raise OptionError(field, f"{len(condition)} characters", f"at most {MAX_LENGTH} characters")
         # Used by one thread at a time, which need not be the one that made it.
         self._base = sqlite3.connect(":memory:", isolation_level=None, check_same_thread=False)
         self._base.execute(f"CREATE TABLE jobs ({', '.join(COLUMNS)})")
         self._base.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, MAX_VALUE_BYTES)
+        self._base.setlimit(sqlite3.SQLITE_LIMIT_LIKE_PATTERN_LENGTH, MAX_PATTERN_BYTES)
         self._base.setlimit(sqlite3.SQLITE_LIMIT_ATTACHED, 0)
-        self.matching([], 0)
+        add_text_functions(self._base, MAX_VALUE_BYTES)
+        self._base.set_authorizer(_authorize)
+        # Only compiled: what it does with constants can take long, and whoever makes it may not wait.
+        self._run("EXPLAIN SELECT")
 
     def matching(self, jobs: Sequence[Job], now: int) -> list[Job]:
         """The jobs for which the condition is true, in their order."""
@@ -69,15 +79,19 @@ class Where:
         self._until = time.thread_time() + self._max_seconds
         self._base.set_progress_handler(self._is_over, _STEPS)
         try:
-            # On a line of its own, so that a comment in it cannot swallow the bracket.
-            found = self._base.execute(f"SELECT id FROM jobs WHERE (\n{self._condition}\n)").fetchall()  # noqa: S608
-        except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
-            wanted = f"an SQL condition over {', '.join(COLUMNS)} ({error})"
-            raise OptionError(self._field, self._condition, wanted) from None
+            found = self._run("SELECT")
         finally:
             self._base.set_progress_handler(None, 0)
         ids = {row[0] for row in found}
         return [job for job in jobs if job.id in ids]
+
+    def _run(self, verb: str) -> list[tuple[object, ...]]:
+        try:
+            # On a line of its own, so that a comment in it cannot swallow the bracket.
+            return self._base.execute(f"{verb} id FROM jobs WHERE (\n{self._condition}\n)").fetchall()
+        except (sqlite3.Error, sqlite3.Warning, ValueError) as error:
+            wanted = f"an SQL condition over {', '.join(COLUMNS)} ({error})"
+            raise OptionError(self._field, self._condition, wanted) from None
 
     def _is_over(self) -> bool:
         return time.thread_time() > self._until

@@ -1,4 +1,4 @@
-"""Every error that Penstock raises.
+"""Every error about jobs, queues and stores. Spark, webhooks and egress have modules of their own for theirs.
 
 PenstockError
 ├── InvalidError              bad input: names the field, what was found, what is wanted
@@ -25,13 +25,6 @@ PenstockError
 ├── StuckHandlerError         a worker ended itself: a thread ran on long after its timeout
 ├── HandlerError              a handler in another process raised, or could not be executed there
 │   └── ProcessDiedError      the process of a handler ended before the handler did
-├── BadRowError               a row of a DataFrame cannot be a job, and nothing says where to put it
-├── TableError                a table on files is another's, damaged or newer than this version
-├── EgressError               a request out of the service was not made, or got no answer
-│   └── AddressRefusedError   it would have gone to an address that is not allowed: nothing was sent
-├── WebhookNotFoundError      no webhook, or no delivery of one, with that id
-├── SignatureError            a webhook that was not signed with the secret, or too long ago
-├── SealedSecretError         a stored secret cannot be opened with the keys of the settings
 ├── ConfigError               settings, urls and app references that cannot be used
 └── StoreError                the store failed; the message says what to do
     ├── StoreUnavailableError     it cannot be reached, went away, or refuses what it did before
@@ -207,34 +200,6 @@ class HandlerError(PenstockError):
 
 class ProcessDiedError(HandlerError):
     """The process of a handler ended before the handler did; `text` ends with what it wrote last."""
-
-
-class BadRowError(PenstockError):
-    """A row of a DataFrame cannot be a job, and no quarantine takes it."""
-
-
-class TableError(PenstockError):
-    """A table on files belongs to another query, is damaged, or was written by a newer Penstock."""
-
-
-class EgressError(PenstockError):
-    """A request out of the service was not made, or got no answer."""
-
-
-class AddressRefusedError(EgressError):
-    """A request would have gone to an address that is not allowed; nothing was sent."""
-
-
-class WebhookNotFoundError(PenstockError, LookupError):
-    """No webhook, or no delivery of one, with that id."""
-
-
-class SignatureError(PenstockError):
-    """A webhook was not signed with the secret, or too long ago."""
-
-
-class SealedSecretError(PenstockError):
-    """A stored secret is sealed with a key that is not in the settings, or was changed in the store."""
 
 
 class ConfigError(PenstockError):

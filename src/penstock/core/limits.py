@@ -5,6 +5,7 @@ from typing import Final
 
 import msgspec
 
+from penstock.core.clocks import STEP_US
 from penstock.core.errors import DeclarationError, OptionError
 
 MAX_COUNT: Final = 1_000_000_000
@@ -67,15 +68,25 @@ class Rate(msgspec.Struct, frozen=True, omit_defaults=True):
         """The time that one job uses up, rounded so that no more than the rate go."""
         return -(-self.per_ms * 1000 // self.count)
 
+    @property
+    def slack_us(self) -> int:
+        """How far ahead of its time a job may go."""
+        return (self.burst - 1) * self.interval_us
+
+    @property
+    def furthest_us(self) -> int:
+        """How long the next may have to wait; a later time is one that the clock was set back from."""
+        return self.interval_us + STEP_US
+
     def tokens(self, arrival_us: int, now_us: int) -> int:
         """How many may go now; `arrival_us` is when the next would be on time."""
-        ahead = max(arrival_us, now_us) - now_us
-        room = (self.burst - 1) * self.interval_us - ahead
-        return 0 if room < 0 else room // self.interval_us + 1
+        ahead = self._from(arrival_us, now_us) - now_us
+        left = self.slack_us - ahead
+        return 0 if left < 0 else left // self.interval_us + 1
 
     def after(self, arrival_us: int, now_us: int, taken: int) -> int:
         """When the next would be on time, after so many went now."""
-        return max(arrival_us, now_us) + taken * self.interval_us
+        return self._from(arrival_us, now_us) + taken * self.interval_us
 
     def owed_at_most(self, arrival_us: int, now_us: int) -> int:
         """What another rate left behind counts no further than this one could have come."""
@@ -83,7 +94,12 @@ class Rate(msgspec.Struct, frozen=True, omit_defaults=True):
 
     def opens_us(self, arrival_us: int) -> int:
         """When the next may go."""
-        return arrival_us - (self.burst - 1) * self.interval_us
+        return arrival_us - self.slack_us
+
+    def _from(self, arrival_us: int, now_us: int) -> int:
+        if self.opens_us(arrival_us) > now_us + self.furthest_us:
+            return now_us
+        return max(arrival_us, now_us)
 
 
 class Declaration(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
@@ -134,7 +150,7 @@ def check_declaration(wanted: Declaration) -> Declaration:
         if value is not None:
             _check(name, value, 1)
     if not wanted.mode.has_keys and (wanted.key_rate is not None or wanted.key_limit != 1):
-        raise OptionError("mode", wanted.mode, "keyed or dynamic, as there are limits per key")
+        raise OptionError("mode", str(wanted.mode), "keyed or dynamic, as there are limits per key")
     for name in ("rate", "key_rate"):
         rate = getattr(wanted, name)
         if rate is not None:

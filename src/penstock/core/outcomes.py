@@ -61,19 +61,14 @@ class Claims(msgspec.Struct, frozen=True):
 
     `wait_ms` is the time until something becomes due; None when nothing is known to. It may be longer where
     the claim brought all that it asked for. `is_more` says that the call reached the end of its work and not
-    that of the queue: the next one may bring what this did not. `stands` is the store's time at which a claim
-    that brought nothing was left standing, where it was: the next one may bring what was leased since then.
-    `is_contended` says that the last claim that brought jobs was another worker's, at a store that answers
-    one call after the other. `now_us` is the store's time of the claim in microseconds, from which later
-    claims project the floor of their fences; 0 where it was not told.
+    that of the queue: the next one may bring what this did not. `now_us` is the store's time of the claim in
+    microseconds, from which later claims project the floor of their fences; 0 where it was not told.
     """
 
     jobs: list[Claimed] = []
     expired: list[ExpiredLease] = []
     wait_ms: int | None = None
     is_more: bool = False
-    stands: int | None = None
-    is_contended: bool = False
     now_us: int = 0
 
 

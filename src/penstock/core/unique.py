@@ -4,6 +4,7 @@ from enum import StrEnum
 
 import msgspec
 
+from penstock.core.clocks import STEP_MS
 from penstock.core.states import State
 
 
@@ -33,6 +34,10 @@ class Unique(msgspec.Struct, frozen=True, omit_defaults=True):
             case UniqueRule.LIVE:
                 return state.is_live
             case UniqueRule.THROTTLE:
-                return since_ms < self.window_ms
+                return self.is_throttled(since_ms)
             case UniqueRule.WAITING | UniqueRule.DEBOUNCE:
                 return state in {State.PENDING, State.DELAYED, State.BLOCKED}
+
+    def is_throttled(self, since_ms: int) -> bool:
+        """True within the window; a job that came in a minute from now came before the clock was set back."""
+        return self.rule is UniqueRule.THROTTLE and -STEP_MS <= since_ms < self.window_ms

@@ -1,1 +1,5 @@
-"""The demo: real worker processes, one of them killed, and a proof that no job was lost."""
+"""The demo: runs real worker processes, kills one, and proves that no job was lost.
+
+The proof does not trust the store: producer and handlers write records of their own (`record_file.py`), which
+`audit.py` compares with the event log and the jobs. Begin with `run.py`.
+"""

@@ -1,4 +1,4 @@
-"""The verdict: what producer and handlers wrote down, held against the store's log and its records."""
+"""The verdict: the records of producer and handlers, compared with the event log and the store's jobs."""
 
 from pathlib import Path
 from typing import Final
@@ -7,7 +7,7 @@ import msgspec
 
 from penstock.core.history import Checker, Verdict
 from penstock.core.states import LIVE, State
-from penstock.demo import diary
+from penstock.demo import record_file
 from penstock.stores.protocol import Store
 from penstock.stores.values import Query
 
@@ -15,7 +15,7 @@ CHUNK: Final = 1_000
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """How the demo went. `orphaned` are the leases that the killed worker left behind."""
+    """The result of the demo; `orphaned` is the number of leases that the killed worker left."""
 
     produced: int
     executions: int
@@ -27,29 +27,29 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def ended(self) -> int:
-        """Jobs that came to an end of their own."""
+        """Number of jobs that completed, failed or died."""
         return self.verdict.completed + self.verdict.failed + self.verdict.dead
 
     @property
     def is_proven(self) -> bool:
-        """True when every job that was accepted is accounted for, and every promise was kept."""
+        """True if every accepted job is accounted for, and every promise was kept."""
         recovered = self.verdict.recovered >= self.orphaned
         return self.verdict.is_clean and self.produced == self.ended and recovered
 
 
 async def audit(store: Store, producer: Path, handlers: Path) -> tuple[Verdict, int, int]:
-    """The verdict, how many jobs were produced and how many executions there were; once nothing runs."""
-    produced, executed = list(diary.produced(producer)), list(diary.executed(handlers))
+    """The verdict, the number of jobs produced, and the number of executions; call it once nothing runs."""
+    produced, executed = list(record_file.read_produced(producer)), list(record_file.read_executed(handlers))
     checker = Checker(produced=produced, executed=executed, in_order=store.numbers_in_order)
     cursor: str | int = 0
-    while events := await store.events(diary.REF, cursor, CHUNK):
+    while events := await store.events.read_events(record_file.REF, cursor, CHUNK):
         for event in events:
             checker.feed(event)
         cursor = events[-1].cursor
     live: dict[tuple[str, str, str], State] = {}
     query = Query(states=LIVE, limit=CHUNK, payloads=False, results=False)
     while True:
-        page = await store.find(diary.REF, query)
+        page = await store.reads.find(record_file.REF, query)
         live |= {(job.tenant, job.queue, job.id): job.state for job in page.jobs}
         if page.next is None:
             break

@@ -1,11 +1,11 @@
-"""Reasons for waiting that lie in limits, keys and other jobs, in words."""
+"""Why a job waits for limits, keys or other jobs, as sentences."""
 
-from penstock.explain.facts import NAMED, Facts
-from penstock.explain.words import held_text, local, span
+from penstock.explain.formatting import local, rate_hold_text, span
+from penstock.explain.job_facts import MAX_CHILDREN, JobFacts
 
 
-def held_back(facts: Facts) -> list[str]:
-    """Why a pending job is not claimed although workers may be free."""
+def limit_reasons(facts: JobFacts) -> list[str]:
+    """The limits that keep a pending job from being claimed although workers may be free."""
     out: list[str] = []
     declared, key, queue = facts.declaration, facts.key, facts.job.queue
     if declared is None:
@@ -13,7 +13,7 @@ def held_back(facts: Facts) -> list[str]:
     if key is not None:
         if key.active >= key.limit:
             out.append(f"key {key.key!r} is at its limit: {key.active} of {key.limit} are running")
-        if (held := held_text(key, facts.now)) is not None:
+        if (held := rate_hold_text(key, facts.now)) is not None:
             rate = "" if declared.key_rate is None else f" of {declared.key_rate}"
             out.append(f"key {key.key!r} is held back by its rate{rate} until {held}")
     if declared.max_active is not None and facts.leases >= declared.max_active:
@@ -26,18 +26,18 @@ def held_back(facts: Facts) -> list[str]:
     return out
 
 
-def blocked(facts: Facts) -> list[str]:
-    """Which jobs a blocked one waits for, and which of them will not end by themselves."""
+def child_reasons(facts: JobFacts) -> list[str]:
+    """The children that a blocked job waits for, and those of them that need a retry or a cancel."""
     left, many = facts.left, len(facts.children)
     if not many:
         return ["waiting: it is blocked until the jobs it depends on have ended"]
     if not left:
-        told = "it becomes claimable once the word of the last one is carried over"
-        return [f"waiting: it was blocked by {many} children, which have all ended; {told}"]
+        relayed = "it becomes claimable once the end of the last one is relayed to it"
+        return [f"waiting: it was blocked by {many} children, which have all ended; {relayed}"]
     out = [f"waiting: blocked, {len(left)} of {many} children {'is' if len(left) == 1 else 'are'} left"]
     ended = [child for child in left if child.state is not None]
-    looked_at = list(zip(left[:NAMED], facts.states, strict=False))
-    live = [f"{child.ref} ({state or 'not there'})" for child, state in looked_at if child.state is None]
+    looked_at = list(zip(left[:MAX_CHILDREN], facts.states, strict=False))
+    live = [f"{child.ref} ({state or 'does not exist'})" for child, state in looked_at if child.state is None]
     removed = {child.ref for child, state in looked_at if state is None}
     if live:
         rest = len(left) - len(ended) - len(live)
@@ -47,8 +47,13 @@ def blocked(facts: Facts) -> list[str]:
         f"penstock flows cancel {facts.job.queue}/{facts.job.id}"
         if child.ref in removed
         else f"{child.ref} ended as {child.state} and holds it up: penstock jobs retry {child.ref}"
-        for child in ended[:NAMED]
+        for child in ended[:MAX_CHILDREN]
     ]
-    if facts.states and len(left) <= NAMED and not ended and all(state is None for state in facts.states):
-        out.append(f"none of them is there: deleted, or on their way since {local(facts.job.enqueued_at)}")
+    if (
+        facts.states
+        and len(left) <= MAX_CHILDREN
+        and not ended
+        and all(state is None for state in facts.states)
+    ):
+        out.append(f"none of them exists: deleted, or not enqueued yet, since {local(facts.job.enqueued_at)}")
     return out

@@ -1,4 +1,4 @@
-"""Why a job is not running, in plain words: a pure function of what the store knows about it."""
+"""Why a job is not running, as sentences: a pure function of facts about the job."""
 
 from typing import Final
 
@@ -6,22 +6,22 @@ from penstock.core.clocks import has_ended
 from penstock.core.decide import CHILD_FAILED, LEASE_EXPIRED, NO_HANDLER
 from penstock.core.moves import Move
 from penstock.core.states import State
-from penstock.explain.facts import Facts
-from penstock.explain.reasons import blocked, held_back
-from penstock.explain.words import local, span
+from penstock.explain.formatting import local, span
+from penstock.explain.job_facts import JobFacts
+from penstock.explain.reasons import child_reasons, limit_reasons
 
-__all__ = ["Facts", "explain"]
+__all__ = ["JobFacts", "explain"]
 
 IDLE_MS: Final = 5_000
-"""A pending job that waits for longer than this, with no lease held, has nobody to claim it."""
+"""If a job is pending for longer than this and no lease is held, no worker runs on the queue."""
 
 
-def explain(facts: Facts) -> list[str]:
-    """Sentences, the most important first."""
+def explain(facts: JobFacts) -> list[str]:
+    """The sentences, the most important first."""
     return _by_state(facts) + _schedule(facts)
 
 
-def _by_state(facts: Facts) -> list[str]:
+def _by_state(facts: JobFacts) -> list[str]:
     match facts.job.state:
         case State.PENDING:
             return _pending(facts)
@@ -30,52 +30,52 @@ def _by_state(facts: Facts) -> list[str]:
         case State.ACTIVE:
             return _active(facts)
         case State.BLOCKED:
-            return blocked(facts) + _paused(facts)
+            return child_reasons(facts) + _paused(facts)
         case _:
             return _ended(facts)
 
 
-def _pending(facts: Facts) -> list[str]:
+def _pending(facts: JobFacts) -> list[str]:
     since = facts.job.enqueued_at if facts.last is None else facts.last.at
     waited = facts.now - since
     ahead = f"{facts.ahead} {'job' if facts.ahead == 1 else 'jobs'} ahead" if facts.ahead else "next in line"
     has_keys = facts.declaration is not None and facts.declaration.mode.has_keys
     line = f"key {facts.job.key!r} of queue {facts.job.queue!r}" if has_keys else f"queue {facts.job.queue!r}"
     if paused := _paused(facts):
-        return [f"waiting: {paused[0]}, {ahead}", *held_back(facts)]
+        return [f"waiting: {paused[0]}, {ahead}", *limit_reasons(facts)]
     out = [f"waiting: pending for {span(waited)}, {ahead} in {line}"]
-    if reasons := held_back(facts):
+    if reasons := limit_reasons(facts):
         out += reasons
     elif facts.leases:
         held = "1 lease is" if facts.leases == 1 else f"{facts.leases} leases are"
         out.append(f"workers are busy: {held} held in this queue")
     elif waited >= IDLE_MS:
         out.append(
-            "nobody seems to be running: no worker holds a lease in this queue, "
+            "no worker seems to be running: none holds a lease in this queue, "
             f"and the oldest pending job is at least {span(waited)} old"
         )
     else:
         out.append("no worker holds a lease in this queue just now")
     if facts.last is not None and facts.last.move is Move.RELEASE:
-        out.append(f"worker {facts.last.worker} gave it back unfinished; that used no attempt")
+        out.append(f"worker {facts.last.worker} released it unfinished; that used no attempt")
     if facts.last is not None and facts.last.move is Move.REDRIVE:
         out.append(f"it was redriven at {local(facts.last.at)}: this is drive {facts.job.drive}")
     return out + _failures(facts)
 
 
-def _delayed(facts: Facts) -> list[str]:
+def _delayed(facts: JobFacts) -> list[str]:
     job, at = facts.job, facts.job.visible_at or 0
     when = f"until {local(at)} (in {span(at - facts.now)})"
     if at <= facts.now:
         due = f"since {local(at)} ({span(facts.now - at)} ago)"
-        out = [f"waiting: due {due}; it becomes pending with the next claim or tick{_nobody(facts)}"]
+        out = [f"waiting: due {due}; it becomes pending with the next claim or tick{_no_worker_text(facts)}"]
     else:
         out = [f"waiting: delayed {when} {_why_delayed(facts)}"]
     out += _paused(facts)
     return out if job.attempts == 0 else out + _failures(facts)
 
 
-def _why_delayed(facts: Facts) -> str:
+def _why_delayed(facts: JobFacts) -> str:
     job, move = facts.job, None if facts.last is None else facts.last.move
     if job.reason == NO_HANDLER and job.unhandled_since is not None:
         since = f"since {local(job.unhandled_since)} ({span(facts.now - job.unhandled_since)})"
@@ -83,13 +83,13 @@ def _why_delayed(facts: Facts) -> str:
     if move is Move.SNOOZE or (move is None and job.delivery and not job.attempts):
         return "because its handler snoozed it"
     if move is Move.EXPIRE or (move is None and job.reason == LEASE_EXPIRED):
-        return "because its lease ran out and it is tried again"
+        return "because its lease expired and it is retried"
     if move is Move.RETRY or (move is None and job.attempts):
-        return "because it is tried again after an error"
+        return "because it is retried after an error"
     return "because it was scheduled for then"
 
 
-def _active(facts: Facts) -> list[str]:
+def _active(facts: JobFacts) -> list[str]:
     job = facts.job
     claimed = facts.last if facts.last is not None and facts.last.move is Move.CLAIM else None
     # The fence is the store's time in µs at the claim, unless two claims fell into one microsecond.
@@ -108,7 +108,7 @@ def _active(facts: Facts) -> list[str]:
     return out + _failures(facts)
 
 
-def _ended(facts: Facts) -> list[str]:
+def _ended(facts: JobFacts) -> list[str]:
     job = facts.job
     at = f"{local(job.ended_at)} ({span(facts.now - (job.ended_at or facts.now))} ago)"
     tries = f"{job.attempts} of {job.options.max_attempts} attempts"
@@ -132,15 +132,15 @@ def _ended(facts: Facts) -> list[str]:
     return out
 
 
-def _schedule(facts: Facts) -> list[str]:
+def _schedule(facts: JobFacts) -> list[str]:
     job = facts.job
     if job.schedule is None:
         return []
     at = "" if job.instant is None else f" for {local(job.instant)}"
-    return [f"schedule {job.schedule!r} made it{at}"]
+    return [f"schedule {job.schedule!r} enqueued it{at}"]
 
 
-def _failures(facts: Facts) -> list[str]:
+def _failures(facts: JobFacts) -> list[str]:
     job = facts.job
     if not job.attempts:
         return []
@@ -148,7 +148,7 @@ def _failures(facts: Facts) -> list[str]:
     return [f"{job.attempts} of {job.options.max_attempts} attempts are used; the last ended with {error}"]
 
 
-def _paused(facts: Facts) -> list[str]:
+def _paused(facts: JobFacts) -> list[str]:
     pause = facts.pause
     if pause is None or (pause.until is not None and pause.until <= facts.now):
         return []
@@ -160,6 +160,6 @@ def _paused(facts: Facts) -> list[str]:
     return [f"queue {facts.job.queue!r} is paused since {local(pause.at)}{by}{until}{reason}"]
 
 
-def _nobody(facts: Facts) -> str:
+def _no_worker_text(facts: JobFacts) -> str:
     late = facts.now - (facts.job.visible_at or facts.now)
-    return "" if facts.leases or late < IDLE_MS else "; nobody seems to be running"
+    return "" if facts.leases or late < IDLE_MS else "; no worker seems to be running"

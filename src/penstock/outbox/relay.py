@@ -13,16 +13,17 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock.client.declaring import declare
-from penstock.client.entrance import chunks
-from penstock.client.persist import Persistence
+from penstock.client.producer import chunks
+from penstock.client.retrying import RetryingCaller
 from penstock.core.errors import PenstockError, StoreError
 from penstock.core.job import NewJob, QueueRef
 from penstock.core.outcomes import Enqueued, Refusal, Refused
-from penstock.core.reasons import Reasons
+from penstock.core.repeated_failures import RepeatedFailures
+from penstock.core.retry_pause import RetryPause
 from penstock.core.unique import UniqueRule
 from penstock.outbox.sources import open_outbox
-from penstock.stores.outgoing import Failed, OutboxSource, Outgoing, Parcel
-from penstock.stores.protocol import Bell, Store
+from penstock.stores.outbox import OutboxEntry, OutboxMessage, OutboxSource, RejectedEntry
+from penstock.stores.protocol import Store, Subscription
 
 _LOGGER: Final = logging.getLogger("penstock.outbox")
 BATCH: Final = 200
@@ -32,9 +33,9 @@ ROUND_SECONDS: Final = 4.0
 HOLD_SECONDS: Final = 1.0
 FAULTS: Final = 5
 """So often the store may fail on a job before that is set aside."""
-LONGEST_PAUSE: Final = 10.0
-_ONCE: Final = Persistence(tries=1)
-_DECODER: Final = msgspec.json.Decoder(Parcel)
+PAUSE: Final = RetryPause(0.1, 10.0)
+_ONCE: Final = RetryingCaller(tries=1)
+_DECODER: Final = msgspec.json.Decoder(OutboxMessage)
 
 
 class Carried(msgspec.Struct, frozen=True):
@@ -78,14 +79,14 @@ class OutboxRelay:
         _LOGGER.info("outbox relay started")
         await self._outbox.open()
         try:
-            async with self._outbox.bell() as bell:
-                await self._run(bell)
+            async with self._outbox.subscribe() as subscription:
+                await self._run(subscription)
         finally:
             await self._outbox.close()
             _LOGGER.info("outbox relay stopped")
 
-    async def _run(self, bell: Bell) -> None:
-        failures, reasons = 0, Reasons()
+    async def _run(self, subscription: Subscription) -> None:
+        failures, reasons = 0, RepeatedFailures()
         while not self._stopping.is_set():
             try:
                 carried = await self.carry()
@@ -93,10 +94,10 @@ class OutboxRelay:
                 if reasons.over():
                     _LOGGER.info("carrying works again")
                 if carried.waits:
-                    await self._unless_stopped(bell.wait(self._poll))
+                    await self._unless_stopped(subscription.wait(self._poll))
             except StoreError as error:
                 failures += 1
-                pause = random.uniform(0, min(LONGEST_PAUSE, 0.1 * 2 ** min(failures, 10)))
+                pause = PAUSE.after(failures, random.uniform)
                 if reasons.is_new(error):
                     _LOGGER.warning("carrying failed, will repeat: %s", error)
                 await self._unless_stopped(asyncio.sleep(pause))
@@ -105,36 +106,36 @@ class OutboxRelay:
         """One round: carry the oldest entries over, then forget them. The outbox has to be open."""
         now = self._clock()
         self._held = {queue: until for queue, until in self._held.items() if until > now}
-        async with self._outbox.round(BATCH, list(self._held)) as found:
+        async with self._outbox.next_batch(BATCH, list(self._held)) as found:
             if found is None or not found.entries:
                 return Carried(0, 0, True)
             carried: list[int] = []
-            failed: list[Failed] = []
+            failed: list[RejectedEntry] = []
             for queue, group in groupby(sorted(found.entries, key=_by_queue), key=lambda each: each.queue):
                 some, refused = await self._bring(queue, list(group), now + ROUND_SECONDS)
                 carried += some
                 failed += refused
                 if self._clock() > now + ROUND_SECONDS:
                     break
-            await found.done(carried, failed)
+            await found.finish(carried, failed)
         for each in failed:
             about = {"tenant": each.queue.tenant, "queue": each.queue.name, "reason": each.reason}
             _LOGGER.error("entry %d was set aside", each.number, extra=about)
         return Carried(len(carried), len(failed), not carried and not failed)
 
     async def _bring(
-        self, queue: QueueRef, entries: list[Outgoing], end: float
-    ) -> tuple[list[int], list[Failed]]:
+        self, queue: QueueRef, entries: list[OutboxEntry], end: float
+    ) -> tuple[list[int], list[RejectedEntry]]:
         """Bring entries of one queue; the numbers of those taken in, and those that never will be."""
         good: list[tuple[int, NewJob]] = []
-        failed: list[Failed] = []
+        failed: list[RejectedEntry] = []
         for entry in entries:
             try:
                 good.append((entry.number, await self._unpacked(entry)))
             except (PenstockError, msgspec.MsgspecError) as error:
                 if isinstance(error, StoreError):
                     raise
-                failed.append(Failed(entry.number, queue, f"{type(error).__name__}: {error}"))
+                failed.append(RejectedEntry(entry.number, queue, f"{type(error).__name__}: {error}"))
         carried: list[int] = []
         start, is_full = 0, False
         for chunk in chunks([new for _, new in good]):
@@ -146,7 +147,7 @@ class OutboxRelay:
                     self._hold(queue)
                     is_full = True
                 else:
-                    failed.append(Failed(number, queue, _reason(new, answer)))
+                    failed.append(RejectedEntry(number, queue, _reason(new, answer)))
             if queue in self._held or self._clock() > end:
                 break
         self._tell(queue, is_full=is_full)
@@ -162,14 +163,14 @@ class OutboxRelay:
             self._full.discard(queue)
             _LOGGER.info("the queue takes jobs again", extra=about)
 
-    async def _unpacked(self, entry: Outgoing) -> NewJob:
+    async def _unpacked(self, entry: OutboxEntry) -> NewJob:
         """The job of an entry, for a queue that is open and declared."""
-        parcel = _DECODER.decode(entry.body)
-        declared = entry.queue, msgspec.json.encode(parcel.declaration)
+        message = _DECODER.decode(entry.body)
+        declared = entry.queue, msgspec.json.encode(message.declaration)
         if declared not in self._opened:
-            await declare(self._store, entry.queue, parcel.declaration, _ONCE, is_producer=True)
+            await declare(self._store, entry.queue, message.declaration, _ONCE, is_producer=True)
             self._opened.add(declared)
-        new = parcel.job
+        new = message.job
         if new.unique is not None and new.unique.rule is UniqueRule.DEBOUNCE:
             return new
         # A delay counts from when it was asked for.
@@ -180,13 +181,13 @@ class OutboxRelay:
     ) -> list[Enqueued | Refused | Exception]:
         """The store's answers, up to the first job that it fails on."""
         try:
-            return list(await self._store.enqueue(queue, [new for _, new in good]))
+            return list(await self._store.moves.enqueue(queue, [new for _, new in good]))
         except Exception as error:  # noqa: BLE001 (whatever one job does to a store, others are carried)
             _raise_outage(error)
         out: list[Enqueued | Refused | Exception] = []
         for number, new in good:
             try:
-                out += await self._store.enqueue(queue, [new])
+                out += await self._store.moves.enqueue(queue, [new])
             except Exception as error:  # noqa: BLE001 (as above)
                 _raise_outage(error)
                 self._faults[number] += 1
@@ -219,7 +220,7 @@ def _raise_outage(error: Exception) -> None:
         raise error
 
 
-def _by_queue(entry: Outgoing) -> tuple[str, str]:
+def _by_queue(entry: OutboxEntry) -> tuple[str, str]:
     return entry.queue.tenant, entry.queue.name
 
 

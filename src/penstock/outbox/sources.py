@@ -1,16 +1,19 @@
 """From a url to the outbox in that database."""
 
 from penstock.core.errors import ConfigError
-from penstock.stores.open import check_url, open_store, sqlite_path
-from penstock.stores.outgoing import OutboxSource
+from penstock.core.store_url import scheme_of
+from penstock.stores.open import open_store
+from penstock.stores.outbox import OutboxSource
+from penstock.stores.registry import StoreKind, kind_of
 
 
 def open_outbox(url: str) -> OutboxSource:
     """The outbox in the database at this url, not opened yet; ConfigError where there can be none."""
     if _is_sqlite(url):
+        from penstock.stores.sqlite.address import path_of
         from penstock.stores.sqlite.outbox import SqliteOutbox
 
-        return SqliteOutbox(sqlite_path(url))
+        return SqliteOutbox(path_of(url))
     from penstock.stores.postgres.outbox import PostgresOutbox
 
     return PostgresOutbox(url)
@@ -28,12 +31,12 @@ def tables_of(url: str) -> str:
 
 
 def _is_sqlite(url: str) -> bool:
-    scheme = check_url(url)
-    if scheme not in {"sqlite", "postgresql", "postgres"}:
+    kind = kind_of(url)
+    if kind not in {StoreKind.SQLITE, StoreKind.POSTGRES}:
         raise ConfigError(
-            f"an outbox is in the database that your transactions are in: found {scheme}://, wanted "
+            f"an outbox is in the database that your transactions are in: found {scheme_of(url)}://, wanted "
             "postgresql:// or sqlite:///"
         )
     # Says what is wrong with the url, and which driver is missing.
     open_store(url)
-    return scheme == "sqlite"
+    return kind is StoreKind.SQLITE

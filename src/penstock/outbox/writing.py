@@ -12,9 +12,9 @@ import msgspec
 from msgspec.structs import replace
 
 from penstock.client.blocking import Sendable
+from penstock.client.caller_transaction import run_without_waiting
 from penstock.client.client import unknown_queue
 from penstock.client.jobs import check_mode, new_job
-from penstock.client.within import at_once
 from penstock.core.errors import TransactionError
 from penstock.core.ids import IdMaker
 from penstock.core.job import DAY_MS, NewJob, QueueRef
@@ -22,9 +22,9 @@ from penstock.core.limits import Declaration
 from penstock.core.outcomes import Enqueued, Refused
 from penstock.core.states import State
 from penstock.stores.drivers import driver_of
-from penstock.stores.outgoing import OUTBOX_SCHEMA, Parcel, check_schema
-from penstock.tasks.call import Call
-from penstock.tasks.handle import Desk, JobHandle
+from penstock.stores.outbox import OUTBOX_SCHEMA, OutboxMessage, check_schema
+from penstock.tasks.call import Call, check_own
+from penstock.tasks.handle import JobHandle, JobReader
 from penstock.tasks.middleware import EnqueueMiddleware, SendNext
 from penstock.tasks.transactions import AsyncTransaction, Transaction
 
@@ -47,14 +47,14 @@ class Outbox:
 
     def __init__(
         self,
-        desk: Desk,
+        reader: JobReader,
         *,
         tenant: str,
         declared: Mapping[str, Declaration | None],
         middleware: Sequence[EnqueueMiddleware] = (),
         schema: str = OUTBOX_SCHEMA,
     ) -> None:
-        self._desk = desk
+        self._reader = reader
         self._tenant = tenant
         self._declared = declared
         self._middleware = middleware
@@ -79,6 +79,7 @@ class Outbox:
 
     async def write(self, connection: object, call: Call[R], *, blocking: bool) -> JobHandle[R]:
         """The call as a row; with `blocking`, without ever waiting."""
+        check_own(self._reader, [call])
         if call.queue not in self._declared:
             raise unknown_queue(call.queue, self._declared)
         declaration = self._declared[call.queue]
@@ -93,7 +94,7 @@ class Outbox:
             send = partial(_through, each, queue, send)
         answer = await send(new)
         job = answer.id if isinstance(answer, Enqueued) else new.id
-        return JobHandle(self._desk, call.queue, job, call.decode, created=isinstance(answer, Enqueued))
+        return JobHandle(self._reader, call.queue, job, call.decode, created=isinstance(answer, Enqueued))
 
     async def _put(
         self,
@@ -103,7 +104,7 @@ class Outbox:
         blocking: bool,
         new: NewJob,
     ) -> Enqueued | Refused:
-        body = msgspec.json.encode(Parcel(new, declaration)).decode()
+        body = msgspec.json.encode(OutboxMessage(new, declaration)).decode()
         driver = await driver_of(connection)
         if isinstance(driver, sqlite3.Connection):
             if not blocking:
@@ -131,7 +132,7 @@ class BlockingOutbox:
         self, connection: Transaction, task: Sendable[P, R], /, *args: P.args, **kwargs: P.kwargs
     ) -> JobHandle[R]:
         """Write one call as part of the transaction a connection or session is in; as `Outbox.enqueue_in`."""
-        return at_once(self._outbox.write(connection, task.call(*args, **kwargs), blocking=True))
+        return run_without_waiting(self._outbox.write(connection, task.call(*args, **kwargs), blocking=True))
 
 
 def _remembered(new: NewJob) -> NewJob:

@@ -28,7 +28,7 @@ class Group:
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._door = -1
+        self._join_file = -1
 
     def make(self, limits: dict[str, str]) -> None:
         """Have it, with these limits, and its door open: who opened it counts, not who enters."""
@@ -37,12 +37,12 @@ class Group:
             # A kernel without swap has no limit on it.
             if name != _SWAP or (self._path / name).exists():
                 (self._path / name).write_text(value)
-        self._door = os.open(self._path / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
+        self._join_file = os.open(self._path / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
 
     def enter(self, pid: int = 0) -> None:
         """Put a process into it, the caller unless told, and shut the door."""
-        os.write(self._door, str(pid).encode())
-        os.close(self._door)
+        os.write(self._join_file, str(pid).encode())
+        os.close(self._join_file)
 
     def kill(self) -> None:
         """Kill all that is in it, however fast it forks."""

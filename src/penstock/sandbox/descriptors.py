@@ -32,8 +32,11 @@ _TERMINAL: Final = {
     "TIOCCONS": 0x541D,
     "TIOCSETD": 0x5423,
 }
-_SIGNALS: Final = {"FIOASYNC": 0x5452, "FIOSETOWN": 0x8901, "SIOCSPGRP": 0x8902}
+_FIOASYNC: Final = 0x5452
+"""Lets a descriptor signal."""
 _TYPE_OF_REQUEST: Final = 0xFF00
+_SOCKET_REQUESTS, _SIOCATMARK = 0x8900, 0x8905
+"""Requests to sockets name who is signalled, and tell of the machine's interfaces; the one is harmless."""
 _FILE_REQUESTS: Final = (0x6600, 0x5800, 0x7600, 0x9400)
 """Requests to file systems: flags, quota projects, generations, verity, encryption, snapshots."""
 _HARMLESS_FILE_REQUESTS: Final = {
@@ -73,7 +76,10 @@ def _fcntl() -> list[Refusal]:
 
 
 def _ioctl(*, has_root: bool) -> list[Refusal]:
-    found = [when(Test(1, request)) for request in (*_TERMINAL.values(), *_SIGNALS.values())]
+    found = [when(Test(1, request)) for request in (*_TERMINAL.values(), _FIOASYNC)]
+    found.append(
+        when(Test(1, _SOCKET_REQUESTS, _TYPE_OF_REQUEST), Test(1, _SIOCATMARK, is_not=True)),
+    )
     if not has_root:
         harmless = [Test(1, request, is_not=True) for request in _HARMLESS_FILE_REQUESTS.values()]
         found += [when(Test(1, kind, _TYPE_OF_REQUEST), *harmless) for kind in _FILE_REQUESTS]

@@ -23,7 +23,7 @@ PASSED_ON: Final = (
 )
 END: Final[int] = getattr(signal, "SIGRTMIN", signal.SIGUSR2)
 """Tells a keeper to kill its whole tree; also sent by the kernel when the keeper's parent dies."""
-_HEARD: Final = frozenset({*PASSED_ON, END, signal.SIGCHLD})
+_RECEIVED: Final = frozenset({*PASSED_ON, END, signal.SIGCHLD})
 
 
 def _noted(_number: int, _frame: FrameType | None) -> None:
@@ -37,7 +37,7 @@ class Keeper:
     """
 
     def __init__(self) -> None:
-        self._blocked_before = signal.pthread_sigmask(signal.SIG_BLOCK, _HEARD)
+        self._blocked_before = signal.pthread_sigmask(signal.SIG_BLOCK, _RECEIVED)
         self._adopted = tree.adopts_orphans()
         tree.adopt_orphans()
         prctl(PR_SET_PDEATHSIG, END)
@@ -67,9 +67,9 @@ class Keeper:
         close_others({*serving, *keep}, has_standard=False)
         noticed, wake = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         signal.set_wakeup_fd(wake, warn_on_full_buffer=False)
-        for each in _HEARD:
+        for each in _RECEIVED:
             signal.signal(each, _noted)
-        signal.pthread_sigmask(signal.SIG_UNBLOCK, _HEARD)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, _RECEIVED)
         poll = select.poll()
         for descriptor in (noticed, *serving):
             poll.register(descriptor, select.POLLIN)

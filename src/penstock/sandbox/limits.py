@@ -10,6 +10,8 @@ from penstock.sandbox.permissions import Permissions
 DESCRIPTORS: Final = 1024
 FEWEST_DESCRIPTORS: Final = 64
 _MEMORY_PER_DESCRIPTOR: Final = 1 << 20
+_SIGNALS: Final = 256
+"""Queued signals and timers of all processes of the user, beyond which this one gets no more."""
 _NONE: Final = ("RLIMIT_CORE", "RLIMIT_MSGQUEUE", "RLIMIT_NICE", "RLIMIT_RTPRIO", "RLIMIT_MEMLOCK")
 
 
@@ -41,6 +43,7 @@ def limit(permissions: Permissions, *, mapped: int, tasks: int) -> None:
     bounds = {
         "RLIMIT_NOFILE": descriptors(permissions.memory),
         "RLIMIT_NPROC": tasks + permissions.processes,
+        "RLIMIT_SIGPENDING": _SIGNALS,
     }
     bounds |= dict.fromkeys(_NONE, 0)
     if permissions.memory is not None:

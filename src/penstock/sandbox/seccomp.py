@@ -50,6 +50,8 @@ CLOCKS: Final = "clock_gettime clock_getres clock_nanosleep timer_create"
 """Take a clock, and the CPU time of each process is one."""
 PINNING: Final = "splice tee vmsplice sendfile"
 """Keep pages alive that are mapped no more, or whose file is gone. Programs copy instead."""
+MOVED_WAITERS: Final = (3, 4)
+"""FUTEX_REQUEUE and FUTEX_CMP_REQUEUE: a thread that waits for one word then waits for another."""
 RULES: Final = "landlock_create_ruleset landlock_add_rule landlock_restrict_self"
 """Sets of rules for further confinement take as much memory as there are rules."""
 
@@ -59,6 +61,8 @@ _CREATES: Final = 0o20000100
 """O_CREAT, and the bit of O_TMPFILE that is its own: with either of them a mode is given."""
 _MSG_FASTOPEN: Final = 0x20000000
 _AF_UNIX, _SOCK_STREAM, _SOCK_TYPE = 1, 1, 0xF
+_FUTEX_COMMAND: Final = 0xFF
+"""With FUTEX_PRIVATE_FLAG, which keeps to words of the process itself."""
 _CLOCK_KIND, _CLOCK_OF_PROCESS, _CLOCK_OWNER = 0x80000004, 0x80000000, 0xFFFFFFFC
 """A clock of CPU time is the inverted pid, shifted by 3; the kernel gives threads' only to their process."""
 
@@ -85,7 +89,9 @@ def refusals(standing: Standing, pid: int) -> dict[str, list[Refusal]]:
     never = [Refusal(errno.EPERM)]
     found = {name: never for names in REFUSED.values() for name in names.split()}
     # The C library then takes the older call, whose arguments can be seen.
-    found |= {name: [Refusal(errno.ENOSYS)] for name in ("clone3", "openat2")}
+    found |= {name: [Refusal(errno.ENOSYS)] for name in ("clone3", "openat2", "futex_requeue")}
+    # In a file that may only be read, too: others that wait there for a lock would never be woken.
+    found["futex"] = [when(Test(1, command, _FUTEX_COMMAND)) for command in MOVED_WAITERS]
     found["clone"] = [when(has_any(0, _NEW_NAMESPACES))]
     found["personality"] = [when(Test(0, 0xFFFFFFFF, is_not=True))]
     found["prlimit64"] = [when(Test(0, 0, is_not=True))]

@@ -43,6 +43,8 @@ fsetxattr 190 7
 fsmount 432 432
 fsopen 430 430
 fspick 433 433
+futex 202 98
+futex_requeue 456 456
 futimesat 261 -
 getpriority 140 141
 getxattr 191 8

@@ -2,47 +2,60 @@
 
 import asyncio
 import logging
+import random
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from types import TracebackType
 from typing import Any, Final, Protocol
+from weakref import WeakValueDictionary
 
 import msgspec
 
 from penstock.bloom.filters import Filters
 from penstock.client.client import Client
-from penstock.client.persist import Persistence
+from penstock.client.retrying import RetryingCaller
 from penstock.core.job import QueueRef
-from penstock.service import access
-from penstock.service.absent import KnownQueues
-from penstock.service.access import Sent, Visit
-from penstock.service.admission import RequestAdmission
-from penstock.service.answers import Answer, Stream, encoded, send_body, send_stream
-from penstock.service.ask import Ask
+from penstock.core.retry_pause import RetryPause
+from penstock.service import access_log
+from penstock.service.access_log import AccessLogEntry, StatusRecorder
+from penstock.service.admission import BodyAdmission, RefusalPause, RequestAdmission
 from penstock.service.egress.egress import Egress
-from penstock.service.errors import ForbiddenError, ServiceError
+from penstock.service.errors import BusyError, ForbiddenError, ServiceError
 from penstock.service.job_admission import limits_before_body
-from penstock.service.keeping import TenantKeeper
-from penstock.service.limits import IDENTIFIED, Disconnected, Limits, Receive, Scope, Send, within
+from penstock.service.known_queues import KnownQueues
+from penstock.service.limits import (
+    CONNECTION,
+    Disconnected,
+    Limits,
+    Receive,
+    RequestConnection,
+    Scope,
+    Send,
+    within,
+)
 from penstock.service.openapi import document
-from penstock.service.principal import AuditLog, Door, Nobody, Principal, Quotas
+from penstock.service.principal import AnonymousPrincipal, AuditLog, Authenticator, Principal, Quotas
 from penstock.service.problems import problem_of
 from penstock.service.reading import check_headers, check_names, headers_of, query_of, read_as
-from penstock.service.reserved import check_queue
+from penstock.service.request import Request
+from penstock.service.reserved_names import check_queue
+from penstock.service.responses import Response, StreamResponse, encoded, send_body, send_stream
 from penstock.service.routes import ROUTES
 from penstock.service.routing import Route, Router
 from penstock.service.sealing import SecretSealer
-from penstock.service.tenants.turns import Turns
-from penstock.service.webhooks.post_office import PostOffice
+from penstock.service.tenant_upkeep import TenantUpkeep
+from penstock.service.tenants.fair_claims import FairClaims
+from penstock.service.webhooks.webhook_service import WebhookService
 from penstock.stores.protocol import Store
 from penstock.stores.values import EVERYONE
 
 _LOGGER: Final = logging.getLogger("penstock.service")
 MOST_CLIENTS: Final = 512
-"""Tenants whose ways into their queues are remembered."""
-PATIENCE: Final = 5.0
+"""Tenants whose clients are kept."""
+RETRY_SECONDS: Final = 5.0
 """Seconds that a request waits for a store that cannot be reached."""
+_DUTY_PAUSE: Final = RetryPause(0.2, 30.0)
 TENANTS_KNOWN: Final = 2.0
 """Seconds after which an operator of all tenants sees a new one."""
 
@@ -51,12 +64,14 @@ class Duty(Protocol):
     """Work that goes on beside the requests while the service is open, until it is cancelled."""
 
     async def run(self) -> None:
-        """Keep at it."""
+        """Work until cancelled."""
         ...
 
 
 class Service:
-    """Serves the store's queues to whoever `door` knows. `duties` and `upkeep` run while it is open.
+    """Serves the store's queues to the principals that `authenticator` accepts.
+
+    `duties` and `upkeep` run while the service is open.
 
     Served on its own, a server's lifespan opens and closes it; mounted into another app, that app does, by
     `async with service:`.
@@ -66,39 +81,43 @@ class Service:
         self,
         store: Store,
         *,
-        door: Door,
+        authenticator: Authenticator,
         quotas: Quotas | None = None,
         audit: AuditLog | None = None,
         limits: Limits | None = None,
         egress: Egress | None = None,
         sealer: SecretSealer | None = None,
         duties: Sequence[Duty] = (),
-        upkeep: TenantKeeper | None = None,
+        upkeep: TenantUpkeep | None = None,
         routes: Iterable[Route] = ROUTES,
-        may_turn: bool = False,
+        allow_clock_control: bool = False,
         filters: Filters | None = None,
     ) -> None:
         self.store = store
-        self.door = door
+        self.authenticator = authenticator
         self.quotas = quotas
         self.audit = audit
         self.limits = limits or Limits()
         self.routes = list(routes)
-        self.may_turn = may_turn
-        """Whether the clock, which is that of all tenants, may be turned over HTTP: for tests."""
-        self.known = KnownQueues(store)
-        self.waiting: set[Ask] = set()
-        self.requests = RequestAdmission(self.limits.requests_per_tenant)
+        self.allow_clock_control = allow_clock_control
+        """Whether a test may advance the store's clock over HTTP; the clock is that of all tenants."""
+        self.known = KnownQueues(store.queues)
+        self.waiting: set[Request] = set()
+        self.requests = RequestAdmission(self.limits.requests_per_tenant, self.limits.concurrent_requests)
+        self._refusal_pause = RefusalPause()
+        self.bodies = BodyAdmission(self.limits.bodies_per_tenant)
         self.is_stopping = False
         self._router = Router(self.routes)
-        self.webhooks = PostOffice(store, egress or Egress(), sealer=sealer)
+        self.webhooks = WebhookService(store, egress or Egress(), sealer=sealer)
         self._upkeep = upkeep
         self._duties = [*duties, *([] if upkeep is None else [upkeep]), self.webhooks]
         self._tasks: list[asyncio.Task[None]] = []
         self._clients: dict[str, Client] = {}
         self._filters = filters
-        self._turns: dict[tuple[str, tuple[str, ...]], Turns] = {}
+        self._fair_claims: dict[tuple[str, tuple[str, ...]], FairClaims] = {}
         self._tenants: tuple[float, list[str]] = (float("-inf"), [])
+        self._condition_locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+        self._registration_locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     @cached_property
     def openapi(self) -> bytes:
@@ -109,12 +128,10 @@ class Service:
         """Open the store and begin the duties."""
         await self.store.open()
         self.is_stopping = False
-        self._tasks = [asyncio.create_task(duty.run()) for duty in self._duties]
-        for task in self._tasks:
-            task.add_done_callback(_tell)
+        self._tasks = [asyncio.create_task(_run_duty(duty)) for duty in self._duties]
 
     async def close(self) -> None:
-        """End what waits, the duties and the store."""
+        """End streams and long polls, the duties and the store."""
         self.stop()
         for task in self._tasks:
             task.cancel()
@@ -127,8 +144,8 @@ class Service:
     def stop(self) -> None:
         """End streams and long polls at once, with what they have; all else is answered as before."""
         self.is_stopping = True
-        for ask in list(self.waiting):
-            ask.over.set()
+        for request in list(self.waiting):
+            request.over.set()
 
     async def __aenter__(self) -> "Service":
         await self.open()
@@ -139,14 +156,22 @@ class Service:
     ) -> None:
         await self.close()
 
+    def condition_lock(self, tenant: str) -> asyncio.Lock:
+        """The lock that one condition of the tenant holds at a time; it exists while it is in use."""
+        return self._condition_locks.setdefault(tenant, asyncio.Lock())
+
+    def registration_lock(self, tenant: str) -> asyncio.Lock:
+        """The lock held while a worker of the tenant registers, which reads all other workers first."""
+        return self._registration_locks.setdefault(tenant, asyncio.Lock())
+
     def client(self, tenant: str) -> Client:
-        """The way into the queues of a tenant."""
+        """The client that enqueues into the queues of a tenant."""
         client = self._clients.pop(tenant, None)
         if client is None:
             client = Client(
                 self.store,
                 tenant=tenant,
-                persistence=Persistence(patience=PATIENCE),
+                retrying=RetryingCaller(retry_timeout=RETRY_SECONDS),
                 filters=self._filters,
             )
             if len(self._clients) >= MOST_CLIENTS:
@@ -160,14 +185,14 @@ class Service:
         if self._upkeep is not None:
             self._upkeep.look_at(queue)
 
-    def turns(self, queue: str, tenants: Sequence[str]) -> Turns:
-        """Whose turn it is among these tenants at queues of this name."""
+    def fair_claims(self, queue: str, tenants: Sequence[str]) -> FairClaims:
+        """The fair claims of these tenants at queues of this name."""
         known = (queue, tuple(tenants))
-        turns = self._turns.pop(known, None) or Turns()
-        if len(self._turns) >= MOST_CLIENTS:
-            del self._turns[next(iter(self._turns))]
-        self._turns[known] = turns
-        return turns
+        fair_claims = self._fair_claims.pop(known, None) or FairClaims()
+        if len(self._fair_claims) >= MOST_CLIENTS:
+            del self._fair_claims[next(iter(self._fair_claims))]
+        self._fair_claims[known] = fair_claims
+        return fair_claims
 
     async def tenants_of(self, operator: Principal) -> list[str]:
         """The tenants that an operator claims for; `*` stands for all that have queues."""
@@ -175,12 +200,12 @@ class Service:
             return list(operator.tenants)
         read_at, known = self._tenants
         if time.monotonic() - read_at > TENANTS_KNOWN:
-            known = await self.store.tenants()
+            known = await self.store.queues.list_tenants()
             self._tenants = time.monotonic(), known
         return known
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """One request, or the life of the server."""
+        """Serve one request, or the lifespan of the server."""
         if scope["type"] == "lifespan":
             await self._live(receive, send)
         elif scope["type"] == "http":
@@ -203,75 +228,107 @@ class Service:
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         began = time.perf_counter()
         headers = headers_of(scope)
-        visit = Visit(scope["method"], access.request_id(headers))
-        sent = Sent(send)
+        entry = AccessLogEntry(scope["method"], access_log.request_id(headers))
+        sent = StatusRecorder(send)
         try:
             try:
-                await self._answer(scope, headers, receive, sent, visit)
+                await self._answer(scope, headers, receive, sent, entry)
             except Disconnected:
                 raise
             except Exception as error:  # noqa: BLE001 (becomes a problem, and a line in the log)
-                await self._refuse(error, sent, visit)
+                if isinstance(error, BusyError) and entry.tenant is not None:
+                    await self._pause_refusal(scope, entry)
+                await self._refuse(error, sent, entry)
         except Disconnected:
             sent.status = sent.status or 499
         finally:
-            if visit.slot is not None:
-                visit.slot.release()
-            access.log(visit, sent.status, time.perf_counter() - began)
+            for held in (entry.slot, entry.body):
+                if held is not None:
+                    held.release()
+            access_log.log(entry, sent.status, time.perf_counter() - began)
 
     async def _answer(
-        self, scope: Scope, headers: Mapping[str, str], receive: Receive, sent: Sent, visit: Visit
+        self,
+        scope: Scope,
+        headers: Mapping[str, str],
+        receive: Receive,
+        sent: StatusRecorder,
+        entry: AccessLogEntry,
     ) -> None:
         check_headers(scope)
         path = scope["path"].removeprefix(scope.get("root_path", ""))
-        route, values = self._router.find(visit.method, path)
-        visit.path = route.path
-        principal: Principal = Nobody()
+        route, values = self._router.find(entry.method, path)
+        entry.path = route.path
+        principal: Principal = AnonymousPrincipal()
         if route.verb is not None:
-            principal = await self.door.authenticate(headers)
-            visit.tenant, visit.subject = principal.tenant, principal.subject
-            if (identified := scope.get(IDENTIFIED)) is not None:
-                identified()
+            principal = await self.authenticator.authenticate(headers)
+            entry.tenant, entry.subject = principal.tenant, principal.subject
+            connection: RequestConnection | None = scope.get(CONNECTION)
+            if connection is not None:
+                connection.identified(principal.tenant)
             if not principal.may(route.verb, values.get("queue")):
                 raise ForbiddenError(f"{route.verb} is not in the token's scopes here")
         check_names(values)
         if "queue" in values:
             check_queue(route.verb, values["queue"])
-        ask = Ask(self, route, principal, headers, receive, visit.request_id)
+        request = Request(self, route, principal, headers, receive, entry.request_id)
         given: dict[str, Any] = dict(values)
         if route.query is not None:
             given["query"] = query_of(scope, route.query)
         if route.takes is not None:
             limits = await limits_before_body(self.limits, self.quotas, route, values, principal)
-            given["body"] = await read_as(limits, headers, receive, route.takes, ask.yielder)
+            entry.body = self.bodies.enter(principal.tenant)
+            given["body"] = await read_as(
+                limits, headers, receive, route.takes, request.yielder, grow=entry.body.grow
+            )
         if route.verb is not None:
             # Not before the body is there: slow clients of a tenant are no burden to its other ones.
-            visit.slot = ask.slot = self.requests.enter(principal.tenant)
-        answer = await route.handler(ask, **given)
-        about = {"x-request-id": visit.request_id}
-        if isinstance(answer, Stream):
+            is_costly = route.is_costly_with(values)
+            entry.slot = request.slot = await self.requests.enter(principal.tenant, is_costly=is_costly)
+        answer = await route.handler(request, **given)
+        about = {"x-request-id": entry.request_id}
+        if isinstance(answer, StreamResponse):
             await send_stream(sent, route.status, answer, about)
             return
         status = route.status
-        if isinstance(answer, Answer):
+        if isinstance(answer, Response):
             status, about = answer.status or status, about | dict(answer.headers)
             answer = answer.body
         await send_body(sent, status, *encoded(answer), about)
 
-    async def _refuse(self, error: Exception, sent: Sent, visit: Visit) -> None:
-        problem, headers = problem_of(error, visit.request_id)
+    async def _pause_refusal(self, scope: Scope, entry: AccessLogEntry) -> None:
+        """Wait before a tenant is told that it has too much: a client that asks again at once is slowed."""
+        for held in (entry.slot, entry.body):
+            if held is not None:
+                held.release()
+        pause = self._refusal_pause.seconds(entry.tenant or "")
+        if pause:
+            connection: RequestConnection | None = scope.get(CONNECTION)
+            if connection is not None:
+                connection.refused()
+            await asyncio.sleep(pause)
+
+    async def _refuse(self, error: Exception, sent: StatusRecorder, entry: AccessLogEntry) -> None:
+        problem, headers = problem_of(error, entry.request_id)
         if problem.status >= 500:
-            about = {"tenant": visit.tenant, "request": visit.request_id}
-            _LOGGER.error("%s %s failed", visit.method, visit.path, exc_info=error, extra=about)
+            about = {"tenant": entry.tenant, "request": entry.request_id}
+            _LOGGER.error("%s %s failed", entry.method, entry.path, exc_info=error, extra=about)
         if sent.status:
             # Too late for another status: the client sees an answer that breaks off.
             raise Disconnected from error
-        headers = {**headers, "x-request-id": visit.request_id}
+        headers = {**headers, "x-request-id": entry.request_id}
         if isinstance(error, ServiceError) and error.closes:
             headers["connection"] = "close"
         await send_body(sent, problem.status, *encoded(problem), headers)
 
 
-def _tell(task: asyncio.Task[None]) -> None:
-    if not task.cancelled() and (error := task.exception()) is not None:
-        _LOGGER.error("a duty of the service ended", exc_info=error)
+async def _run_duty(duty: Duty) -> None:
+    """Run a duty until cancelled; a duty that fails begins again, since all tenants depend on it."""
+    failures = 0
+    while True:
+        try:
+            return await duty.run()
+        except Exception:
+            _LOGGER.exception("a duty of the service failed and begins again: %s", type(duty).__name__)
+            await asyncio.sleep(_DUTY_PAUSE.after(failures, random.uniform))
+            failures += 1

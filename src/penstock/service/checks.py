@@ -1,4 +1,4 @@
-"""What arrives as records of the store's protocol is held to the same bounds as what a client here makes."""
+"""Checks that records of the store protocol keep the bounds that Penstock's own client keeps."""
 
 from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Final
@@ -23,7 +23,7 @@ from penstock.stores.wire import MOST_ASKED, MOST_ITEMS
 from penstock.tasks.options import LONGEST, MOST_ATTEMPTS
 
 if TYPE_CHECKING:
-    from penstock.service.ask import Ask
+    from penstock.service.request import Request
 
 RECORD_BYTES: Final = 4 << 20
 """The record of a schedule: a payload of 1 MiB as text within JSON, and the schedule itself."""
@@ -57,19 +57,19 @@ def check_jobs(jobs: Sequence[NewJob], field: str = "jobs") -> Generator[None]:
 
 
 def check_spawns(spawns: Sequence[Spawn]) -> Generator[None]:
-    """The same of jobs for other queues."""
+    """Check jobs that go to other queues; in steps."""
     for place, each in enumerate(spawns):
         check_name(f"spawns[{place}].queue", each.queue)
         _check_job(f"spawns[{place}].job", each.job)
         yield
 
 
-async def check_stored(ask: "Ask", stored: StoredSchedule) -> Schedule:
+async def check_stored(request: "Request", stored: StoredSchedule) -> Schedule:
     """The schedule; InvalidError unless a client could have made its record, and its times are some."""
     if len(stored.body) > RECORD_BYTES:
         found = Words(f"{len(stored.body)} bytes")
         raise InvalidError("schedule.body", found, f"at most {RECORD_BYTES} bytes")
-    await ask.yielder.run(check_values("schedule.body", stored.body, ask.service.limits.json_values))
+    await request.yielder.run(check_values("schedule.body", stored.body, request.service.limits.json_values))
     try:
         schedule = decode_schedule(stored.body)
     except (msgspec.MsgspecError, UnicodeError, RecursionError, KeyError):
@@ -123,7 +123,7 @@ def _check_options(path: str, options: Options) -> None:
 
 
 def check_delay(field: str, ms: int) -> None:
-    """OptionError unless it is a time that the queue can wait."""
+    """OptionError for a time that a queue cannot wait."""
     if not 0 <= ms <= _LONGEST_MS:
         raise OptionError(field, ms, f"milliseconds from 0 to {_LONGEST_MS}")
 
@@ -232,19 +232,19 @@ _MORE: Final[Mapping[str, Callable[[Mapping[str, Any]], None]]] = {
     "progress": _check_reports,
     "child_ended": _check_endings,
     "find": _check_query,
-    "pause": _check_pause,
+    "pause_queue": _check_pause,
     "fire": _check_firing,
-    "events": _check_cursors,
+    "read_events": _check_cursors,
     "event_columns": _check_cursors,
     "cursor_after": _check_cursors,
-    "keep_reader": _check_cursors,
+    "register_reader": _check_cursors,
     "cursor_at": _check_time,
     "declare": _check_declaration,
-    "quarantined": _check_entry,
+    "list_quarantined": _check_entry,
     "damaged_events": _check_cursors,
-    "shelf": _check_after,
+    "list_entries": _check_after,
     "due_queues": _check_after,
     "children": _check_place,
-    "relays": _check_place,
-    "turn": _check_turn,
+    "list_relay_entries": _check_place,
+    "advance_clock": _check_turn,
 }

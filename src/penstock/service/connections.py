@@ -1,4 +1,4 @@
-"""Which connections the server keeps when it has too many: those that wait for their client give way.
+"""Admission of connections: at the limit, a connection that waits for its client gives way.
 
 A connection is in one of two phases. It *works* while a handler runs for a whole request; then it is never
 closed to make room. It *waits* while the client has to do something: send a head, a body or the next request,
@@ -6,10 +6,13 @@ or read an answer. A connection is *anonymous* until a token was accepted on it.
 """
 
 import ipaddress
+from collections import Counter
 from enum import Enum, auto
 from typing import Final, Protocol
 
+from penstock.service.errors import BusyError
 from penstock.service.limits import Limits
+from penstock.stores.values import EVERYONE
 
 RESERVED: Final = 32
 """Connections beyond the limit, on which health is answered and nothing else."""
@@ -20,7 +23,7 @@ RELIEF: Final = 16
 
 
 class Connection(Protocol):
-    """What is admitted. `peer` is the address it comes from."""
+    """A connection to admit. `peer` is the address that it comes from."""
 
     peer: str
 
@@ -29,8 +32,8 @@ class Connection(Protocol):
         ...
 
 
-class Place(Enum):
-    """Where a new connection belongs."""
+class ConnectionKind(Enum):
+    """What a new connection may be used for."""
 
     ORDINARY = auto()
     RESERVED = auto()
@@ -43,16 +46,17 @@ class ConnectionAdmission:
     def __init__(self, limits: Limits) -> None:
         self._limits = limits
         self._anonymous: dict[Connection, None] = {}
-        self._identified: dict[Connection, None] = {}
+        self._identified: dict[Connection, str] = {}
         self._reserved: dict[Connection, None] = {}
         self._anonymous_of: dict[str, int] = {}
+        self._identified_of: Counter[str] = Counter()
         self._waiting_anonymous = _Waiting()
         self._waiting_identified = _Waiting()
 
     def __len__(self) -> int:
         return len(self._anonymous) + len(self._identified) + len(self._reserved)
 
-    def admit(self, new: Connection) -> Place:
+    def admit(self, new: Connection) -> ConnectionKind:
         """Admit a connection that was just made. It is anonymous, and waits."""
         limits = self._limits
         if self._anonymous_of.get(new.peer, 0) >= limits.connections_per_peer:
@@ -61,30 +65,41 @@ class ConnectionAdmission:
             victim = self._victim()
         else:
             self._add(new)
-            return Place.ORDINARY
+            return ConnectionKind.ORDINARY
         if victim is not None:
             self._evict(victim)
             self._add(new)
-            return Place.ORDINARY
+            return ConnectionKind.ORDINARY
         if len(self._reserved) >= RESERVED:
             self._evict(next(iter(self._reserved)))
         self._reserved[new] = None
-        return Place.RESERVED
+        return ConnectionKind.RESERVED
 
     def remove(self, old: Connection) -> None:
         """Forget a connection that is closed."""
         if old in self._anonymous:
             self._forget_anonymous(old)
-        self._identified.pop(old, None)
+        self._forget_identified(old)
         self._reserved.pop(old, None)
         self.works(old)
 
-    def identified(self, known: Connection) -> None:
-        """Note that a token was accepted on this connection."""
-        if known not in self._anonymous:
+    def identified(self, known: Connection, tenant: str) -> None:
+        """Note that a token of this tenant was accepted on the connection; BusyError if it has too many.
+
+        A connection counts for the tenant of its last request: a proxy sends those of all on the same ones.
+        """
+        before = self._identified.get(known)
+        if before == tenant or (before is None and known not in self._anonymous):
             return
-        self._forget_anonymous(known)
-        self._identified[known] = None
+        most = self._limits.connections_per_tenant
+        if tenant != EVERYONE and self._identified_of[tenant] >= most:
+            raise TooManyConnectionsError(f"{most} connections of the tenant are open already")
+        if before is None:
+            self._forget_anonymous(known)
+        else:
+            self._forget_identified(known)
+        self._identified[known] = tenant
+        self._identified_of[tenant] += 1
         if self._waiting_anonymous.discard(known):
             self._waiting_identified.add(known)
 
@@ -130,6 +145,19 @@ class ConnectionAdmission:
         self._anonymous_of[old.peer] -= 1
         if not self._anonymous_of[old.peer]:
             del self._anonymous_of[old.peer]
+
+    def _forget_identified(self, old: Connection) -> None:
+        tenant = self._identified.pop(old, None)
+        if tenant is not None:
+            self._identified_of[tenant] -= 1
+            if not self._identified_of[tenant]:
+                del self._identified_of[tenant]
+
+
+class TooManyConnectionsError(BusyError):
+    """The tenant has more connections than its share; this one is closed."""
+
+    closes = True
 
 
 class _Waiting:

@@ -1,4 +1,4 @@
-"""What the service refuses, each with its status. Errors of the queue itself get theirs in `problems`."""
+"""Errors of the service, each with its HTTP status; `problems` gives errors of the queue theirs."""
 
 from typing import ClassVar
 
@@ -28,7 +28,7 @@ class MalformedError(ServiceError):
 
 
 class UnauthenticatedError(ServiceError):
-    """Nobody is known by what the request shows: no token, or one that is not accepted."""
+    """The request has no token, or one that is not accepted."""
 
     status = 401
     slug = "unauthenticated"
@@ -36,12 +36,12 @@ class UnauthenticatedError(ServiceError):
 
     @property
     def headers(self) -> dict[str, str]:
-        """How to show who one is."""
+        """The header that names the authentication scheme."""
         return {"www-authenticate": 'Bearer realm="penstock"'}
 
 
 class ForbiddenError(ServiceError):
-    """The token is good, and does not allow this."""
+    """The token is accepted and does not allow the request."""
 
     status = 403
     slug = "forbidden"
@@ -57,7 +57,7 @@ class NotFoundError(ServiceError):
 
 
 class WrongMethodError(ServiceError):
-    """The path is there, and does something else."""
+    """The path exists and has no such method."""
 
     status = 405
     slug = "wrong-method"
@@ -69,7 +69,7 @@ class WrongMethodError(ServiceError):
 
     @property
     def headers(self) -> dict[str, str]:
-        """What the path does."""
+        """The header that names the methods of the path."""
         return {"allow": self.allowed}
 
 
@@ -83,7 +83,7 @@ class SlowRequestError(ServiceError):
 
 
 class TooLargeError(ServiceError):
-    """The body is larger than is taken."""
+    """The body is larger than the service accepts."""
 
     status = 413
     slug = "too-large"
@@ -99,7 +99,7 @@ class UnsupportedMediaError(ServiceError):
 
 
 class BusyError(ServiceError):
-    """More than is allowed at this time; it may be tried again after `retry_after` seconds."""
+    """The tenant uses more than its share at this time; the client may retry after `retry_after` seconds."""
 
     status = 429
     slug = "busy"
@@ -111,7 +111,7 @@ class BusyError(ServiceError):
 
     @property
     def headers(self) -> dict[str, str]:
-        """When to come back, in whole seconds."""
+        """The header that says when to retry, in whole seconds."""
         return {"retry-after": str(max(1, -int(-self.retry_after // 1)))}
 
 

@@ -1,4 +1,4 @@
-"""Room for jobs in the quotas of their tenant: asked for before their payloads are looked at."""
+"""Admission of jobs to the quotas of their tenant, before their payloads are decoded."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
@@ -8,11 +8,11 @@ import msgspec
 from penstock.service.limits import Limits
 from penstock.service.principal import Principal, Quotas, Verb
 from penstock.service.routing import Route
-from penstock.service.wire.jobs import JobWish
+from penstock.service.wire.jobs import JobCreate
 from penstock.stores.values import EVERYONE
 
 ENVELOPE_BYTES: Final = 64 << 10
-"""The most that a request for one job has beside its payload."""
+"""Bytes that a request for one job has at most beside its payload."""
 _STORE_CALLS: Final = frozenset({"enqueue", "spawn"})
 
 
@@ -27,7 +27,7 @@ async def limits_before_body(
     if quotas is None or not enqueues or principal.tenant == EVERYONE:
         return limits
     payload_bytes = await quotas.check(principal.tenant)
-    if payload_bytes is None or route.takes is not JobWish:
+    if payload_bytes is None or route.takes is not JobCreate:
         return limits
     # One job: its body is hardly larger than its payload.
     most = min(limits.body_bytes, payload_bytes + ENVELOPE_BYTES)
@@ -35,7 +35,7 @@ async def limits_before_body(
 
 
 def sizes_of(payloads: Iterable[tuple[str, int]]) -> dict[str, list[int]]:
-    """The sizes of payloads by queue, out of the queue and the size of each."""
+    """The sizes of payloads by queue, from pairs of a queue and a size."""
     sizes: dict[str, list[int]] = {}
     for queue, size in payloads:
         sizes.setdefault(queue, []).append(size)

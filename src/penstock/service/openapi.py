@@ -6,10 +6,10 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.service.answers import EVENTS, LINES, Bytes
 from penstock.service.examples import EXAMPLES
 from penstock.service.problems import MEDIA_TYPE as PROBLEM_TYPE
 from penstock.service.problems import Problem
+from penstock.service.responses import EVENTS, LINES, EncodedBody
 from penstock.service.routing import Route
 from penstock.service.wire.patterns import portable
 from penstock.stores.wire import CALLS
@@ -33,7 +33,7 @@ _OPEN: Final = ("400", "503")
 
 
 def document(routes: Iterable[Route]) -> dict[str, Any]:
-    """The whole document. Nothing in it is of a tenant: everybody may read it."""
+    """The OpenAPI document. It reveals nothing about a tenant, and anybody may read it."""
     rows = list(routes)
     kinds = [kind for row in rows for kind in (row.takes, row.gives, row.query) if _is_model(kind)]
     unique = list({id(kind): kind for kind in [*kinds, Problem]}.values())
@@ -117,7 +117,7 @@ def _in_headers(row: Route) -> list[dict[str, Any]]:
 
 
 def _responses(row: Route, known: dict[int, Any]) -> dict[str, Any]:
-    told = {
+    described = {
         status: {
             "description": about,
             "content": {PROBLEM_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}},
@@ -128,15 +128,15 @@ def _responses(row: Route, known: dict[int, Any]) -> dict[str, Any]:
     if row.is_stream:
         media = LINES if row.takes is bytes else EVENTS
         content: dict[str, Any] = {media: {"schema": {"type": "string"}}}
-    elif row.gives is Bytes:
+    elif row.gives is EncodedBody:
         content = _PACKED if row.verb is not None else {"application/json": {"schema": {"type": "object"}}}
     elif row.gives is None:
         content = {}
     else:
         content = {"application/json": {"schema": known[id(row.gives)]}}
     for status in sorted({row.status, *row.also}):
-        told[str(status)] = {"description": "As asked", **({"content": content} if content else {})}
-    return told
+        described[str(status)] = {"description": "Success", **({"content": content} if content else {})}
+    return described
 
 
 def _is_model(kind: Any) -> bool:

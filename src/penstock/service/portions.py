@@ -1,7 +1,7 @@
 """Answers bounded by bytes, and long lists given to the store in portions.
 
 A store is asked for PORTION records at a time, which can have a payload or result each, until an answer has
-`Limits.answer_bytes` or more. Every answer has at least one record, so that whoever asks on gets to the end.
+`Limits.answer_bytes` or more. Every answer has at least one record, so that a client reaches the end.
 """
 
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -13,15 +13,15 @@ from penstock.core.errors import PenstockError
 from penstock.core.flows import Child
 from penstock.core.job import Claimed, Job, QueueRef
 from penstock.core.outcomes import Claims
-from penstock.stores.bounds import CHUNK_BYTES, CHUNK_JOBS, RELAY_LIMIT, SHELF_LIMIT
+from penstock.stores.bounds import CHUNK_BYTES, CHUNK_JOBS, ENTRY_LIMIT, RELAY_LIMIT
 from penstock.stores.claim_limits import CLAIM_LIMITS, ClaimLimits
 from penstock.stores.portions import PORTION
-from penstock.stores.protocol import Flows, Moves, Reads, Shelves
-from penstock.stores.values import Adoption, Kept, Page, Query, Relay
+from penstock.stores.protocol import Flows, KeyValue, Moves, Reads
+from penstock.stores.values import Adoption, KeyValueEntry, Page, Query, Relay
 
 T = TypeVar("T")
 LARGEST_PORTION: Final = 256
-"""The same of records that were small so far."""
+"""The portion of records that were small so far."""
 SLIM_PORTION: Final = 500
 """Records without payload and result that are read in one call."""
 MOST_RECORDS: Final = 5_000
@@ -125,7 +125,7 @@ async def relays(
     """The entries that follow, or as many of them as an answer holds."""
 
     async def page(found: Sequence[Relay], many: int) -> list[Relay]:
-        return await store.relays(queue, many, after=found[-1].number if found else after)
+        return await store.list_relay_entries(queue, many, after=found[-1].number if found else after)
 
     return await _until(limit, PORTION, page, _size_of_relay, most_bytes)
 
@@ -151,15 +151,23 @@ async def children(
     return await _until(most, portion, page, lambda child: len(child.result or b""), most_bytes)
 
 
-async def shelf(
-    store: Shelves, tenant: str, shelf: str, *, after: str = "", limit: int = SHELF_LIMIT, most_bytes: int
-) -> list[Kept]:
+async def entries(
+    store: KeyValue,
+    tenant: str,
+    namespace: str,
+    *,
+    after: str = "",
+    limit: int = ENTRY_LIMIT,
+    most_bytes: int,
+) -> list[KeyValueEntry]:
     """The entries that follow, or as many of them as an answer holds."""
 
-    async def page(found: Sequence[Kept], many: int) -> list[Kept]:
-        return await store.shelf(tenant, shelf, after=found[-1].name if found else after, limit=many)
+    async def page(found: Sequence[KeyValueEntry], many: int) -> list[KeyValueEntry]:
+        return await store.list_entries(
+            tenant, namespace, after=found[-1].name if found else after, limit=many
+        )
 
-    return await _until(limit, SHELF_LIMIT, page, lambda entry: len(entry.body), most_bytes)
+    return await _until(limit, ENTRY_LIMIT, page, lambda entry: len(entry.body), most_bytes)
 
 
 async def _until(

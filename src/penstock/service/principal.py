@@ -1,10 +1,11 @@
-"""Who asks and what for: all that the routes know of authentication and quotas."""
+"""Principals, authenticators and quotas, as the routes use them."""
 
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from contextlib import AbstractAsyncContextManager
 from enum import StrEnum
 from typing import Protocol
 
+from penstock.core.job import QueueRef
 from penstock.service.errors import ForbiddenError
 
 Pending = Callable[[], Awaitable[Mapping[str, int]]]
@@ -26,16 +27,16 @@ class Verb(StrEnum):
 
 
 class Principal(Protocol):
-    """Whoever shows a token that was accepted."""
+    """The holder of an accepted token."""
 
     @property
     def tenant(self) -> str:
-        """Whose queues these are; every name in a request is one of this tenant's."""
+        """The tenant whose queues these are; every name in a request belongs to this tenant."""
         ...
 
     @property
     def subject(self) -> str:
-        """Who it is, for logs and for the name behind a pause."""
+        """The name of the holder, for logs and as the author of a pause."""
         ...
 
     @property
@@ -44,19 +45,22 @@ class Principal(Protocol):
         ...
 
     def may(self, verb: str, queue: str | None = None) -> bool:
-        """True when it is allowed in this queue; without one, when it is in some queue."""
+        """True when the principal may do this in the queue; without a queue, when it may in some queue."""
         ...
 
     def acting_for(self, tenant: str) -> "Principal":
-        """The same for one of its tenants alone; ForbiddenError for any other."""
+        """The principal restricted to one of its tenants; ForbiddenError for any other tenant."""
         ...
 
 
-class Door(Protocol):
-    """Knows who asks."""
+class Authenticator(Protocol):
+    """Finds the principal of a request."""
 
     async def authenticate(self, headers: Mapping[str, str]) -> Principal:
-        """Who sent these headers, named in small letters; UnauthenticatedError when nobody is known."""
+        """The principal of these headers, whose names are in small letters.
+
+        UnauthenticatedError without one.
+        """
         ...
 
 
@@ -111,22 +115,26 @@ class Quotas(Protocol):
         """Queues that are not there yet, as far as is known, and that the block opens."""
         ...
 
+    async def deleting(self, queue: QueueRef) -> None:
+        """Before a queue is deleted: a process that knows it could open it again unasked."""
+        ...
+
     def stream(self, tenant: str) -> AbstractAsyncContextManager[None]:
         """One stream or long poll, held for the time of the block."""
         ...
 
 
-class Nobody:
-    """Whoever asks where no token is needed."""
+class AnonymousPrincipal:
+    """The principal of a request that needs no token."""
 
     tenant = ""
     subject = ""
     tenants: tuple[str, ...] = ()
 
     def may(self, verb: str, queue: str | None = None) -> bool:
-        """Nothing that needs a token."""
+        """False: a request without a token may do nothing that needs one."""
         return False
 
     def acting_for(self, tenant: str) -> "Principal":
-        """For no tenant."""
+        """ForbiddenError: there is no tenant to act for."""
         raise ForbiddenError("there is no token")

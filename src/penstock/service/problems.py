@@ -10,6 +10,7 @@ import msgspec
 from penstock.core import errors as core
 from penstock.core.errors import InvalidError, PenstockError
 from penstock.service.errors import MalformedError, QuotaError, ServiceError
+from penstock.service.webhooks.errors import WebhookNotFoundError
 
 MEDIA_TYPE: Final = "application/problem+json"
 SHOWN: Final = 120
@@ -64,7 +65,7 @@ _KINDS: Final[dict[type[PenstockError], tuple[int, str, str]]] = {
     core.UnknownQueueError: (404, "not-found", "Not found"),
     core.UnknownTaskError: (404, "not-found", "Not found"),
     core.JobNotFoundError: (404, "not-found", "Not found"),
-    core.WebhookNotFoundError: (404, "not-found", "Not found"),
+    WebhookNotFoundError: (404, "not-found", "Not found"),
     core.DuplicateJobError: (409, "duplicate", "The id is taken by another job"),
     core.StaleLeaseError: (409, "stale-lease", "The lease is no longer held"),
     core.WrongStateError: (409, "wrong-state", "The job's state does not allow this"),
@@ -101,7 +102,7 @@ def problem_of(error: Exception, request_id: str | None = None) -> tuple[Problem
     # A store's own words can name files and hosts: they are for the log.
     detail = title
     if status < 500 and isinstance(error, PenstockError):
-        detail = _told(error) if isinstance(error, InvalidError) else str(error)
+        detail = _described(error) if isinstance(error, InvalidError) else str(error)
     after = _RETRY.get(slug)
     problem = Problem(
         type=f"urn:penstock:{slug}",
@@ -174,7 +175,7 @@ def validation_fault(said: str, *, parameter: bool = False) -> Fault:
     return Fault(wanted=wanted.replace("`", ""), **place)
 
 
-def _told(error: InvalidError) -> str:
+def _described(error: InvalidError) -> str:
     """What the error says, without the words of a program in Python."""
     if isinstance(error.found, str) and not isinstance(error.found, Enum):
         return str(error)

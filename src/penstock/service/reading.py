@@ -1,7 +1,7 @@
-"""Reading a request: headers, names in the path, the query, the body."""
+"""Reads a request: headers, names in the path, query and body."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 from urllib.parse import parse_qsl
 
@@ -9,12 +9,12 @@ import msgspec
 
 from penstock.core.errors import InvalidError
 from penstock.core.names import check_name
-from penstock.service.answers import JSON
 from penstock.service.errors import MalformedError, UnsupportedMediaError
 from penstock.service.json_bodies import check_unique_names, check_values
 from penstock.service.limits import Limits, Receive, Scope, read_body
 from penstock.service.problems import BadRequestError, Fault, decoded, validation_fault
-from penstock.service.slices import Yielder
+from penstock.service.responses import JSON
+from penstock.service.yielding import Yielder
 from penstock.stores.wire import MEDIA_TYPE
 
 NAMES: Final = frozenset({"id", "name", "queue"})
@@ -31,18 +31,24 @@ SINGLE_HEADERS: Final = frozenset(
         b"penstock-tenant",
     }
 )
-"""Headers that decide who asks, for whom, and how the body is read."""
+"""Headers that decide the principal, the tenant, and how the body is read."""
 
 
 async def read_as(
-    limits: Limits, headers: Mapping[str, str], receive: Receive, kind: Any, yielder: Yielder
+    limits: Limits,
+    headers: Mapping[str, str],
+    receive: Receive,
+    kind: Any,
+    yielder: Yielder,
+    *,
+    grow: Callable[[int], None],
 ) -> Any:
-    """The body as one of the wire's models, or as the bytes of a call to the store."""
+    """The body as one of the wire's models, or as the bytes of a call to the store. See `read_body`."""
     wanted = MEDIA_TYPE if kind is bytes else JSON
     media = headers.get("content-type", wanted).partition(";")[0].strip().lower()
     if media != wanted:
         raise UnsupportedMediaError(f"content-type: found {media!r}, wanted {wanted}")
-    body = await read_body(limits, headers, receive)
+    body = await read_body(limits, headers, receive, grow)
     if kind is bytes:
         return body
     await yielder.run(check_values("the body", body, limits.json_values))

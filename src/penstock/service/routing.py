@@ -1,7 +1,7 @@
-"""The table of routes: from a method and a path to a handler, and what each handler takes and gives.
+"""The table of routes: from a method and a path to a handler, and what a handler takes and returns.
 
-A handler says it all by its signature: `ask`, the names in its path, `query` for parameters, `body` for what
-is sent, and what it gives back. The OpenAPI document and the tests read the same table.
+A handler says it all by its signature: `request`, the names in its path, `query` for parameters, `body` for
+what is sent, and what it returns. The OpenAPI document and the tests read the same table.
 """
 
 import inspect
@@ -10,12 +10,12 @@ from typing import Any, Final, get_args, get_origin
 
 import msgspec
 
-from penstock.service.answers import Answer, Stream
 from penstock.service.errors import NotFoundError, WrongMethodError
 from penstock.service.principal import Verb
+from penstock.service.responses import Response, StreamResponse
 
 Handler = Callable[..., Awaitable[Any]]
-_OWN: Final = frozenset({"ask", "body", "query", "return"})
+_OWN: Final = frozenset({"request", "body", "query", "return"})
 
 
 class Route(msgspec.Struct, frozen=True, kw_only=True):
@@ -34,6 +34,10 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     """Other statuses of success."""
     idempotent: bool = False
     """True where the header `Idempotency-Key` is read."""
+    is_costly: bool = False
+    """True where a request reads or changes many records: one of a tenant is handled at a time."""
+    costly_calls: frozenset[str] = frozenset()
+    """Calls, named in the path, that are costly."""
 
     @property
     def name(self) -> str:
@@ -42,8 +46,12 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def noun(self) -> str:
-        """What it is about: the module it stands in."""
+        """The noun of the route: the name of its module."""
         return self.handler.__module__.rpartition(".")[2]
+
+    def is_costly_with(self, values: Mapping[str, str]) -> bool:
+        """True for a costly request, by the values of the names in its path."""
+        return self.is_costly or values.get("move") in self.costly_calls
 
     @property
     def parameters(self) -> list[str]:
@@ -56,7 +64,7 @@ class Routes:
 
     >>> routes = Routes()
     >>> @routes.get("/v1/jobs/{id}", Verb.READ)
-    ... async def show(ask: object, id: str) -> None: ...
+    ... async def show(request: object, id: str) -> None: ...
     >>> [(row.method, row.path, row.parameters) for row in routes]
     [('GET', '/v1/jobs/{id}', ['id'])]
     """
@@ -68,19 +76,19 @@ class Routes:
         return iter(self._rows)
 
     def get(self, path: str, verb: Verb | None, **more: Any) -> Callable[[Handler], Handler]:
-        """Looks, and changes nothing."""
+        """Add a route that reads."""
         return self._add("GET", path, verb, **more)
 
     def post(self, path: str, verb: Verb | None, **more: Any) -> Callable[[Handler], Handler]:
-        """Makes or changes something."""
+        """Add a route that creates or changes."""
         return self._add("POST", path, verb, **more)
 
     def put(self, path: str, verb: Verb | None, **more: Any) -> Callable[[Handler], Handler]:
-        """Says what something shall be like."""
+        """Add a route that creates or replaces."""
         return self._add("PUT", path, verb, **more)
 
     def delete(self, path: str, verb: Verb | None, **more: Any) -> Callable[[Handler], Handler]:
-        """Removes something."""
+        """Add a route that deletes."""
         return self._add("DELETE", path, verb, **more)
 
     def _add(
@@ -89,7 +97,7 @@ class Routes:
         def register(handler: Handler) -> Handler:
             hints = inspect.get_annotations(handler, eval_str=True)
             gives = hints.get("return")
-            if get_origin(gives) is Answer:
+            if get_origin(gives) is Response:
                 (gives,) = get_args(gives)
             row = Route(
                 method=method,
@@ -100,7 +108,7 @@ class Routes:
                 takes=hints.get("body"),
                 query=hints.get("query"),
                 gives=gives,
-                is_stream=gives is Stream,
+                is_stream=gives is StreamResponse,
                 **more,
             )
             if sorted(hints.keys() - _OWN) != sorted(row.parameters):

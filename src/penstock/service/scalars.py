@@ -35,7 +35,8 @@ _NAME: Final = _form(NAME_FORM, NAME_WANTED)
 _VISIBLE: Final = _form(r"[ -~]{1,128}", "1 to 128 visible characters of ASCII")
 _TEXTS: Final[Mapping[str, _Form]] = {
     **dict.fromkeys(
-        ("id", "ids", "job", "name", "parent", "queue", "queues", "schedule", "shelf", "task", "tasks"), _NAME
+        ("id", "ids", "job", "name", "parent", "queue", "queues", "namespace", "schedule", "task", "tasks"),
+        _NAME,
     ),
     **dict.fromkeys(("fingerprint", "host", "nonce", "reason", "version"), _VISIBLE),
     # What stands in an index that somebody has damaged.
@@ -43,6 +44,8 @@ _TEXTS: Final[Mapping[str, _Form]] = {
     # One that is empty is nobody's.
     "token": _form(r"[ -~]{0,128}", "up to 128 visible characters of ASCII"),
     "by": _form(r"[^\x00-\x1f\x7f-\x9f]{1,255}", "1 to 255 characters, no control characters"),
+    # All queues of a tenant are listed together, each with why it was paused.
+    "people's words": _form(r"[^\x00]{0,500}", "up to 500 characters, none of them NUL"),
     "worker": _form(WORKER_FORM, WORKER_WANTED),
     # A schedule's queue is one of the tenant that the token is for, whatever the record says.
     "tenant": _form(rf"{NAME_FORM}|\*", NAME_WANTED),

@@ -8,8 +8,9 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.core.errors import ConfigError, SealedSecretError
+from penstock.core.errors import ConfigError
 from penstock.core.extras import install_command
+from penstock.service.webhooks.errors import SealedSecretError
 
 PREFIX: Final = "sealed:1:"
 """How a sealed text begins, with the version of the form. The id of the key, a colon and base 64 follow."""

@@ -1,4 +1,4 @@
-"""Serves the service on a socket: uvicorn, and what is slow or too large is kept out at its door."""
+"""Serves the service on a socket: uvicorn, with bounds on slow and large requests."""
 
 import asyncio
 import contextlib
@@ -13,16 +13,18 @@ import uvicorn
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
 from penstock.core.errors import ConfigError
-from penstock.service.accepting import Acceptor
+from penstock.service.acceptor import Acceptor
 from penstock.service.app import Service
-from penstock.service.connections import ConnectionAdmission, Place, peer_of
-from penstock.service.limits import IDENTIFIED, Limits
+from penstock.service.connections import ConnectionAdmission, ConnectionKind, peer_of
+from penstock.service.health_only import HealthOnly
+from penstock.service.limits import CONNECTION, Limits
 from penstock.service.problems import MEDIA_TYPE, Problem
-from penstock.service.reserve import HealthOnly
 
 KEEP_ALIVE: Final = 30
 """Seconds that a connection without a request is kept."""
 BACKLOG: Final = 1_024
+PARSED_AT_ONCE: Final = 2_048
+"""Bytes after which the server looks whether a request waits for another one on its connection."""
 _TITLES: Final = {
     400: ("malformed", "The request cannot be read"),
     408: ("slow", "The request took too long to arrive"),
@@ -48,24 +50,41 @@ class GuardedProtocol(HttpToolsProtocol):
         self._left: int | None = None
         self._head_bytes = 0
         self._weight = 0
+        self._unparsed = b""
         self._why = 400
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """Begin to wait for the first head."""
         super().connection_made(transport)
         self.peer = peer_of(self.client[0] if self.client else None)
-        if self.admission.admit(self) is Place.RESERVED:
+        if self.admission.admit(self) is ConnectionKind.RESERVED:
             self.app = HealthOnly(self.app)
         self._expect_head()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Nothing is waited for any more."""
+        """Stop the timers of the connection."""
         self._stop_waiting()
         self.admission.remove(self)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Read on; between two requests the time for the next head begins with its first byte."""
+        """Parse what arrived, as far as the next request that waits for the answer to the one before.
+
+        Requests that a client sends in advance cost little until it is their turn.
+        """
+        if self._unparsed:
+            self._unparsed += data
+            return
+        for start in range(0, len(data), PARSED_AT_ONCE):
+            self._parse(data[start : start + PARSED_AT_ONCE])
+            if self.transport.is_closing():
+                return
+            if self.pipeline:
+                self._unparsed = data[start + PARSED_AT_ONCE :]
+                return
+
+    def _parse(self, data: bytes) -> None:
+        """Parse some bytes; between two requests the time for the next head begins with its first byte."""
         if self.transport.is_closing():
             return
         if self._is_between:
@@ -84,7 +103,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self._refuse(431)
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Keep a header, while there is room. The parser also calls this for trailers, which are dropped."""
+        """Keep a header within the limits. The parser also calls this for trailers, which are dropped."""
         self._weigh(len(name) + len(value))
         if not self._in_head:
             # The request was routed and authenticated by its head; a proxy in front saw no trailers either.
@@ -94,7 +113,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self._weigh(self.limits.head_bytes + 1)
 
     def on_url(self, url: bytes) -> None:
-        """The same for the path and the query."""
+        """Count the bytes of the path and query."""
         self._weigh(len(url))
         super().on_url(url)
 
@@ -107,7 +126,7 @@ class GuardedProtocol(HttpToolsProtocol):
             # Each of them costs much more memory than the bytes that it came in.
             raise ValueError("too many requests wait on this connection")
         super().on_message_begin()
-        self.scope[IDENTIFIED] = self._identified  # type: ignore[typeddict-unknown-key]
+        self.scope[CONNECTION] = self  # type: ignore[typeddict-unknown-key]
 
     def on_headers_complete(self) -> None:
         """The head is there."""
@@ -127,13 +146,19 @@ class GuardedProtocol(HttpToolsProtocol):
         self._is_busy = not was_last
         super().on_response_complete()
         if was_last and self.cycle.more_body:
-            # Who is still sending would not see the answer if this were the end of the connection.
+            # A client that is still sending would not see the response if the connection ended here.
             self._left = self.limits.body_bytes
             self._unset_keepalive_if_required()
             self._wait(self.transport.close)
         elif was_last:
             self._is_between = True
         self._note_phase()
+        if self._unparsed:
+            if self.pipeline:
+                self.flow.pause_reading()
+            else:
+                unparsed, self._unparsed = self._unparsed, b""
+                self.data_received(unparsed)
 
     def on_message_complete(self) -> None:
         """The rest of a request that was answered before is there: the connection may be used again."""
@@ -151,7 +176,7 @@ class GuardedProtocol(HttpToolsProtocol):
         self._note_phase()
 
     def resume_writing(self) -> None:
-        """It does again."""
+        """The client reads again."""
         super().resume_writing()
         self._unread_since = None
         self._note_phase()
@@ -177,8 +202,13 @@ class GuardedProtocol(HttpToolsProtocol):
         elif now - self._unread_since > self.limits.send_timeout:
             self.transport.abort()
 
-    def _identified(self) -> None:
-        self.admission.identified(self)
+    def identified(self, tenant: str) -> None:
+        """A token of this tenant was accepted; BusyError where the tenant has too many connections."""
+        self.admission.identified(self, tenant)
+
+    def refused(self) -> None:
+        """The request is refused after a pause, in which the connection may be closed for another one."""
+        self.admission.waits(self)
 
     def _note_phase(self) -> None:
         if self._is_busy and not self.cycle.more_body and not self.flow.write_paused:
@@ -187,7 +217,7 @@ class GuardedProtocol(HttpToolsProtocol):
             self.admission.waits(self)
 
     def send_400_response(self, msg: str) -> None:
-        """Refuse what cannot be read."""
+        """Refuse a request that cannot be parsed."""
         self._refuse(self._why)
 
     def _weigh(self, size: int) -> None:
@@ -235,7 +265,7 @@ class GuardedProtocol(HttpToolsProtocol):
 
 
 class Server(uvicorn.Server):
-    """Ends gracefully on SIGTERM and Ctrl-C: what waits is told at once, and what runs is answered."""
+    """Ends gracefully on SIGTERM and Ctrl-C: waiting requests end at once, running ones are answered."""
 
     def __init__(self, service: Service, *, grace: float) -> None:
         self.admission = ConnectionAdmission(service.limits)
@@ -317,7 +347,7 @@ def listen(host: str, port: int) -> socket.socket:
         try:
             bound.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             bound.bind(address)
-            # From here on nobody is turned away, though it may take a moment until they are served.
+            # From here on clients connect, though the server may accept them a moment later.
             bound.listen(BACKLOG)
         except OSError:
             bound.close()

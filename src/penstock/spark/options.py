@@ -14,7 +14,7 @@ from penstock.core.names import check_name
 from penstock.core.states import State
 from penstock.spark.schemas import TABLES
 from penstock.stores.bounds import CHUNK_JOBS
-from penstock.stores.open import check_url
+from penstock.stores.registry import StoreKind, kind_of
 
 Role = Literal["read", "readStream", "write", "writeStream"]
 READS: Final = frozenset[Role]({"read", "readStream"})
@@ -64,7 +64,7 @@ class SourceOptions(msgspec.Struct, frozen=True, kw_only=True):
     max_per_second: float | None = None
     chunk: int = CHUNK_JOBS
     declare: bool = False
-    patience: float = 30.0
+    retry_timeout: float = 30.0
     report: str | None = None
 
     @property
@@ -146,7 +146,7 @@ def _refuse_misplaced(option: _Option, text: str, table: str, role: Role | None)
 
 
 def _url(name: str, text: str) -> str:
-    if check_url(text) == "memory":
+    if kind_of(text) is StoreKind.MEMORY:
         raise OptionError(name, "memory://", "a store that other processes reach")
     return text
 
@@ -280,7 +280,7 @@ _OPTIONS: Final = (
     _Option("maxPerSecond", "max_per_second", _rate, WRITES),
     _Option("chunk", "chunk", _chunk, WRITES),
     _Option("declare", "declare", _truth, WRITES),
-    _Option("patience", "patience", _rate, WRITES),
+    _Option("retryTimeout", "retry_timeout", _rate, WRITES),
     _Option("report", "report", _text, WRITES),
 )
 _BY_NAME: Final = {option.name.lower(): option for option in _OPTIONS}

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS: Final = 0.2
 EVERY_SECONDS: Final = 5.0
-_SAID: Final = re.compile(r"penstock\.core\.errors\.\w+: (.+)")
+_SAID: Final = re.compile(r"penstock(?:\.\w+)*\.errors\.\w+: (.+)")
 _SPARK_SAID: Final = re.compile(r"^: org\.apache\.spark\.\S+: (.+)", re.MULTILINE)
 
 
@@ -56,13 +56,13 @@ def start_session(master: str | None = None) -> "SparkSession":
     return session("penstock", master or "local[*]")
 
 
-def run(spark: "SparkSession", wish: Run, tell: Callable[[Done], None] = lambda _: None) -> Done:
+def run(spark: "SparkSession", request: Run, tell: Callable[[Done], None] = lambda _: None) -> Done:
     """Run until the end, or until SIGTERM or SIGINT; what was done. `tell` is called now and then.
 
     PenstockError in one line for whatever goes wrong with the store, the options or the tables.
     """
-    read_options({**wish.options, "table": "events"}, role="readStream")
-    pipeline = Pipeline(spark, wish.out, wish.options, every=wish.every)
+    read_options({**request.options, "table": "events"}, role="readStream")
+    pipeline = Pipeline(spark, request.out, request.options, every=request.every)
     with _told_to_stop() as told:
         try:
             pipeline.start()
@@ -123,18 +123,18 @@ def _main(given: argparse.Namespace) -> int:
     options["maxEventsPerTrigger"] = given.max_events
     options["startingOffsets"] = given.start
     options["failOnDataLoss"] = "false" if given.allow_loss else None
-    wish = Run(
+    request = Run(
         out=given.out,
         options={name: value for name, value in options.items() if value},
         every=None if given.once else given.every,
         master=given.master,
     )
     # Before a Java is started.
-    refuse_missing_file(read_options({**wish.options, "table": "events"}, role="readStream").store_url)
+    refuse_missing_file(read_options({**request.options, "table": "events"}, role="readStream").store_url)
     began = time.monotonic()
-    spark = start_session(wish.master)
+    spark = start_session(request.master)
     try:
-        done = run(spark, wish)
+        done = run(spark, request)
     finally:
         spark.stop()
     seconds = time.monotonic() - began
@@ -146,9 +146,7 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m penstock.spark.run", description=__doc__)
     parser.add_argument("--url", help="the store, such as sqlite:///jobs.db")
     parser.add_argument("--url-env", metavar="NAME", help="an environment variable that has the url")
-    parser.add_argument(
-        "--out", required=True, metavar="FOLDER", help="a path, or an address such as s3a://…"
-    )
+    parser.add_argument("--out", required=True, metavar="FOLDER", help="a path, or an address such as s3://…")
     parser.add_argument("--tenant", metavar="NAME", help="whose queues; * for all tenants")
     parser.add_argument("--queue", action="append", metavar="NAME", help="may be repeated; all if left out")
     parser.add_argument("--once", action="store_true", help="read what is there, and end")

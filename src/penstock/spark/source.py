@@ -1,6 +1,8 @@
 """The data source `penstock`: `table` and what Spark wants to do say which reader or writer it is."""
 
 from collections.abc import MutableMapping
+from copy import copy
+from typing import Final
 
 import msgspec
 import pyarrow as pa
@@ -18,6 +20,11 @@ from penstock.core.errors import OptionError
 from penstock.spark.options import Role, SourceOptions, read_options
 from penstock.spark.schemas import schema_of
 
+OPTION: Final = "lake"
+"""The option that names the folder of a lake, in the place of the url of a store."""
+_OF_CATALOG: Final = frozenset({"provider", "owner", "location", "is_managed_location", "external"})
+_DOUBLED: Final = "option."
+
 
 class PenstockSource(DataSource):
     """Jobs, dead letters and events as tables, and jobs from rows.
@@ -26,8 +33,15 @@ class PenstockSource(DataSource):
     """
 
     def __init__(self, options: MutableMapping[str, str]) -> None:
-        super().__init__(options)
-        read_options(options)
+        super().__init__(_without_catalog(options))
+        self._lake = None
+        if OPTION in self.options:
+            # Loaded when it is wanted, as readers and writers are.
+            from penstock.spark.lake.source import read_lake_options
+
+            self._lake = read_lake_options(self.options)
+        else:
+            read_options(self.options)
 
     @classmethod
     def name(cls) -> str:
@@ -36,11 +50,17 @@ class PenstockSource(DataSource):
 
     def schema(self) -> StructType:
         """The columns that were asked for, of the table."""
+        if self._lake is not None:
+            return from_arrow_schema(self._lake.schema)
         options = read_options(self.options)
         return from_arrow_schema(schema_of(options.table, options.columns))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        """A batch of rows, as the store has them when the query is planned."""
+        """A batch of rows, as the store or the lake has them when the query is planned."""
+        if self._lake is not None:
+            from penstock.spark.lake.source import LakeReader
+
+            return LakeReader(self._lake)
         options = self._reading(schema, "read")
         if options.table == "events":
             from penstock.spark.events.batch import EventsReader
@@ -74,6 +94,7 @@ class PenstockSource(DataSource):
         return JobsStreamWriter(options, schema)
 
     def _reading(self, schema: StructType, role: Role) -> SourceOptions:
+        self._refuse_lake(role)
         options = read_options(self.options, role=role)
         wanted = to_arrow_schema(schema, timezone="UTC")
         ours = schema_of(options.table, wanted.names)
@@ -84,7 +105,12 @@ class PenstockSource(DataSource):
             raise OptionError("schema", "no columns", f"some of {', '.join(ours.names)}")
         return msgspec.structs.replace(options, columns=tuple(wanted.names))
 
+    def _refuse_lake(self, role: Role) -> None:
+        if self._lake is not None:
+            raise OptionError(OPTION, self._lake.folder.uri, f"it with read, not with {role}")
+
     def _writing(self, role: Role, overwrite: bool) -> SourceOptions:
+        self._refuse_lake(role)
         options = read_options(self.options, role=role)
         if overwrite:
             wanted = 'mode("append"), or outputMode("append"): a queue is never overwritten'
@@ -92,6 +118,21 @@ class PenstockSource(DataSource):
         if options.table != "jobs":
             raise OptionError("table", options.table, "jobs: rows become jobs")
         return options
+
+
+def _without_catalog(options: MutableMapping[str, str]) -> MutableMapping[str, str]:
+    """The options without what `CREATE TABLE … USING penstock` adds to them.
+
+    OptionError where a table of a catalog is read: Spark hands it none of those that it was made with.
+    """
+    found = copy(options)
+    for name in list(options):
+        if name in _OF_CATALOG or name.startswith(_DOUBLED):
+            del found[name]
+    if not found:
+        wanted = "them: a table of a catalog is read as SELECT … FROM name WITH ('url' = '…'), or by a view"
+        raise OptionError("options", "none", wanted)
+    return found
 
 
 def _typed(field: pa.Field) -> str:

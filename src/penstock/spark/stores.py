@@ -9,9 +9,11 @@ from typing import Any, TypeVar
 from penstock.core.errors import ConfigError, UnknownQueueError
 from penstock.core.job import QueueRef
 from penstock.spark.options import ALL_TENANTS, SourceOptions
-from penstock.stores.open import open_store, sqlite_path
+from penstock.stores.open import open_store
 from penstock.stores.protocol import Store
 from penstock.stores.ready import refuse_unready
+from penstock.stores.registry import StoreKind, kind_of
+from penstock.stores.sqlite.address import path_of
 from penstock.stores.values import QueueInfo
 
 T = TypeVar("T")
@@ -48,8 +50,10 @@ async def queues_of(store: Store, options: SourceOptions) -> list[QueueInfo]:
 
     UnknownQueueError for one that no tenant has.
     """
-    tenants = await store.tenants() if options.tenants == (ALL_TENANTS,) else sorted(options.tenants)
-    found = [info for tenant in tenants for info in await store.queues(tenant)]
+    tenants = (
+        await store.queues.list_tenants() if options.tenants == (ALL_TENANTS,) else sorted(options.tenants)
+    )
+    found = [info for tenant in tenants for info in await store.queues.list_queues(tenant)]
     refuse_unknown([info.queue for info in found], options)
     return [info for info in found if not options.queues or info.queue.name in options.queues]
 
@@ -82,5 +86,5 @@ def refuse_unknown(queues: Iterable[QueueRef], options: SourceOptions) -> None:
 
 def refuse_missing_file(url: str) -> None:
     """ConfigError for a SQLite file that is not there: looking at it must not make it."""
-    if url.startswith("sqlite:") and not (path := Path(sqlite_path(url))).exists():
+    if kind_of(url) is StoreKind.SQLITE and not (path := Path(path_of(url))).exists():
         raise ConfigError(f"url: there is no such file as {path.absolute()}")

@@ -21,7 +21,7 @@ class QueueAbsentError(Exception):
 
 
 def _each(name: str, answer: Refused) -> Callable[[Mapping[str, Any]], Any]:
-    return lambda given: [answer] * len(given[name])
+    return lambda arguments: [answer] * len(arguments[name])
 
 
 def _always(answer: Any) -> Callable[[Mapping[str, Any]], Any]:
@@ -40,25 +40,25 @@ ANSWERS: Final[Mapping[str, Callable[[Mapping[str, Any]], Any]]] = {
     "delete": _each("ids", _MISSING),
     "child_ended": _each("endings", _MISSING),
     "adopt": _each("adoptions", _MISSING),
-    "key_holders": lambda given: [None] * len(given["keys"]),
+    "key_holders": lambda arguments: [None] * len(arguments["keys"]),
     "promote": _always(0),
     "prune": _always(0),
     "delete_quarantined": _always(0),
     "repair": _always(0),
     "trim": _always(0),
-    "forget_readers": _always(0),
-    "relayed": _always(None),
-    "relays": lambda _: [],
+    "remove_expired_readers": _always(0),
+    "delete_relay_entries": _always(None),
+    "list_relay_entries": lambda _: [],
     "expired": lambda _: [],
-    "keys": lambda _: [],
-    "readers": lambda _: [],
-    "quarantined": lambda _: [],
+    "list_keys": lambda _: [],
+    "list_readers": lambda _: [],
+    "list_quarantined": lambda _: [],
     "damaged_events": lambda _: [],
     "due_schedules": lambda _: [],
     "fire": _always(False),
     "remove_schedule": _always(False),
     "pause_schedule": _always(False),
-    "drop_reader": _always(False),
+    "unregister_reader": _always(False),
 }
 """The calls of a store's protocol that make no queue, with what each answers where there is none.
 

@@ -1,4 +1,4 @@
-"""How much one call to a store carries, and how long what it is told holds."""
+"""How much one call to a store carries, and how long leases hold."""
 
 from typing import Final
 
@@ -20,9 +20,9 @@ CHUNK_BYTES: Final = 1 << 20
 MAX_LEASE_MS: Final = 3_600_000
 """The longest lease. One that ends later than this from now is a clock fault and counts as expired."""
 READER_LEASE_MS: Final = 7 * 24 * 3_600_000
-"""How long the place of a reader is kept since it was last told."""
-KEPT_BYTES: Final = 64 * 1024
-"""The largest body of an entry on a shelf."""
-SHELF_LIMIT: Final = 100
+"""How long a reader stays registered after it was last renewed."""
+ENTRY_BYTES: Final = 64 * 1024
+"""The largest body of a key-value entry."""
+ENTRY_LIMIT: Final = 100
 QUARANTINE_LIMIT: Final = 100
 DAMAGED_EVENT_LIMIT: Final = 100

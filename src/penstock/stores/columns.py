@@ -1,4 +1,4 @@
-"""From rows of a table of events to columns, and what a later version has put beside them."""
+"""From rows of a table of events to columns, and the extra ones that a newer version has written."""
 
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
@@ -12,11 +12,11 @@ def columns(names: Sequence[str], rows: Sequence[tuple[Any, ...]]) -> dict[str, 
 def unknown(
     found: Mapping[str, Sequence[Any]], known: Collection[str], count: int
 ) -> dict[int, dict[str, Any]]:
-    """What rows say in columns that are not known, by index."""
-    later = [name for name in found if name not in known]
-    said: dict[int, dict[str, Any]] = {}
-    for at in range(count if later else 0):
-        values = {name: value for name in later if (value := found[name][at]) is not None}
+    """The values of rows in columns that are not known, by the row's index."""
+    newer = [name for name in found if name not in known]
+    extras: dict[int, dict[str, Any]] = {}
+    for at in range(count if newer else 0):
+        values = {name: value for name in newer if (value := found[name][at]) is not None}
         if values:
-            said[at] = values
-    return said
+            extras[at] = values
+    return extras

@@ -2,29 +2,13 @@
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Any, Final
-from urllib.parse import parse_qsl, unquote
+from typing import Any, assert_never
 
 from penstock.bloom.filters import Filters
 from penstock.core.errors import ConfigError
 from penstock.core.extras import install_command
-from penstock.core.store_url import scheme_of, shown_option
 from penstock.stores.protocol import Store
-from penstock.stores.values import Durability
-
-SCHEMES: Final = {
-    "memory": "memory://",
-    "sqlite": "sqlite:///jobs.db, or sqlite:////var/lib/jobs.db for an absolute path",
-    "redis": "redis://localhost:6379/0",
-    "rediss": "rediss://localhost:6379/0",
-    "valkey": "valkey://localhost:6379/0",
-    "valkeys": "valkeys://localhost:6379/0",
-    "unix": "unix:///run/redis.sock",
-    "postgresql": "postgresql://localhost/jobs",
-    "postgres": "postgres://localhost/jobs",
-    "https": "https://jobs.example.org",
-    "http": "http://localhost:8640",
-}
+from penstock.stores.registry import StoreKind, kind_of
 
 
 def open_store(url: str, *, filters: Filters | None = None, **settings: Any) -> Store:
@@ -33,48 +17,33 @@ def open_store(url: str, *, filters: Filters | None = None, **settings: Any) -> 
     `settings` are those of the store's own class and win over those in the url. Of the `filters` the Redis
     store takes the one for ghosts: only there, cancelled jobs leave entries behind.
     """
-    match check_url(url):
-        case "memory":
+    match kind_of(url):
+        case StoreKind.MEMORY:
             from penstock.stores.memory import MemoryStore
 
             return _made(MemoryStore, url, **settings)
-        case "sqlite":
-            path, said = _sqlite(url)
+        case StoreKind.SQLITE:
             from penstock.stores.sqlite import SqliteStore
+            from penstock.stores.sqlite.address import parse
 
-            return _made(SqliteStore, url, path, **(said | settings))
-        case "postgresql" | "postgres":
+            path, in_url = parse(url)
+            return _made(SqliteStore, url, path, **(in_url | settings))
+        case StoreKind.POSTGRES:
             with _needing(url, "postgres"):
                 from penstock.stores.postgres import PostgresStore
             return _made(PostgresStore, url, url, **settings)
-        case "https" | "http":
+        case StoreKind.REMOTE:
             with _needing(url, "remote"):
                 from penstock.stores.remote import RemoteStore
             return _made(RemoteStore, url, url, **settings)
-        case _:
+        case StoreKind.REDIS:
             with _needing(url, "redis"):
                 from penstock.stores.redis import RedisStore
             if filters is not None:
                 settings["ghosts"] = filters.ghost
             return _made(RedisStore, url, url, **settings)
-
-
-def check_url(url: object) -> str:
-    """The scheme of a url; ConfigError when it is none of ours. The message holds no secrets."""
-    if not isinstance(url, str):
-        raise ConfigError(
-            f"the url of a store is text, such as sqlite:///jobs.db; found {type(url).__name__}"
-        )
-    scheme = scheme_of(url)
-    if scheme not in SCHEMES:
-        found = "no scheme" if scheme is None else f"{scheme}://"
-        raise ConfigError(f"the url of a store: found {found}, wanted one like {'; '.join(SCHEMES.values())}")
-    return scheme
-
-
-def sqlite_path(url: str) -> str:
-    """The file that a sqlite:// url names."""
-    return _sqlite(url)[0]
+        case kind:
+            assert_never(kind)
 
 
 @contextmanager
@@ -88,26 +57,6 @@ def _needing(url: str, extra: str) -> Iterator[None]:
         raise ConfigError(
             f"a store at {url.partition(':')[0]}:// needs the package {error.name}: {install_command(extra)}"
         ) from error
-
-
-def _sqlite(url: str) -> tuple[str, dict[str, Any]]:
-    # A # and an @ may be part of a file's name.
-    place, _, query = url.removeprefix("sqlite://").partition("?")
-    path, shown = unquote(place.removeprefix("/")), f"sqlite://{place}"
-    if not place.startswith("/"):
-        raise ConfigError(f"sqlite://…: path: found none, wanted a file, such as {SCHEMES['sqlite']}")
-    if not path or path.endswith("/") or "\0" in path:
-        raise ConfigError(f"{shown}: path: wanted a file, such as {SCHEMES['sqlite']}")
-    if path == ":memory:":
-        raise ConfigError(f"{shown}: a store in memory is memory://")
-    said: dict[str, Any] = {}
-    for name, value in parse_qsl(query, keep_blank_values=True):
-        if name != "durability" or value not in {Durability.POWER, Durability.SERVER}:
-            # The value of another option is not repeated: it may be a key or a password.
-            found = f"durability={value}" if name == "durability" else f"{shown_option(name, query)}=…"
-            raise ConfigError(f"{shown}: found {found!r}, wanted durability=power or durability=server")
-        said[name] = Durability(value)
-    return path, said
 
 
 def _made(kind: Any, url: str, *args: Any, **settings: Any) -> Store:

@@ -27,7 +27,7 @@ def options_of(
         elif name in texts:
             options[name] = text
         else:
-            # What it says is not told: it may be a password or a token.
+            # Its value is not repeated: it may be a password or a token.
             raise ValueError(
                 f"no option is called {shown_option(name, url.query)}; there are {', '.join(known)}"
             )

@@ -30,8 +30,8 @@ class ProjectedTime:
 
     def __init__(self, boot_us: Callable[[], int] = _boot_us) -> None:
         self._boot_us = boot_us
-        self._told_us = 0
-        self._told_at = 0
+        self._observed_us = 0
+        self._observed_at = 0
 
     def floor_us(self, given_us: int = 0) -> int:
         """The floor to send with a claim: this process's, or what another one gave if that is higher.
@@ -45,14 +45,14 @@ class ProjectedTime:
             return own
         return max(own, given_us)
 
-    def told(self, now_us: int, sent_us: int = 0) -> None:
+    def observe(self, now_us: int, sent_us: int = 0) -> None:
         """The store answered a claim, which carried this floor, with its time."""
         if is_floor_ignored(now_us, sent_us):
             behind = (sent_us - now_us) // 1_000_000
             _LOGGER.warning("fence floor ignored by the store: its clock is %d s behind the floor", behind)
         elif self._projected() > now_us:
             return
-        self._told_us, self._told_at = now_us, self._boot_us()
+        self._observed_us, self._observed_at = now_us, self._boot_us()
 
     def _projected(self) -> int:
-        return self._told_us + self._boot_us() - self._told_at if self._told_us else 0
+        return self._observed_us + self._boot_us() - self._observed_at if self._observed_us else 0

@@ -14,13 +14,13 @@ from penstock.core.states import State
 from penstock.stores.bounds import (
     DAMAGED_EVENT_LIMIT,
     DUE_LIMIT,
+    ENTRY_LIMIT,
     PROMOTE_LIMIT,
     PRUNE_LIMIT,
     QUARANTINE_LIMIT,
     RECOVER_LIMIT,
     RELAY_LIMIT,
     SCHEDULE_LIMIT,
-    SHELF_LIMIT,
 )
 from penstock.stores.claim_limits import CLAIM_LIMITS, ClaimLimits
 from penstock.stores.values import (
@@ -33,9 +33,10 @@ from penstock.stores.values import (
     Firing,
     HeldLease,
     Holdup,
-    Kept,
     KeyHolder,
     KeyInfo,
+    KeyValueEntry,
+    NotifiedQueues,
     Page,
     Pause,
     QuarantinedEntry,
@@ -44,7 +45,6 @@ from penstock.stores.values import (
     QueueInfo,
     Reader,
     Relay,
-    Rings,
     Spawn,
     StoredSchedule,
     StoreInfo,
@@ -53,18 +53,18 @@ from penstock.stores.values import (
 )
 
 
-class Bell(Protocol):
-    """Rings when something may have happened. A ring during no wait is kept for the next one."""
+class Subscription(Protocol):
+    """Notified when something may have happened. A notification during no wait is kept for the next one."""
 
     async def wait(self, timeout: float) -> bool:
-        """True as soon as it rings; False after `timeout` seconds."""
+        """True as soon as there is a notification; False after `timeout` seconds."""
         ...
 
 
-class QueueBell(Protocol):
-    """A bell for all queues of a tenant. What rings during no wait is kept for the next one."""
+class TenantSubscription(Protocol):
+    """A subscription to all queues of a tenant. A notification during no wait is kept for the next one."""
 
-    async def wait(self, timeout: float) -> Rings:
+    async def wait(self, timeout: float) -> NotifiedQueues:
         """The queues that it rang for since the last wait, as soon as there are any.
 
         Neither a queue nor `for_all` after `timeout` seconds.
@@ -88,8 +88,8 @@ class Moves(Protocol):
         queue is in another one.
 
         `spawns` become relay entries in the same operation, so that a flow over several queues is taken in
-        whole; a repeated call writes none again. The job they come with stands for all of them at the door:
-        later, without spawns, jobs with parents or children are let in also where the queue is full.
+        whole; a repeated call writes none again. The queue's length is looked at for the job they come with:
+        later, without spawns, jobs with parents or children are taken in also where the queue is full.
         """
         ...
 
@@ -104,15 +104,10 @@ class Moves(Protocol):
         worker: str,
         limit: int,
         lease_ms: int,
-        stand_ms: int = 0,
         floor_us: int = 0,
         limits: ClaimLimits = CLAIM_LIMITS,
     ) -> Claims:
         """Promote what is due, lease up to `limit` jobs to the worker, and name leases that ran out.
-
-        With `stand_ms`, a worker that gets nothing waits for the bell, so long at most, and a store may leave
-        the claim standing: the next job is leased to the worker as it comes, the bell rings, and the worker's
-        next claim brings it. One with a limit of 0 stands down, and brings what was leased meanwhile.
 
         No fence is lower than `floor_us`, unless that lies more than an hour above the store's time. A store
         takes the time that it projects itself as floor where that is higher.
@@ -186,11 +181,13 @@ class Flows(Protocol):
         """
         ...
 
-    async def relays(self, queue: QueueRef, limit: int = RELAY_LIMIT, *, after: int = 0) -> list[Relay]:
+    async def list_relay_entries(
+        self, queue: QueueRef, limit: int = RELAY_LIMIT, *, after: int = 0
+    ) -> list[Relay]:
         """What waits to be carried over, oldest first: the entries with a higher number than `after`."""
         ...
 
-    async def relayed(self, queue: QueueRef, numbers: Sequence[int]) -> None:
+    async def delete_relay_entries(self, queue: QueueRef, numbers: Sequence[int]) -> None:
         """Forget entries that were carried over."""
         ...
 
@@ -206,7 +203,7 @@ class Schedules(Protocol):
 
     async def pause_schedule(self, queue: QueueRef, name: str, paused: bool) -> bool: ...
 
-    async def schedules(self, tenant: str, names: Sequence[str] | None = None) -> list[StoredSchedule]:
+    async def list_schedules(self, tenant: str, names: Sequence[str] | None = None) -> list[StoredSchedule]:
         """The schedules of a tenant, by queue and name: those of these names, or all.
 
         What a name costs does not grow with the number of schedules.
@@ -245,7 +242,7 @@ class Reads(Protocol):
         ...
 
     async def oldest(self, queue: QueueRef) -> int | None:
-        """When the first of the pending jobs was enqueued, by the heads of the line; None without any."""
+        """When the oldest pending job was enqueued, of the first ones to be claimed; None without any."""
         ...
 
     async def expired(self, queue: QueueRef, limit: int = RECOVER_LIMIT) -> list[ExpiredLease]:
@@ -300,13 +297,13 @@ class Queues(Protocol):
         """The queue, made if it is new."""
         ...
 
-    async def queue(self, queue: QueueRef) -> QueueInfo | None: ...
+    async def find_queue(self, queue: QueueRef) -> QueueInfo | None: ...
 
-    async def queues(self, tenant: str) -> list[QueueInfo]:
+    async def list_queues(self, tenant: str) -> list[QueueInfo]:
         """All queues of a tenant, by name."""
         ...
 
-    async def tenants(self) -> list[str]:
+    async def list_tenants(self) -> list[str]:
         """The tenants that have queues, by name."""
         ...
 
@@ -331,38 +328,40 @@ class Queues(Protocol):
         """
         ...
 
-    async def keys(self, queue: QueueRef, limit: int = 1_000) -> list[KeyInfo]:
+    async def list_keys(self, queue: QueueRef, limit: int = 1_000) -> list[KeyInfo]:
         """Keys with waiting or running jobs or a rule, by name."""
         ...
 
-    async def pause(self, queue: QueueRef, pause: Pause | None, for_ms: int | None = None) -> None:
+    async def pause_queue(self, queue: QueueRef, pause: Pause | None, for_ms: int | None = None) -> None:
         """Stop claims, for so long if given; None resumes. The store's clock sets `at` and `until`."""
         ...
 
 
-class Shelves(Protocol):
-    """What is remembered beside the jobs: small entries of a tenant, by name, on a shelf for each kind.
+class KeyValue(Protocol):
+    """Small entries of a tenant that are no jobs, by name, in a namespace for each kind.
 
-    A shelf is there as soon as something is put on it. With `expected`, a call changes something only where
+    A namespace is there as soon as it has an entry. With `expected`, a call changes something only where
     that is the version of the entry now; 0 says that there is none.
     """
 
-    async def keep(
-        self, tenant: str, shelf: str, name: str, body: bytes, *, expected: int | None = None
-    ) -> Kept | None:
-        """Put an entry on a shelf, in the place of the one of that name; None when it was not as expected."""
+    async def put_entry(
+        self, tenant: str, namespace: str, name: str, body: bytes, *, expected: int | None = None
+    ) -> KeyValueEntry | None:
+        """Put an entry in the place of the one of that name; None when that was not as expected."""
         ...
 
-    async def kept(self, tenant: str, shelf: str, name: str) -> Kept | None: ...
+    async def get_entry(self, tenant: str, namespace: str, name: str) -> KeyValueEntry | None: ...
 
-    async def shelf(
-        self, tenant: str, shelf: str, *, after: str = "", limit: int = SHELF_LIMIT
-    ) -> list[Kept]:
+    async def list_entries(
+        self, tenant: str, namespace: str, *, after: str = "", limit: int = ENTRY_LIMIT
+    ) -> list[KeyValueEntry]:
         """Entries by name: the first ones, or those that follow a name."""
         ...
 
-    async def drop(self, tenant: str, shelf: str, name: str, *, expected: int | None = None) -> bool:
-        """Take an entry off; False when there was none, or it was not as expected."""
+    async def delete_entry(
+        self, tenant: str, namespace: str, name: str, *, expected: int | None = None
+    ) -> bool:
+        """Delete an entry; False when there was none, or it was not as expected."""
         ...
 
 
@@ -377,15 +376,15 @@ class Workers(Protocol):
         """Remove a worker that ends; False when it was not registered."""
         ...
 
-    async def workers(self, tenant: str) -> list[WorkerEntry]:
+    async def list_workers(self, tenant: str) -> list[WorkerEntry]:
         """The workers whose lease holds, by name."""
         ...
 
 
 class EventLog(Protocol):
-    """Every transition, in the queue's order, and who reads them."""
+    """Every transition, in the queue's order."""
 
-    async def events(self, queue: QueueRef, after: str | int = 0, limit: int = 1_000) -> list[Event]:
+    async def read_events(self, queue: QueueRef, after: str | int = 0, limit: int = 1_000) -> list[Event]:
         """The events that follow: those after the cursor of an event, or those with a higher number.
 
         CursorLostError when some of them were trimmed, or when the cursor's event is not in this log. Events
@@ -429,22 +428,26 @@ class EventLog(Protocol):
         """Forget events up to this number, whoever reads them; how many were."""
         ...
 
-    async def keep_reader(self, queue: QueueRef, name: str, cursor: str | int) -> Reader:
+
+class Readers(Protocol):
+    """Who reads a queue's events: each reader is registered under a lease, so that trimming waits for it."""
+
+    async def register_reader(self, queue: QueueRef, name: str, cursor: str | int) -> Reader:
         """Register a reader that has read up to here, or renew it, for READER_LEASE_MS.
 
         CursorLostError as for `events`: nothing was changed.
         """
         ...
 
-    async def readers(self, queue: QueueRef) -> list[Reader]:
+    async def list_readers(self, queue: QueueRef) -> list[Reader]:
         """The registered readers by name; also those whose lease is over and that were not forgotten yet."""
         ...
 
-    async def drop_reader(self, queue: QueueRef, name: str) -> bool:
+    async def unregister_reader(self, queue: QueueRef, name: str) -> bool:
         """Forget a reader; False when there was none."""
         ...
 
-    async def forget_readers(self, queue: QueueRef) -> int:
+    async def remove_expired_readers(self, queue: QueueRef) -> int:
         """Forget the readers whose lease is over; how many were."""
         ...
 
@@ -476,13 +479,13 @@ class HasWalls(Protocol):
         ...
 
 
-class Wakeups(Protocol):
-    """Hints that spare polling. A bell may ring for nothing; a fallback poll always runs."""
+class Notifier(Protocol):
+    """Hints that spare polling. A notification may come for nothing; a fallback poll always runs."""
 
-    def bell(self, queue: QueueRef, topic: Topic) -> AbstractAsyncContextManager[Bell]: ...
+    def subscribe(self, queue: QueueRef, topic: Topic) -> AbstractAsyncContextManager[Subscription]: ...
 
-    def queue_bell(self, tenant: str) -> AbstractAsyncContextManager[QueueBell]:
-        """Rings where a job of any queue of the tenant became claimable, or will be sooner than before.
+    def subscribe_tenant(self, tenant: str) -> AbstractAsyncContextManager[TenantSubscription]:
+        """Notified where a job of any queue of the tenant became claimable, or will be sooner than before.
 
         One subscription, however many queues there are.
         """
@@ -496,7 +499,7 @@ class Clock(Protocol):
         """Unix milliseconds by the store's clock, with the test kit's offset."""
         ...
 
-    async def turn(self, by_ms: int) -> None:
+    async def advance_clock(self, by_ms: int) -> None:
         """Turn the clock; for tests. Kept in the store, and reported by `doctor`."""
         ...
 
@@ -507,7 +510,7 @@ class Quarantine(Protocol):
     Moves set aside what they come across. It is kept until people delete it, or the queue.
     """
 
-    async def quarantined(
+    async def list_quarantined(
         self, queue: QueueRef, *, after: str = "", limit: int = QUARANTINE_LIMIT
     ) -> list[QuarantinedEntry]:
         """Entries by id: the first ones, or those that follow an id."""
@@ -532,23 +535,94 @@ class Health(Protocol):
         ...
 
 
+class HasMoves(Protocol):
+    @property
+    def moves(self) -> Moves: ...
+
+
+class HasFlows(Protocol):
+    @property
+    def flows(self) -> Flows: ...
+
+
+class HasSchedules(Protocol):
+    @property
+    def schedules(self) -> Schedules: ...
+
+
+class HasReads(Protocol):
+    @property
+    def reads(self) -> Reads: ...
+
+
+class HasUpkeep(Protocol):
+    @property
+    def upkeep(self) -> UpkeepReads: ...
+
+
+class HasQueues(Protocol):
+    @property
+    def queues(self) -> Queues: ...
+
+
+class HasKeyValue(Protocol):
+    @property
+    def key_value(self) -> KeyValue: ...
+
+
+class HasWorkers(Protocol):
+    @property
+    def workers(self) -> Workers: ...
+
+
+class HasEvents(Protocol):
+    @property
+    def events(self) -> EventLog: ...
+
+
+class HasReaders(Protocol):
+    @property
+    def readers(self) -> Readers: ...
+
+
+class HasNotifier(Protocol):
+    @property
+    def notifier(self) -> Notifier: ...
+
+
+class HasClock(Protocol):
+    @property
+    def clock(self) -> Clock: ...
+
+
+class HasQuarantine(Protocol):
+    @property
+    def quarantine(self) -> Quarantine: ...
+
+
+class HasHealth(Protocol):
+    @property
+    def health(self) -> Health: ...
+
+
 class Store(
-    Moves,
-    Flows,
-    Schedules,
-    Reads,
-    UpkeepReads,
-    Queues,
-    Shelves,
-    Workers,
-    EventLog,
-    Wakeups,
-    Clock,
-    Quarantine,
-    Health,
+    HasMoves,
+    HasFlows,
+    HasSchedules,
+    HasReads,
+    HasUpkeep,
+    HasQueues,
+    HasKeyValue,
+    HasWorkers,
+    HasEvents,
+    HasReaders,
+    HasNotifier,
+    HasClock,
+    HasQuarantine,
+    HasHealth,
     Protocol,
 ):
-    """All of it. Opened before use, closed after; safe to use from one event loop.
+    """A store as its parts. Opened before use, closed after; safe to use from one event loop.
 
     `keeps_call_order` says that enqueues made one after the other, without waiting, take effect in their
     order. `numbers_in_order` says that a queue's events are read in the order of their numbers and of time,
@@ -564,7 +638,7 @@ class Store(
 
     async def close(self) -> None: ...
 
-    def twin(self) -> "Store":
+    def clone(self) -> "Store":
         """A handle on the same store for an event loop in another thread, opened and closed on its own."""
         ...
 

@@ -3,7 +3,7 @@
 import asyncio
 
 from penstock.core.errors import StoreFormatError, StoreVersionError
-from penstock.stores.open import check_url, sqlite_path
+from penstock.stores.registry import StoreKind, kind_of
 
 
 async def refuse_unready(url: str) -> None:
@@ -11,17 +11,19 @@ async def refuse_unready(url: str) -> None:
 
     StoreFormatError or StoreVersionError. Stores without tables are always ready.
     """
-    match check_url(url):
-        case "sqlite":
-            place, what = sqlite_path(url), "it"
+    match kind_of(url):
+        case StoreKind.SQLITE:
+            from penstock.stores.sqlite.address import path_of
+
+            place, what = path_of(url), "it"
             version, newest = await asyncio.to_thread(_look_at_file, place)
-        case "postgresql" | "postgres":
+        case StoreKind.POSTGRES:
             from penstock.stores.postgres.owner import SchemaOwner
 
             owner = SchemaOwner(url)
             schema = await owner.look()
             version, newest = schema.version, schema.newest
-            place, what = owner.place, f"the schema {owner.name}"
+            place, what = owner.shown, f"the schema {owner.name}"
         case _:
             return
     if version == 0:

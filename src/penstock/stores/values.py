@@ -14,10 +14,10 @@ from penstock.core.job import Job, NewJob, QueueRef
 from penstock.core.limits import Declaration, Mode
 from penstock.core.names import check_name
 from penstock.core.states import State
-from penstock.stores.bounds import KEPT_BYTES
+from penstock.stores.bounds import ENTRY_BYTES
 
 EVERYONE: Final = "*"
-"""Stands in the place of a tenant on the shelves of the service itself. No tenant can be called so."""
+"""Stands for a tenant in key-value entries of the service itself. No tenant can be called so."""
 
 
 class Pause(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -236,8 +236,8 @@ class EventColumns(msgspec.Struct, frozen=True):
         return found
 
 
-class Kept(msgspec.Struct, frozen=True):
-    """An entry on a shelf. `body` is opaque to the store.
+class KeyValueEntry(msgspec.Struct, frozen=True):
+    """A key-value entry. `body` is opaque to the store.
 
     `version` is another one after each change, higher than those before, and never used again.
     """
@@ -247,19 +247,19 @@ class Kept(msgspec.Struct, frozen=True):
     version: int
 
 
-def check_place(tenant: str, shelf: str, name: str | None = None) -> None:
+def check_entry_name(tenant: str, namespace: str, name: str | None = None) -> None:
     """InvalidNameError where an entry cannot be at such a place."""
     if tenant != EVERYONE:
         check_name("tenant", tenant)
-    check_name("shelf", shelf)
+    check_name("namespace", namespace)
     if name is not None:
         check_name("name", name)
 
 
 def check_body(body: bytes) -> None:
     """InvalidError where a body is too large to be kept."""
-    if len(body) > KEPT_BYTES:
-        raise InvalidError("body", f"{len(body)} bytes", f"at most {KEPT_BYTES} bytes")
+    if len(body) > ENTRY_BYTES:
+        raise InvalidError("body", f"{len(body)} bytes", f"at most {ENTRY_BYTES} bytes")
 
 
 class WorkerEntry(msgspec.Struct, frozen=True):
@@ -328,8 +328,8 @@ class ClaimablePage(msgspec.Struct, frozen=True):
     unreachable: list[str] = msgspec.field(default_factory=list)
 
 
-class Rings(msgspec.Struct, frozen=True):
-    """The queues that a bell rang for; `for_all` says that it may have been any queue."""
+class NotifiedQueues(msgspec.Struct, frozen=True):
+    """The queues that a notification was of; `for_all` says that it may have been any queue."""
 
     queues: frozenset[str] = frozenset()
     for_all: bool = False
@@ -397,7 +397,7 @@ class DamagedEvent(msgspec.Struct, frozen=True):
 
 
 class Topic(StrEnum):
-    """What a bell rings for."""
+    """What a notification is about."""
 
     READY = "ready"
     """A job became claimable, or will be sooner than before."""

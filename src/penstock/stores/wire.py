@@ -22,37 +22,37 @@ from penstock.stores.protocol import (
     Flows,
     HasHoldups,
     Health,
+    KeyValue,
     Moves,
     Quarantine,
     Queues,
+    Readers,
     Reads,
     Schedules,
-    Shelves,
     UpkeepReads,
     Workers,
 )
 from penstock.stores.values import Adoption, Firing, Relay, Spawn, Topic
 
-PARTS: Final = (
-    Moves,
-    Flows,
-    Schedules,
-    Reads,
-    UpkeepReads,
-    Queues,
-    Shelves,
-    Workers,
-    EventLog,
-    HasHoldups,
-    Clock,
-    Quarantine,
-    Health,
-)
+PARTS: Final[dict[str, type]] = {
+    "moves": Moves,
+    "flows": Flows,
+    "schedules": Schedules,
+    "reads": Reads,
+    "upkeep": UpkeepReads,
+    "queues": Queues,
+    "key_value": KeyValue,
+    "workers": Workers,
+    "events": EventLog,
+    "readers": Readers,
+    "holdups": HasHoldups,
+    "clock": Clock,
+    "quarantine": Quarantine,
+    "health": Health,
+}
 MEDIA_TYPE: Final = "application/msgpack"
-NOT_CARRIED: Final = frozenset({"stand_ms"})
-"""Arguments that stay behind: a claim stands in one process, and the next may reach another."""
-MOST_BELLS: Final = 256
-"""Bells on one stream."""
+MOST_SUBSCRIPTIONS: Final = 256
+"""Subscriptions on one stream."""
 
 ANSWER_BYTES: Final = 8 << 20
 """An answer of this size or more may be a part: `RemoteStore` asks for what follows."""
@@ -72,21 +72,21 @@ Steps = Generator[None, None, Any]
 
 
 ANY_QUEUE: Final = "*"
-"""Where the name of a queue stands: a bell for all queues of the tenant, and a ring that may be any's."""
+"""In the place of a queue's name: a subscription to all queues of the tenant, a notification of any."""
 
 
-class Ring(msgspec.Struct, frozen=True, array_like=True):
-    """A bell that a client listens to, and one that rang."""
+class QueueTopic(msgspec.Struct, frozen=True, array_like=True):
+    """What a client subscribes to, and what it is notified of."""
 
     queue: str
     topic: Topic
 
 
-class Bells(msgspec.Struct, frozen=True):
-    """The bells that a client wants to hear, all of one tenant."""
+class Subscriptions(msgspec.Struct, frozen=True):
+    """What a client subscribes to, all of one tenant."""
 
     tenant: str
-    bells: list[Ring]
+    topics: list[QueueTopic]
 
 
 class Hello(msgspec.Struct, frozen=True):
@@ -101,7 +101,7 @@ class Choice:
     """One of several records: on the wire each is a list that begins with its name."""
 
     def __init__(self, *kinds: type[msgspec.Struct]) -> None:
-        self._twins: dict[type, type] = {}
+        self._tagged: dict[type, type] = {}
         self._kinds: dict[type, type] = {}
         for kind in kinds:
             fields = [
@@ -110,17 +110,17 @@ class Choice:
                 else (each.name, each.type)
                 for each in msgspec.structs.fields(kind)
             ]
-            twin = msgspec.defstruct(kind.__name__, fields, tag=kind.__name__, array_like=True, gc=False)
-            self._twins[kind], self._kinds[twin] = twin, kind
+            tagged = msgspec.defstruct(kind.__name__, fields, tag=kind.__name__, array_like=True, gc=False)
+            self._tagged[kind], self._kinds[tagged] = tagged, kind
         self.type: Any = Union[tuple(self._kinds)]  # noqa: UP007 (made at run time)
 
     def out(self, record: Any) -> Any:
         """The record as it goes out."""
-        return self._twins[type(record)](*msgspec.structs.astuple(record))
+        return self._tagged[type(record)](*msgspec.structs.astuple(record))
 
-    def back(self, twin: Any) -> Any:
+    def back(self, tagged: Any) -> Any:
         """The record that came."""
-        return self._kinds[type(twin)](**msgspec.structs.asdict(twin))
+        return self._kinds[type(tagged)](**msgspec.structs.asdict(tagged))
 
 
 SETTLEMENT: Final = Choice(*get_args(Settlement))
@@ -165,6 +165,8 @@ class Call(msgspec.Struct, frozen=True):
     """One row: a call of the protocol. `scope` is what it is about: a queue, a tenant, or the whole store."""
 
     name: str
+    part: str
+    """The part of the store that has the call."""
     scope: str
     fields: tuple[str, ...]
     arguments: type
@@ -173,11 +175,11 @@ class Call(msgspec.Struct, frozen=True):
     answer: Codec
     codecs: dict[str, Codec]
 
-    def encode(self, tenant: str | None, queue: str | None, given: dict[str, Any]) -> bytes:
-        """A call as it goes out; `given` has its arguments by name, without the queue or tenant."""
+    def encode(self, tenant: str | None, queue: str | None, arguments: dict[str, Any]) -> bytes:
+        """A call as it goes out; `arguments` has its arguments by name, without the queue or tenant."""
         sent = {
             name: value if (out := self.codecs[name].out) is None else out(value)
-            for name, value in given.items()
+            for name, value in arguments.items()
         }
         return _ENCODER.encode(self.arguments(tenant=tenant, queue=queue, **sent))
 
@@ -186,13 +188,13 @@ class Call(msgspec.Struct, frozen=True):
     ) -> Generator[None, None, tuple[str | None, str | None, dict[str, Any]]]:
         """The tenant, the queue's name and the arguments of a call that came."""
         came: Any = msgspec.msgpack.decode(body, type=self.outer)
-        given = {}
+        arguments = {}
         for name in self.fields:
             raw = getattr(came, name)
             if raw is not msgspec.UNSET:
                 yield
-                given[name] = yield from self.codecs[name].reading(name, raw)
-        return came.tenant, came.queue, given
+                arguments[name] = yield from self.codecs[name].reading(name, raw)
+        return came.tenant, came.queue, arguments
 
     def encode_answer(self, answer: Any) -> bytes:
         """The answer as it goes out."""
@@ -314,19 +316,17 @@ def _relay_out(relay: Relay) -> Any:
     return _RELAY(relay.number, relay.queue, CARRIED.out(relay.what))
 
 
-def _relay_back(twin: Any) -> Relay:
-    return Relay(twin.number, twin.queue, CARRIED.back(twin.what))
+def _relay_back(tagged: Any) -> Relay:
+    return Relay(tagged.number, tagged.queue, CARRIED.back(tagged.what))
 
 
-def _call(name: str, method: Any) -> Call:
+def _call(part: str, name: str, method: Any) -> Call:
     hints = get_type_hints(method)
     parameters = list(inspect.signature(method).parameters.values())[1:]
     scope = "store"
     codecs: dict[str, Codec] = {}
     fields: list[Any] = [("tenant", str | None, None), ("queue", str | None, None)]
     for each in parameters:
-        if each.name in NOT_CARRIED:
-            continue
         kind = hints[each.name]
         if kind is QueueRef:
             scope = "queue"
@@ -344,16 +344,30 @@ def _call(name: str, method: Any) -> Call:
     # The tenant and the queue come first; any other argument stays as it came, with its default or without.
     raw = [(field[0], msgspec.Raw, *field[2:]) for field in fields[2:]]
     outer = msgspec.defstruct(name, [*fields[:2], *raw], kw_only=True, forbid_unknown_fields=True)
-    return Call(name, scope, tuple(codecs), arguments, outer, _codec(hints["return"]), codecs)
+    return Call(name, part, scope, tuple(codecs), arguments, outer, _codec(hints["return"]), codecs)
 
 
 _ENCODER: Final = msgspec.msgpack.Encoder()
 METHODS: Final[dict[str, Callable[..., Any]]] = {
     name: method
-    for part in PARTS
+    for part in PARTS.values()
     for name, method in vars(part).items()
     if inspect.iscoroutinefunction(method)
 }
 """The protocol's own definition of each call."""
-CALLS: Final[dict[str, Call]] = {name: _call(name, method) for name, method in METHODS.items()}
+DEFAULTS: Final[dict[str, dict[str, Any]]] = {
+    name: {
+        each.name: each.default
+        for each in inspect.signature(method).parameters.values()
+        if each.default is not inspect.Parameter.empty
+    }
+    for name, method in METHODS.items()
+}
+"""The arguments of each call that may be left out, with their values."""
+CALLS: Final[dict[str, Call]] = {
+    name: _call(part, name, METHODS[name])
+    for part, protocol in PARTS.items()
+    for name in vars(protocol)
+    if name in METHODS
+}
 """Every call of the protocol by its name."""

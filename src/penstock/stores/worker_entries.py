@@ -1,14 +1,14 @@
 """The registered workers of a tenant, kept as key-value entries that count while their lease holds."""
 
 import hashlib
-from typing import Final, Protocol
+from typing import Final
 
 import msgspec
 
 from penstock.core.errors import InvalidError
 from penstock.core.names import check_worker
-from penstock.stores.bounds import MAX_LEASE_MS, SHELF_LIMIT
-from penstock.stores.protocol import Clock, Shelves
+from penstock.stores.bounds import ENTRY_LIMIT, MAX_LEASE_MS
+from penstock.stores.protocol import Clock, KeyValue
 from penstock.stores.values import WorkerEntry
 
 KIND: Final = "workers"
@@ -31,35 +31,39 @@ _ENCODER: Final = msgspec.json.Encoder()
 _DECODER: Final = msgspec.json.Decoder(_LeasedEntry)
 
 
-class WorkerEntries(Shelves, Clock, Protocol):
-    """The part `Workers` of a store, on top of its parts `Shelves` and `Clock`."""
+class WorkerEntries:
+    """The part `Workers` of a store, on top of its parts `KeyValue` and `Clock`."""
+
+    def __init__(self, key_value: KeyValue, clock: Clock) -> None:
+        self._key_value = key_value
+        self._clock = clock
 
     async def register_worker(self, tenant: str, worker: WorkerEntry, lease_ms: int) -> None:
         """Register a worker, or renew its lease."""
         check_worker("worker", worker.name)
         if not 0 < lease_ms <= MAX_LEASE_MS:
             raise InvalidError("lease_ms", lease_ms, f"a number from 1 to {MAX_LEASE_MS}")
-        entry = _LeasedEntry(worker, await self.now() + lease_ms, lease_ms)
-        await self.keep(tenant, KIND, _key_of(worker.name), _ENCODER.encode(entry))
+        entry = _LeasedEntry(worker, await self._clock.now() + lease_ms, lease_ms)
+        await self._key_value.put_entry(tenant, KIND, _key_of(worker.name), _ENCODER.encode(entry))
 
     async def unregister_worker(self, tenant: str, worker: str) -> bool:
         """Remove a worker that ends; False when it was not registered."""
-        return await self.drop(tenant, KIND, _key_of(worker))
+        return await self._key_value.delete_entry(tenant, KIND, _key_of(worker))
 
-    async def workers(self, tenant: str) -> list[WorkerEntry]:
+    async def list_workers(self, tenant: str) -> list[WorkerEntry]:
         """The workers whose lease holds, by name. Entries that have ended are removed on the way."""
         found: list[WorkerEntry] = []
-        now, after = await self.now(), ""
+        now, after = await self._clock.now(), ""
         while True:
-            page = await self.shelf(tenant, KIND, after=after, limit=SHELF_LIMIT)
+            page = await self._key_value.list_entries(tenant, KIND, after=after, limit=ENTRY_LIMIT)
             for stored in page:
                 entry = _DECODER.decode(stored.body)
                 if entry.holds(now):
                     found.append(entry.worker)
                 else:
                     # Only as it was read: a worker may have come back meanwhile.
-                    await self.drop(tenant, KIND, stored.name, expected=stored.version)
-            if len(page) < SHELF_LIMIT:
+                    await self._key_value.delete_entry(tenant, KIND, stored.name, expected=stored.version)
+            if len(page) < ENTRY_LIMIT:
                 return sorted(found, key=lambda each: each.name)
             after = page[-1].name
 

@@ -11,11 +11,11 @@ from penstock.core.flows import Child, ChildPolicy, JobRef
 from penstock.core.names import check_name
 from penstock.core.states import State
 from penstock.tasks.call import Call, FlowSender
+from penstock.tasks.child_jobs import ChildJob
 from penstock.tasks.context import JobContext
 from penstock.tasks.execution import Execution, Tier
-from penstock.tasks.family import ChildJob
 from penstock.tasks.flow import Flow
-from penstock.tasks.flow_handle import Counts, FlowDesk, counted
+from penstock.tasks.flow_handle import FlowCounts, FlowReader, counted
 from penstock.tasks.options import JobOptions
 from penstock.tasks.task import AsyncTask, Task
 
@@ -26,8 +26,8 @@ BATCH_TASK: Final = "penstock.batch"
 class BatchHandle:
     """A batch in the store. `id` opens it again: `app.get_batch(id)`."""
 
-    def __init__(self, desk: FlowDesk, ref: JobRef) -> None:
-        self._desk = desk
+    def __init__(self, reader: FlowReader, ref: JobRef) -> None:
+        self._reader = reader
         self._ref = ref
 
     @property
@@ -35,48 +35,48 @@ class BatchHandle:
         """The queue and id of the job that runs after all others."""
         return str(self._ref)
 
-    async def counts(self) -> Counts:
+    async def counts(self) -> FlowCounts:
         """How far its jobs are, what they spawned included; JobNotFoundError once it is pruned."""
-        children = await self._desk.children(self._ref)
+        children = await self._reader.children(self._ref)
         if not children:
-            await self._desk.job(self._ref.queue, self._ref.id)
-        last, *records = await self._desk.jobs([self._ref, *_left(children)])
+            await self._reader.job(self._ref.queue, self._ref.id)
+        last, *records = await self._reader.jobs([self._ref, *_left(children)])
         # A job whose ending nobody counted yet and that is not there is still on its way, as long as the
         # job after it waits; once that has ended, nobody is told any more.
         missing = State.PENDING if last is not None and last.state.is_live else None
         states = [missing if job is None else job.state for job in records]
         return counted([*(child.state for child in children if child.is_done), *states])
 
-    async def wait(self, timeout: float | None = None) -> Counts:
+    async def wait(self, timeout: float | None = None) -> FlowCounts:
         """How its jobs ended, once all have and the job after them, too; ResultTimeoutError after so long."""
         clock = asyncio.get_running_loop().time
         end = None if timeout is None else clock() + timeout
-        await self._desk.ended(self._ref.queue, self._ref.id, timeout)
+        await self._reader.ended(self._ref.queue, self._ref.id, timeout)
         # The job after them may have been cancelled alone: then they go on without it.
         while (counts := await self.counts()).live:
-            for ref in _left(await self._desk.children(self._ref)):
+            for ref in _left(await self._reader.children(self._ref)):
                 with suppress(JobNotFoundError):
-                    await self._desk.ended(
+                    await self._reader.ended(
                         ref.queue, ref.id, None if end is None else max(0.0, end - clock())
                     )
         return counts
 
     async def result(self, timeout: float | None = None) -> Any:
         """What the job after all others returned, as plain JSON; without one, the numbers by state."""
-        job = await self._desk.ended(self._ref.queue, self._ref.id, timeout)
+        job = await self._reader.ended(self._ref.queue, self._ref.id, timeout)
         if job.state is not State.COMPLETED:
             raise JobEndedError(job.id, job.state, job.reason, job.error)
         return ChildJob(job.queue, job.id, job.state, job.result).result
 
     async def outcomes(self) -> list[ChildJob]:
         """Its jobs in their order, with results of those that completed."""
-        return [ChildJob.of(child) for child in await self._desk.children(self._ref)]
+        return [ChildJob.of(child) for child in await self._reader.children(self._ref)]
 
     async def cancel(self) -> int:
         """Cancel all that has not ended, the job after all others included; how many jobs that were."""
-        await self._desk.carry(self._ref.queue)
-        refs = [self._ref, *(child.ref for child in await self._desk.children(self._ref))]
-        return await self._desk.cancel_all(refs)
+        await self._reader.carry(self._ref.queue)
+        refs = [self._ref, *(child.ref for child in await self._reader.children(self._ref))]
+        return await self._reader.cancel_all(refs)
 
     def __repr__(self) -> str:
         return f"<BatchHandle {self.id}>"

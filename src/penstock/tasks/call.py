@@ -1,14 +1,14 @@
 """A call of a task that was not sent yet, and who sends it."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import msgspec
 
-from penstock.core.errors import PenstockError
+from penstock.core.errors import ConfigError, PenstockError
 from penstock.core.job import Job
 from penstock.core.states import State
-from penstock.tasks.flow_handle import FlowDesk, FlowHandle
+from penstock.tasks.flow_handle import FlowHandle, FlowReader
 from penstock.tasks.handle import JobHandle
 from penstock.tasks.options import JobOptions
 
@@ -34,6 +34,24 @@ class Call(msgspec.Struct, Generic[R], frozen=True, kw_only=True, eq=False, gc=F
 
 AnyCall = Call[R] | tuple[Any, ...] | Mapping[str, Any]
 """What `enqueue_many` takes: `task.call(...)`, a tuple of arguments, or a dict of them by name."""
+
+
+def check_own(sender: object, calls: Iterable[Call[Any]]) -> None:
+    """ConfigError for a call of a task that another app declared: it would go into this app's store.
+
+    `sender` is this app's. Calls that no app made are let through.
+    """
+    for call in calls:
+        check_sender(sender, call.sender, call.task, call.queue)
+
+
+def check_sender(sender: object, found: object, task: str, queue: str) -> None:
+    """ConfigError where the sender found at a task is not `sender`, that of this app."""
+    if found is not None and found is not sender:
+        raise ConfigError(
+            f"task {task!r} is one of another app: use that app for it, or name it here "
+            f"with app.by_name({task!r}, queue={queue!r})"
+        )
 
 
 class Sender(Protocol):
@@ -70,7 +88,7 @@ class Sender(Protocol):
         ...
 
 
-class FlowSender(Sender, FlowDesk, Protocol):
+class FlowSender(Sender, FlowReader, Protocol):
     """Whoever also brings whole flows to the store."""
 
     async def send_flow(self, flow: "Flow", /) -> FlowHandle:

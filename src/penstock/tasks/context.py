@@ -8,7 +8,7 @@ from typing import Any, Final
 from penstock.core.errors import PenstockError
 from penstock.core.job import Claimed
 from penstock.tasks.call import Call
-from penstock.tasks.family import ChildJob, Kin
+from penstock.tasks.child_jobs import ChildJob, ChildJobs
 from penstock.tasks.handle import JobHandle
 
 
@@ -21,9 +21,9 @@ class JobContext:
 
     __slots__ = (
         "_cancelled",
+        "_child_jobs",
         "_deadline",
         "_enqueued_at",
-        "_kin",
         "_lease",
         "_report",
         "attempt",
@@ -59,7 +59,7 @@ class JobContext:
         deadline: float,
         report: Callable[[Any], None],
         cancelled: Callable[[], bool],
-        kin: Kin | None = None,
+        child_jobs: ChildJobs | None = None,
         lease: Claimed | None = None,
     ) -> None:
         self.id = id
@@ -78,7 +78,7 @@ class JobContext:
         self._deadline = deadline
         self._report = report
         self._cancelled = cancelled
-        self._kin = kin
+        self._child_jobs = child_jobs
         self._lease = lease
 
     @property
@@ -97,8 +97,8 @@ class JobContext:
 
     async def children(self) -> list[ChildJob]:
         """The jobs that this one waited for, in the order it named them: how they ended, their results."""
-        kin, lease = self._family()
-        return await kin.children(lease)
+        child_jobs, lease = self._family()
+        return await child_jobs.children(lease)
 
     async def spawn(self, *calls: Call[Any]) -> list[JobHandle[Any]]:
         """Enqueue more jobs under the lease; whoever waits for this job waits for them too.
@@ -107,18 +107,18 @@ class JobContext:
         spawned. A job that runs again spawns again,
         unless the calls have ids: `task.options(id=f"{ctx.id}-1").call(…)` is the same job each time.
         """
-        kin, lease = self._family()
-        return await kin.spawn(lease, calls)
+        child_jobs, lease = self._family()
+        return await child_jobs.spawn(lease, calls)
 
     @property
-    def blocking(self) -> "BlockingFamily":
+    def blocking(self) -> "BlockingChildJobs":
         """`children` and `spawn` for handlers that are plain functions."""
-        return BlockingFamily(*self._family())
+        return BlockingChildJobs(*self._family())
 
-    def _family(self) -> tuple[Kin, Claimed]:
-        if self._kin is None or self._lease is None:
+    def _family(self) -> tuple[ChildJobs, Claimed]:
+        if self._child_jobs is None or self._lease is None:
             raise PenstockError("this context is not of a running job: it has no children")
-        return self._kin, self._lease
+        return self._child_jobs, self._lease
 
     @property
     def is_cancelled(self) -> bool:
@@ -134,22 +134,22 @@ class JobContext:
         return f"<JobContext {self.queue}/{self.id} {self.task} attempt {self.attempt}>"
 
 
-class BlockingFamily:
+class BlockingChildJobs:
     """A running job's children, without await."""
 
-    __slots__ = ("_kin", "_lease")
+    __slots__ = ("_child_jobs", "_lease")
 
-    def __init__(self, kin: Kin, lease: Claimed) -> None:
-        self._kin = kin
+    def __init__(self, child_jobs: ChildJobs, lease: Claimed) -> None:
+        self._child_jobs = child_jobs
         self._lease = lease
 
     def children(self) -> list[ChildJob]:
         """As `ctx.children`."""
-        return self._kin.wait(self._kin.children(self._lease))
+        return self._child_jobs.wait(self._child_jobs.children(self._lease))
 
     def spawn(self, *calls: Call[Any]) -> list[JobHandle[Any]]:
         """As `ctx.spawn`."""
-        return self._kin.wait(self._kin.spawn(self._lease, calls))
+        return self._child_jobs.wait(self._child_jobs.spawn(self._lease, calls))
 
 
 CURRENT: Final[ContextVar[JobContext]] = ContextVar("penstock_job")

@@ -139,9 +139,9 @@ def _permissions(field: str, value: object) -> Permissions:
 
 
 def _sandbox(field: str, value: object) -> str:
-    if value not in {"strict", "best-effort"}:
+    if not isinstance(value, str) or value not in {"strict", "best-effort"}:
         raise OptionError(field, value, "strict or best-effort")
-    return str(value)
+    return value
 
 
 def _program(field: str, value: object) -> tuple[str, ...]:

@@ -14,7 +14,7 @@ Policy = ChildPolicy | Literal["fail", "ignore", "wait"]
 MOST_JOBS: Final = 10_000
 
 
-class Node(Generic[R]):
+class FlowNode(Generic[R]):
     """A call in a flow, and the nodes that have to end before its job may run."""
 
     __slots__ = ("call", "flow", "needs", "number", "policy")
@@ -24,9 +24,9 @@ class Node(Generic[R]):
         self.number = number
         self.call = call
         self.policy = policy
-        self.needs: dict[Node[Any], None] = {}
+        self.needs: dict[FlowNode[Any], None] = {}
 
-    def after(self, *nodes: "Node[Any]") -> "Node[R]":
+    def after(self, *nodes: "FlowNode[Any]") -> "FlowNode[R]":
         """Wait for these too; FlowError when one is of another flow. A cycle is found when it is sent."""
         for node in nodes:
             if node.flow is not self.flow:
@@ -35,7 +35,7 @@ class Node(Generic[R]):
         return self
 
     def __repr__(self) -> str:
-        return f"<Node {self.number} {self.call.task} in {self.call.queue}>"
+        return f"<FlowNode {self.number} {self.call.task} in {self.call.queue}>"
 
 
 class Flow:
@@ -51,18 +51,18 @@ class Flow:
     >>> flow = app.flow()
     >>> parts = [flow.add(part.call(number)) for number in range(3)]
     >>> flow.add(report.call(), after=parts)
-    <Node 3 report in reports>
+    <FlowNode 3 report in reports>
     """
 
     def __init__(self, sender: FlowSender | None = None, name: str | None = None) -> None:
         self._sender = sender
         self.name = name if name is None else check_name("name", name)
         """The id of the job that comes after all others, where it was chosen."""
-        self.nodes: list[Node[Any]] = []
+        self.nodes: list[FlowNode[Any]] = []
 
     def add(
-        self, call: Call[R], *, after: Iterable[Node[Any]] = (), child_policy: Policy = "fail"
-    ) -> Node[R]:
+        self, call: Call[R], *, after: Iterable[FlowNode[Any]] = (), child_policy: Policy = "fail"
+    ) -> FlowNode[R]:
         """One more job, that runs after these have ended.
 
         `child_policy` says what it means for this job when one of them ends without success: it fails too
@@ -72,15 +72,15 @@ class Flow:
         _check_options(call)
         if len(self.nodes) == MOST_JOBS:
             raise FlowError(f"a flow has at most {MOST_JOBS} jobs: enqueue it in parts")
-        node = Node(self, len(self.nodes), call, _policy(child_policy))
+        node = FlowNode(self, len(self.nodes), call, _policy(child_policy))
         node.after(*after)
         self.nodes.append(node)
         return node
 
-    def include(self, other: "Flow", *, after: Iterable[Node[Any]] = ()) -> list[Node[Any]]:
+    def include(self, other: "Flow", *, after: Iterable[FlowNode[Any]] = ()) -> list[FlowNode[Any]]:
         """All of another flow, its beginnings after these nodes; its last nodes as they are here."""
         after = list(after)
-        copies: dict[Node[Any], Node[Any]] = {}
+        copies: dict[FlowNode[Any], FlowNode[Any]] = {}
         for node in other.nodes:
             copies[node] = self.add(node.call, child_policy=node.policy)
         for node, copy in copies.items():
@@ -88,7 +88,7 @@ class Flow:
         return [copies[node] for node in other.sinks]
 
     @property
-    def sinks(self) -> list[Node[Any]]:
+    def sinks(self) -> list[FlowNode[Any]]:
         """The nodes that nothing waits for, in the order they were added."""
         needed = {need for node in self.nodes for need in node.needs}
         return [node for node in self.nodes if node not in needed]
@@ -120,7 +120,7 @@ Step = Call[Any] | Flow
 def chain(*steps: Step) -> Flow:
     """One after the other: `await chain(fetch.call(url), group(…), send.call()).enqueue()`."""
     flow = Flow()
-    last: Sequence[Node[Any]] = ()
+    last: Sequence[FlowNode[Any]] = ()
     for step in steps:
         last = _added(flow, step, last)
     return flow
@@ -135,7 +135,7 @@ def group(steps: Iterable[Step], then: Step | None = None) -> Flow:
     return flow
 
 
-def _added(flow: Flow, step: Step, after: Sequence[Node[Any]]) -> list[Node[Any]]:
+def _added(flow: Flow, step: Step, after: Sequence[FlowNode[Any]]) -> list[FlowNode[Any]]:
     return flow.include(step, after=after) if isinstance(step, Flow) else [flow.add(step, after=after)]
 
 

@@ -10,15 +10,15 @@ import msgspec
 from penstock.core.flows import Child, JobRef, in_order
 from penstock.core.job import Job
 from penstock.core.states import State
-from penstock.tasks.handle import Desk, JobHandle
+from penstock.tasks.handle import JobHandle, JobReader
 
 if TYPE_CHECKING:
-    from penstock.tasks.flow import Node
+    from penstock.tasks.flow import FlowNode
 
 R = TypeVar("R")
 
 
-class FlowDesk(Desk, Protocol):
+class FlowReader(JobReader, Protocol):
     """Where a flow's handle asks about its jobs."""
 
     async def jobs(self, refs: Sequence[JobRef], /) -> list[Job | None]:
@@ -38,7 +38,7 @@ class FlowDesk(Desk, Protocol):
         ...
 
 
-class Counts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class FlowCounts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How far many jobs are. `gone` were deleted, or pruned before anyone looked."""
 
     waiting: int = 0
@@ -65,7 +65,7 @@ class Counts(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return self.completed + self.failed + self.dead + self.cancelled + self.gone
 
 
-class Tree(msgspec.Struct, frozen=True):
+class FlowTree(msgspec.Struct, frozen=True):
     """A job with those it waits for. A job that several wait for stands below each of them.
 
     `task` and `state` are None when its record is not there.
@@ -74,22 +74,26 @@ class Tree(msgspec.Struct, frozen=True):
     ref: JobRef
     task: str | None
     state: State | None
-    children: list["Tree"]
+    children: list["FlowTree"]
 
 
 class FlowHandle:
     """A flow in the store: `handle[node]` is the handle of a node's job."""
 
     def __init__(
-        self, desk: FlowDesk, home: str, jobs: Mapping["Node[Any]", JobHandle[Any]], ordered: Sequence[JobRef]
+        self,
+        reader: FlowReader,
+        home: str,
+        jobs: Mapping["FlowNode[Any]", JobHandle[Any]],
+        ordered: Sequence[JobRef],
     ) -> None:
-        self._desk = desk
+        self._reader = reader
         self._home = home
         self._jobs = dict(jobs)
         self._ordered = list(ordered)
         """Each after all that wait for it."""
 
-    def __getitem__(self, node: "Node[R]") -> JobHandle[R]:
+    def __getitem__(self, node: "FlowNode[R]") -> JobHandle[R]:
         return self._jobs[node]
 
     @property
@@ -113,9 +117,9 @@ class FlowHandle:
         results = [await job.result(None if end is None else max(0.0, end - clock())) for job in self.sinks]
         return results[0] if len(results) == 1 else results
 
-    async def status(self) -> Counts:
+    async def status(self) -> FlowCounts:
         """How many of its jobs are where; those that they spawned are not counted."""
-        records = dict(zip(self._ordered, await self._desk.jobs(self._ordered), strict=True))
+        records = dict(zip(self._ordered, await self._reader.jobs(self._ordered), strict=True))
         parents: dict[JobRef, list[JobRef]] = {}
         for node, handle in self._jobs.items():
             for need in node.needs:
@@ -130,7 +134,7 @@ class FlowHandle:
             waiting = parents.get(ref, [])
             for parent in waiting:
                 if parent not in known:
-                    known[parent] = {each.ref: each for each in await self._desk.children(parent)}
+                    known[parent] = {each.ref: each for each in await self._reader.children(parent)}
             told = [known[parent][ref] for parent in waiting if ref in known[parent]]
             ending = next((each for each in told if each.is_done or each.state is not None), None)
             # Nobody is told any more once all of them have ended: then it is gone.
@@ -140,27 +144,27 @@ class FlowHandle:
 
     async def cancel(self) -> int:
         """Cancel all that has not ended, what its jobs spawned included; how many jobs that were."""
-        await self._desk.carry(self._home)
+        await self._reader.carry(self._home)
         # Whoever waits first: a job that ends cannot fail those above it any more.
-        cancelled = await self._desk.cancel_all(self._ordered)
+        cancelled = await self._reader.cancel_all(self._ordered)
         known = set(self._ordered)
-        spawned = [child.ref for ref in self._waiting() for child in await self._desk.children(ref)]
+        spawned = [child.ref for ref in self._waiting() for child in await self._reader.children(ref)]
         more = [ref for ref in dict.fromkeys(spawned) if ref not in known]
-        return cancelled + (await self._desk.cancel_all(more) if more else 0)
+        return cancelled + (await self._reader.cancel_all(more) if more else 0)
 
-    async def tree(self) -> list[Tree]:
+    async def tree(self) -> list[FlowTree]:
         """The graph as it stands, from the last jobs down to the first, with what was spawned on the way."""
-        needs = {ref: [child.ref for child in await self._desk.children(ref)] for ref in self._waiting()}
+        needs = {ref: [child.ref for child in await self._reader.children(ref)] for ref in self._waiting()}
         refs = list(dict.fromkeys([*self._ordered, *(ref for below in needs.values() for ref in below)]))
-        records = dict(zip(refs, await self._desk.jobs(refs), strict=True))
+        records = dict(zip(refs, await self._reader.jobs(refs), strict=True))
         named = {str(ref): ref for ref in refs}
-        trees: dict[JobRef, Tree] = {}
+        trees: dict[JobRef, FlowTree] = {}
         for name in in_order({str(ref): [str(each) for each in needs.get(ref, ())] for ref in refs}):
             ref = named[name]
             job = records[ref]
             children = [trees[each] for each in needs.get(ref, ())]
             task, state = (None, None) if job is None else (job.task, job.state)
-            trees[ref] = Tree(ref, task, state, children)
+            trees[ref] = FlowTree(ref, task, state, children)
         return [trees[_ref(handle)] for handle in self.sinks]
 
     def _waiting(self) -> list[JobRef]:
@@ -171,7 +175,7 @@ class FlowHandle:
         return f"<FlowHandle of {len(self._jobs)} jobs from {self._home!r}>"
 
 
-def counted(states: Iterable[State | None]) -> Counts:
+def counted(states: Iterable[State | None]) -> FlowCounts:
     """Jobs by state; None is gone."""
     found: Counter[str] = Counter()
     for state in states:
@@ -181,7 +185,7 @@ def counted(states: Iterable[State | None]) -> Counts:
             found["waiting"] += 1
         else:
             found[state.value] += 1
-    return Counts(**found)
+    return FlowCounts(**found)
 
 
 def _ref(handle: JobHandle[Any]) -> JobRef:

@@ -12,7 +12,7 @@ from penstock.core.states import State
 R = TypeVar("R")
 
 
-class Desk(Protocol):
+class JobReader(Protocol):
     """Where a handle asks about its job."""
 
     async def job(self, queue: str, job: str, /) -> Job: ...
@@ -29,11 +29,11 @@ class JobHandle(Generic[R]):
     waited now has the newer payload.
     """
 
-    __slots__ = ("_decode", "_desk", "created", "id", "queue", "replaced", "same_payload")
+    __slots__ = ("_decode", "_reader", "created", "id", "queue", "replaced", "same_payload")
 
     def __init__(
         self,
-        desk: Desk,
+        reader: JobReader,
         queue: str,
         id: str,  # noqa: A002 (the word for it)
         decode: Callable[[bytes | None], Any],
@@ -42,7 +42,7 @@ class JobHandle(Generic[R]):
         same_payload: bool = True,
         replaced: bool = False,
     ) -> None:
-        self._desk = desk
+        self._reader = reader
         self._decode = decode
         self.queue = queue
         self.id = id
@@ -50,10 +50,10 @@ class JobHandle(Generic[R]):
         self.same_payload = same_payload
         self.replaced = replaced
 
-    def through(self, desk: Desk) -> "JobHandle[R]":
+    def through(self, reader: JobReader) -> "JobHandle[R]":
         """The same job, asked about elsewhere."""
         return JobHandle(
-            desk,
+            reader,
             self.queue,
             self.id,
             self._decode,
@@ -64,7 +64,7 @@ class JobHandle(Generic[R]):
 
     async def info(self) -> Job:
         """The whole record; JobNotFoundError when it is pruned or deleted."""
-        return await self._desk.job(self.queue, self.id)
+        return await self._reader.job(self.queue, self.id)
 
     async def status(self) -> State:
         """The state now; JobNotFoundError when the job is pruned or deleted."""
@@ -89,14 +89,14 @@ class JobHandle(Generic[R]):
             if job.state.is_ended:
                 return
             with suppress(ResultTimeoutError):
-                await self._desk.ended(self.queue, self.id, every)
+                await self._reader.ended(self.queue, self.id, every)
 
     async def result(self, timeout: float | None = None) -> R:
         """What the handler returned, once it has: JobEndedError when the job ended without a result.
 
         After `timeout` seconds ResultTimeoutError; the job goes on.
         """
-        job = await self._desk.ended(self.queue, self.id, timeout)
+        job = await self._reader.ended(self.queue, self.id, timeout)
         if job.state is not State.COMPLETED:
             raise JobEndedError(job.id, job.state, job.reason, job.error)
         result: R = self._decode(job.result)
@@ -107,7 +107,7 @@ class JobHandle(Generic[R]):
 
         WrongStateError when it has ended already.
         """
-        return await self._desk.cancel(self.queue, self.id)
+        return await self._reader.cancel(self.queue, self.id)
 
     def __repr__(self) -> str:
         return f"<JobHandle {self.queue}/{self.id}>"

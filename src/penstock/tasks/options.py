@@ -116,7 +116,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
             if name not in known and name in CallOptions.__annotations__:
                 raise OptionError(name, value, f"none here: it is of one call, as in task.options({name}=…)")
             if name not in known:
-                raise OptionError(name, value, f"one of {', '.join(known)}")
+                raise OptionError(name, value, _ELSEWHERE.get(name, f"one of {', '.join(known)}"))
             if value is not None:
                 field, read = _READERS[name]
                 if field in fields or (field in _WHEN and _WHEN & fields.keys()):
@@ -230,9 +230,9 @@ def _strict(field: str, value: object) -> bool:
 
 
 def _unique(field: str, value: object) -> Kind:
-    if value not in {"waiting", "live"}:
+    if not isinstance(value, str) or value not in {"waiting", "live"}:
         raise OptionError(field, value, "waiting or live")
-    return Kind(UniqueRule(str(value)))
+    return Kind(UniqueRule(value))
 
 
 def _throttle(field: str, value: object) -> Kind:
@@ -268,6 +268,18 @@ _READERS: Final[dict[str, tuple[str, Any]]] = {
     "debounce": ("kind", _debounce),
     "unique_key": ("unique_key", check_key),
 }
+_ELSEWHERE: Final = {
+    "bind": "none: a handler that wants to know its job takes ctx: JobContext",
+    "countdown": "delay=, in seconds",
+    "eta": "run_at=",
+    "time_limit": "timeout=",
+    "soft_time_limit": "soft_timeout=, with executor='process'",
+    "job_timeout": "timeout=",
+    "rate_limit": "rate= of a queue, as in app.queue(…, rate=Rate.per_second(5))",
+    "autoretry_for": "none: every error is tried again, but Fail",
+    "max_tries": "max_attempts=",
+}
+"""Options as other job queues call them, and what is wanted here."""
 _WHEN: Final = frozenset({"delay_ms", "run_at"})
 _RIVALS: Final = {
     "delay": "delay or run_at",

@@ -1,12 +1,15 @@
 """The tasks an app knows, by name."""
 
 import threading
+from collections.abc import Callable
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, TypeVar
 
-from penstock.core.errors import ConfigError, UnknownTaskError
+from penstock.core.errors import ConfigError, OptionError, UnknownTaskError
 from penstock.tasks.batch import BATCH_TASK, batch_task
 from penstock.tasks.task import Task
+
+T = TypeVar("T")
 
 
 class Registry:
@@ -16,6 +19,7 @@ class Registry:
         self._tasks: dict[str, Task[..., ..., Any]] = {}
         self._batch = batch_task()
         self._is_frozen = False
+        self._derived: dict[Callable[[Registry], Any], Any] = {}
         # Modules may be imported, and tasks registered, in several threads.
         self._lock = threading.Lock()
 
@@ -44,6 +48,8 @@ class Registry:
 
     def require(self, name: str) -> Task[..., ..., Any]:
         """The task, or UnknownTaskError with the names that come near."""
+        if not isinstance(name, str):
+            raise OptionError("task", name, "its name; a task itself is enqueued by `await task.enqueue(…)`")
         task = self._tasks.get(name)
         if task is None:
             near = get_close_matches(name, self._tasks, n=3)
@@ -55,6 +61,15 @@ class Registry:
         """All names, in order."""
         with self._lock:
             return sorted(self._tasks)
+
+    def derived(self, make: "Callable[[Registry], T]") -> T:
+        """What `make` makes of the tasks; made once when no more tasks are taken."""
+        if not self._is_frozen:
+            return make(self)
+        if make not in self._derived:
+            self._derived[make] = make(self)
+        found: T = self._derived[make]
+        return found
 
     @property
     def is_frozen(self) -> bool:

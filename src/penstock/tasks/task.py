@@ -3,7 +3,8 @@
 import functools
 import inspect
 from collections.abc import Callable, Coroutine, Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal, ParamSpec, TypeVar, Unpack, overload
+from copy import copy
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, ParamSpec, Self, TypeVar, Unpack, overload
 
 from penstock.core.errors import ConfigError, PayloadError, PenstockError
 from penstock.core.names import check_name
@@ -97,7 +98,7 @@ class Task(Generic[C, P, R]):
 
         If the store refuses some, BatchRefusedError tells which: the others are part of the transaction.
         """
-        return await self.options().enqueue_many_in(connection, calls)
+        return all_of(await self.sender.send_many_in(connection, self.calls(calls)))
 
     @overload
     async def enqueue_many(
@@ -112,6 +113,11 @@ class Task(Generic[C, P, R]):
         self, calls: Iterable[AnyCall[R]], *, on_error: Literal["return"]
     ) -> list[JobHandle[R] | PenstockError]: ...
 
+    @overload
+    async def enqueue_many(
+        self, calls: Iterable[AnyCall[R]], *, on_error: OnError
+    ) -> list[JobHandle[R]] | list[JobHandle[R] | PenstockError]: ...
+
     async def enqueue_many(
         self,
         calls: Iterable[AnyCall[R]],
@@ -123,35 +129,52 @@ class Task(Generic[C, P, R]):
         Every call is checked before the first is sent. If the store refuses some, BatchRefusedError tells
         which; with `on_error="return"` the errors stand in the list, each in the place of its job.
         """
-        return await self.options().enqueue_many(calls, on_error=on_error)
+        return outcomes(await self.sender.send_many(self.calls(calls)), on_error)
 
-    def options(self, **options: Unpack[CallOptions]) -> "Prepared[P, R]":
-        """The same task with other options: `send.options(delay=60).enqueue(...)`."""
-        return Prepared(self, JobOptions.of(options))
+    def options(self, **options: Unpack[CallOptions]) -> Self:
+        """The same task with other options: `send.options(delay=60).enqueue(...)`.
+
+        They win over those of the task and its queue, and over those of `options` before.
+        """
+        other = copy(self)
+        other.defaults = JobOptions.of(options).over(self.defaults)
+        return other
 
     def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """A call for `enqueue_many`, flows and batches, checked like that of `enqueue`."""
-        return self.prepare(self.defaults, args, kwargs)
+        return self._maker()(self._checked().encode(args, kwargs))
 
     def calls(self, calls: Iterable[AnyCall[R]]) -> list[Call[R]]:
         """Calls out of tuples and dicts; PayloadError names the first that cannot be one."""
-        return self.options().calls(calls)
+        encode, make = self._checked().encode, self._maker()
+        made: list[Call[R]] = []
+        for each in calls:
+            if isinstance(each, tuple):
+                args, names = each, _NO_NAMES
+            elif isinstance(each, Call):
+                made.append(each)
+                continue
+            elif isinstance(each, Mapping):
+                args, names = (), each
+            else:
+                raise PayloadError(f"calls[{len(made)}]", each, "a tuple, a dict, or task.call(...)")
+            try:
+                made.append(make(encode(args, names)))
+            except PayloadError as error:
+                where = f"calls[{len(made)}].{error.field}"
+                raise PayloadError(where, error.found, error.wanted) from None
+        return made
 
     def handle(self, job: str) -> JobHandle[R]:
         """A handle on a job of this task that was enqueued before."""
         return JobHandle(self.sender, self.queue, check_name("id", job), self.decode_result)
 
-    def prepare(self, options: JobOptions, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call[R]:
-        """A call with exactly these options."""
-        return self.maker(options)(args, kwargs)
-
-    def maker(self, options: JobOptions) -> Callable[[tuple[Any, ...], Mapping[str, Any]], Call[R]]:
-        """Makes calls with exactly these options: what they share is looked up once."""
+    def _maker(self) -> Callable[[bytes], Call[R]]:
+        """Makes calls of payloads; what many calls share is looked up once."""
         name, queue, sender, decode = self.name, self.queue, self.sender, self.decode_result
-        encode, options = self._checked().encode, options.checked()
+        options = self.defaults.checked()
 
-        def make(args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Call[R]:
-            payload = encode(args, kwargs)
+        def make(payload: bytes) -> Call[R]:
             return Call(
                 task=name, queue=queue, payload=payload, options=options, decode=decode, sender=sender
             )
@@ -234,87 +257,6 @@ class SyncTask(Task[C, P, R]):
         """Call the function here and now."""
         result: R = self.function(*args, **kwargs)
         return result
-
-
-class Prepared(Generic[P, R]):
-    """A task with options for the next calls."""
-
-    def __init__(self, task: Task[..., P, R], options: JobOptions) -> None:
-        self._task = task
-        self._options = options
-        self._merged = options.over(task.defaults)
-
-    async def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> JobHandle[R]:
-        """Enqueue one call; when this returns, the job is in the store."""
-        return await self._task.sender.send(self.call(*args, **kwargs))
-
-    async def enqueue_in(
-        self, connection: AsyncTransaction, /, *args: P.args, **kwargs: P.kwargs
-    ) -> JobHandle[R]:
-        """Enqueue one call as part of the transaction that a connection or session is in."""
-        return await self._task.sender.send_in(connection, self.call(*args, **kwargs))
-
-    async def enqueue_many_in(
-        self, connection: AsyncTransaction, calls: Iterable[AnyCall[R]]
-    ) -> list[JobHandle[R]]:
-        """As the task's own, with these options for every tuple and dict; a call carries its own."""
-        return all_of(await self._task.sender.send_many_in(connection, self.calls(calls)))
-
-    @overload
-    async def enqueue_many(
-        self,
-        calls: Iterable[AnyCall[R]],
-        *,
-        on_error: Literal["raise"] = ...,
-    ) -> list[JobHandle[R]]: ...
-
-    @overload
-    async def enqueue_many(
-        self, calls: Iterable[AnyCall[R]], *, on_error: Literal["return"]
-    ) -> list[JobHandle[R] | PenstockError]: ...
-
-    @overload
-    async def enqueue_many(
-        self, calls: Iterable[AnyCall[R]], *, on_error: OnError
-    ) -> list[JobHandle[R]] | list[JobHandle[R] | PenstockError]: ...
-
-    async def enqueue_many(
-        self,
-        calls: Iterable[AnyCall[R]],
-        *,
-        on_error: OnError = "raise",
-    ) -> list[JobHandle[R]] | list[JobHandle[R] | PenstockError]:
-        """As the task's own, with these options for every tuple and dict; a call carries its own."""
-        return outcomes(await self._task.sender.send_many(self.calls(calls)), on_error)
-
-    def options(self, **options: Unpack[CallOptions]) -> "Prepared[P, R]":
-        """With more options; they win over those said before."""
-        return Prepared(self._task, JobOptions.of(options).over(self._options))
-
-    def call(self, /, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
-        """A call with these options, for `enqueue_many`."""
-        return self._task.prepare(self._merged, args, kwargs)
-
-    def calls(self, calls: Iterable[AnyCall[R]]) -> list[Call[R]]:
-        """Calls out of tuples and dicts; PayloadError names the first that cannot be one."""
-        make = self._task.maker(self._merged)
-        made: list[Call[R]] = []
-        for each in calls:
-            if isinstance(each, tuple):
-                args, names = each, _NO_NAMES
-            elif isinstance(each, Call):
-                made.append(each)
-                continue
-            elif isinstance(each, Mapping):
-                args, names = (), each
-            else:
-                raise PayloadError(f"calls[{len(made)}]", each, "a tuple, a dict, or task.call(...)")
-            try:
-                made.append(make(args, names))
-            except PayloadError as error:
-                where = f"calls[{len(made)}].{error.field}"
-                raise PayloadError(where, error.found, error.wanted) from None
-        return made
 
 
 def _is_async(function: Callable[..., Any]) -> bool:

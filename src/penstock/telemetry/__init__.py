@@ -1,1 +1,1 @@
-"""Logs, wrapped around the seams once."""
+"""Logging: records with fields about jobs and workers, as text or JSON. Begin with `logs.py`."""

@@ -1,4 +1,4 @@
-"""Logs with fields: through stdlib logging, as JSON lines or for eyes."""
+"""Logs with fields, through the logging module: as JSON lines for programs, or as text for people."""
 
 import json as jsonlib
 import logging
@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Any, Final, TextIO
 
 from penstock.core.job import Claimed, QueueRef
-from penstock.telemetry.aside import STDERR
+from penstock.telemetry.nonblocking_stderr import STDERR
 
 ROOT: Final = "penstock"
 FIELDS: Final = (
@@ -16,17 +16,17 @@ FIELDS: Final = (
     *("subject", "request", "status"),
     *("store", "queues", "slots", "tasks"),
 )
-"""What a record can say about the job or the request it is about, in the order it is written."""
+"""The fields of a log record about its job, worker or request, in the order in which they are written."""
 PAYLOADS: Final = ("payload", "result")
 
 
 def about_worker(queue: QueueRef, worker: str) -> dict[str, object]:
-    """The `extra` of a record about a worker."""
+    """The `extra` of a log record about a worker."""
     return {"tenant": queue.tenant, "queue": queue.name, "worker": worker}
 
 
 def about_job(about: dict[str, object], job: Claimed, **more: object) -> dict[str, object]:
-    """The `extra` of a record about one job of a worker."""
+    """The `extra` of a log record about a job that a worker executes."""
     return about | {
         "job": job.id,
         "task": job.task,
@@ -42,7 +42,7 @@ class JsonFormatter(logging.Formatter):
 
     def __init__(self, *, show_payloads: bool = False) -> None:
         super().__init__()
-        self._fields = _shown(show_payloads)
+        self._fields = _visible_fields(show_payloads)
 
     def format(self, record: logging.LogRecord) -> str:
         """The record as one line."""
@@ -52,29 +52,29 @@ class JsonFormatter(logging.Formatter):
             "logger": record.name,
             "message": record.getMessage(),
         }
-        line.update(_found(record, self._fields))
+        line.update(_values(record, self._fields))
         if record.exc_info:
             line["exception"] = self.formatException(record.exc_info)
         return jsonlib.dumps(line, ensure_ascii=False, default=_plain)
 
 
 class HumanFormatter(logging.Formatter):
-    """Time, level, message, then the fields that are there."""
+    """Time, level and message, then the fields that have a value."""
 
     def __init__(self, *, show_payloads: bool = False) -> None:
         super().__init__()
-        self._fields = _shown(show_payloads)
+        self._fields = _visible_fields(show_payloads)
 
     def format(self, record: logging.LogRecord) -> str:
         """The record as one line, with a traceback below it if there is one."""
         at = datetime.fromtimestamp(record.created).astimezone().strftime("%H:%M:%S.%f")[:-3]
-        found = _found(record, self._fields)
+        found = _values(record, self._fields)
         if found.get("tenant") == "default":
             del found["tenant"]
-        said = " ".join(f"{name}={_quoted(_plain(value))}" for name, value in found.items())
+        fields = " ".join(f"{name}={_quoted(_plain(value))}" for name, value in found.items())
         line = f"{at} {record.levelname.lower():<8} {record.getMessage()}"
-        if said:
-            line = f"{line}  {said}"
+        if fields:
+            line = f"{line}  {fields}"
         if record.exc_info:
             line = f"{line}\n{self.formatException(record.exc_info)}"
         return line
@@ -86,19 +86,19 @@ def configure(
     level: int | str = logging.INFO,
     show_payloads: bool = False,
     stream: TextIO | None = None,
-    waits: bool = True,
+    blocking: bool = True,
 ) -> logging.Handler:
     """Write Penstock's logs to `stream` (standard error) and return the handler; a repeat replaces it.
 
-    For the command line; a program that configures logging itself gets the same records without this.
-    Where it `waits` for nobody who reads standard error, a thread writes there.
+    The command line calls it; a program that configures logging itself gets the same records without it.
+    Without `blocking`, a separate thread writes to standard error, so that a full pipe blocks nothing.
     """
     logger = logging.getLogger(ROOT)
     for old in [each for each in logger.handlers if isinstance(each, _OwnHandler)]:
         logger.removeHandler(old)
     handler: _OwnHandler = _OwnHandler(stream or sys.stderr)
-    if not waits and stream is None and sys.stderr is sys.__stderr__:
-        handler = _AsideHandler(sys.stderr)
+    if not blocking and stream is None and sys.stderr is sys.__stderr__:
+        handler = _NonblockingHandler(sys.stderr)
     handler.setFormatter((JsonFormatter if json else HumanFormatter)(show_payloads=show_payloads))
     logger.addHandler(handler)
     logger.setLevel(level.upper() if isinstance(level, str) else level)
@@ -107,7 +107,7 @@ def configure(
 
 
 def configured() -> tuple[int | None, bool]:
-    """The level that `configure` set and whether as JSON; None where it was not called."""
+    """The level that `configure` set, or None if it was not called, and whether it set JSON."""
     logger = logging.getLogger(ROOT)
     for each in logger.handlers:
         if isinstance(each, _OwnHandler):
@@ -116,29 +116,29 @@ def configured() -> tuple[int | None, bool]:
 
 
 class _OwnHandler(logging.StreamHandler[TextIO]):
-    """Marks the handler that `configure` may replace."""
+    """A handler that `configure` may replace."""
 
 
-class _AsideHandler(_OwnHandler):
-    """Leaves the writing to a thread."""
+class _NonblockingHandler(_OwnHandler):
+    """Writes to standard error from a separate thread."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Have the record written."""
+        """Queue the record for the writing thread."""
         try:
             STDERR.write((self.format(record) + self.terminator).encode("utf-8", "backslashreplace"))
         except Exception:  # noqa: BLE001 (as logging does)
             self.handleError(record)
 
     def flush(self) -> None:
-        """Wait a moment for the thread; called when logging ends."""
+        """Wait for the writing thread for a moment; logging calls this when it shuts down."""
         STDERR.flush()
 
 
-def _shown(show_payloads: bool) -> tuple[str, ...]:
+def _visible_fields(show_payloads: bool) -> tuple[str, ...]:
     return FIELDS + PAYLOADS if show_payloads else FIELDS
 
 
-def _found(record: logging.LogRecord, fields: Iterable[str]) -> dict[str, Any]:
+def _values(record: logging.LogRecord, fields: Iterable[str]) -> dict[str, Any]:
     found = record.__dict__
     return {name: found[name] for name in fields if found.get(name) is not None}
 

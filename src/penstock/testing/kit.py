@@ -9,8 +9,8 @@ from penstock.app.app import Penstock
 from penstock.core.job import Job, QueueRef
 from penstock.core.payload import decode_json
 from penstock.core.states import LIVE, State
-from penstock.scheduler.relayer import relay
-from penstock.scheduler.ticker import Ticker
+from penstock.maintenance.relayer import relay
+from penstock.schedules.ticker import Ticker
 from penstock.stores.memory import MemoryStore
 from penstock.stores.values import Query
 from penstock.tasks.context import JobContext
@@ -38,12 +38,12 @@ class Kit:
     @property
     def now(self) -> datetime:
         """The time by the store's clock."""
-        return datetime.fromtimestamp(_answer(self.store.now()) / 1000, UTC)
+        return datetime.fromtimestamp(_answer(self.store.clock.now()) / 1000, UTC)
 
     def turn(self, by: timedelta | None = None, *, seconds: float = 0) -> None:
         """Turn the clock on: what was delayed so long is due."""
         step = (by or timedelta()) + timedelta(seconds=seconds)
-        _answer(self.store.turn(round(step / timedelta(milliseconds=1))))
+        _answer(self.store.clock.advance_clock(round(step / timedelta(milliseconds=1))))
 
     def jobs(
         self, task: Task[..., ..., Any] | str | None = None, *, state: State | str | None = None
@@ -52,8 +52,9 @@ class Kit:
         states = frozenset[State]() if state is None else frozenset({State(state)})
         name = task.name if isinstance(task, Task) else task
         found: list[Job] = []
-        for info in _answer(self.store.queues(self.app.tenant)):
-            found += reversed(_answer(self.store.find(info.queue, Query(limit=1_000_000, task=name))).jobs)
+        for info in _answer(self.store.queues.list_queues(self.app.tenant)):
+            page = _answer(self.store.reads.find(info.queue, Query(limit=1_000_000, task=name)))
+            found += reversed(page.jobs)
         found.sort(key=lambda job: job.enqueued_at)
         return [job for job in found if not states or job.state in states]
 
@@ -87,39 +88,39 @@ class Kit:
                     return self.jobs()
                 due = [at for job in live if (at := self._due(job)) is not None]
                 assert due, f"these jobs wait for something that is not time: {_listed(live)}"
-                behind = min(due) - _answer(self.store.now())
-                _answer(self.store.turn(max(behind, 0)))
+                behind = min(due) - _answer(self.store.clock.now())
+                _answer(self.store.clock.advance_clock(max(behind, 0)))
         raise AssertionError(f"after {rounds} rounds jobs are still live: {_listed(self._live())}")
 
     async def _look_after(self) -> bool:
         """Do what a worker's duties do meanwhile; True when that may have made jobs run."""
-        queues = [info.queue for info in await self.store.queues(self.app.tenant)]
-        before = [await self.store.event_range(queue) for queue in queues]
+        queues = [info.queue for info in await self.store.queues.list_queues(self.app.tenant)]
+        before = [await self.store.events.event_range(queue) for queue in queues]
         carried = 0
         for queue in queues:
             carried += await relay(self.store, queue)
             await Ticker(self.store, queue).attend()
-        return carried > 0 or before != [await self.store.event_range(queue) for queue in queues]
+        return carried > 0 or before != [await self.store.events.event_range(queue) for queue in queues]
 
     def _live(self) -> list[Job]:
         declared = [QueueRef(self.app.tenant, name) for name in self.app.queues]
         return [
             job
             for queue in declared
-            for job in _answer(self.store.find(queue, Query(states=LIVE, limit=1_000_000))).jobs
+            for job in _answer(self.store.reads.find(queue, Query(states=LIVE, limit=1_000_000))).jobs
         ]
 
     def _due(self, job: Job) -> int | None:
         """When something can happen to the job; None if that is not a matter of time."""
         if job.state is not State.PENDING:
             return job.visible_at or job.deadline
-        info = _answer(self.store.queue(job.ref))
+        info = _answer(self.store.queues.find_queue(job.ref))
         pause = None if info is None else info.pause
         if pause is not None:
             return pause.until
         # Rates and limits hold it back: the store knows how long.
-        claims = _answer(self.store.claim(job.ref, worker="kit", limit=0, lease_ms=1_000))
-        return _answer(self.store.now()) + (claims.wait_ms or 0)
+        claims = _answer(self.store.moves.claim(job.ref, worker="kit", limit=0, lease_ms=1_000))
+        return _answer(self.store.clock.now()) + (claims.wait_ms or 0)
 
     def _matching(
         self, task: Task[..., ..., Any] | str, args: tuple[Any, ...], kwargs: dict[str, Any]

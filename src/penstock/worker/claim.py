@@ -10,18 +10,17 @@ from penstock.core.errors import StoreError, StoreTimeoutError
 from penstock.core.job import Claimed, QueueRef
 from penstock.core.moves import Release
 from penstock.core.outcomes import Claims
-from penstock.scheduler.reclaimer import Reclaimer, is_kept
-from penstock.scheduler.scheduler import Scheduler
+from penstock.maintenance.queue_maintenance import QueueMaintenance
+from penstock.maintenance.reclaimer import Reclaimer
 from penstock.stores.claim_limits import CLAIM_LIMITS, ClaimLimits
-from penstock.stores.protocol import Bell, Store
+from penstock.stores.protocol import Store, Subscription
 from penstock.stores.values import Topic
-from penstock.worker.appetite import Appetite
-from penstock.worker.clock import boottime
+from penstock.worker.backoff import StoreBackoff
+from penstock.worker.claim_size import ClaimSize
+from penstock.worker.clock import Clock
 from penstock.worker.execute import Executions
-from penstock.worker.lease import LeaseKeeper
-from penstock.worker.outage import Outage
+from penstock.worker.queue_leases import QueueLeases
 from penstock.worker.settle import Settler
-from penstock.worker.sharing import is_alone
 from penstock.worker.slots import Slots
 
 _LOGGER: Final = logging.getLogger("penstock.worker")
@@ -29,18 +28,16 @@ LINGER: Final = 2.0
 """Seconds for which an idle queue of a crowded process keeps its claim loop."""
 SHORTEST_REST: Final = 0.01
 """Seconds to rest at least after an empty claim, whatever the store says is due."""
-KEPT_REST: Final = 0.25
+HELD_REST: Final = 0.25
 """The same while what is due are leases of this process, which it leaves alone."""
 GIVE_WAY: Final = 0.25
 """Seconds to rest before a claim while jobs come back that only other workers can execute."""
-PATIENCE: Final = 0.02
-"""Seconds that a worker that is kept waiting gives its jobs to end before it claims more."""
 
 
 class ClaimLoop:
     """One per worker. A claim asks for free slots, and all it brings is started.
 
-    With a `bell` of its own it ends when the queue has been idle for a moment; whoever rings that bell begins
+    With a `subscription` of its own it ends when the queue has been idle for a moment; its notifier begins
     another one when there is something to claim. `claimed` is called after each claim.
     """
 
@@ -51,15 +48,17 @@ class ClaimLoop:
         *,
         worker: str,
         lease: float,
+        clock: Clock,
         poll: float,
         burst: bool,
         slots: Slots,
         executions: Executions,
         settler: Settler,
-        keeper: LeaseKeeper,
-        scheduler: Scheduler,
+        keeper: QueueLeases,
+        is_held: Callable[[str], bool],
+        scheduler: QueueMaintenance,
         about: dict[str, object],
-        bell: Bell | None = None,
+        subscription: Subscription | None = None,
         claimed: Callable[[], None] | None = None,
         limits: ClaimLimits = CLAIM_LIMITS,
     ) -> None:
@@ -67,6 +66,7 @@ class ClaimLoop:
         self._queue = queue
         self._worker = worker
         self._lease = lease
+        self._clock = clock
         self._lease_ms = round(lease * 1000)
         self._poll = poll
         self._burst = burst
@@ -77,22 +77,17 @@ class ClaimLoop:
         self._keeper = keeper
         self._scheduler = scheduler
         self._about = about
-        self._reclaimer = Reclaimer(store, queue)
-        self._outage = Outage(_LOGGER, "claiming", about)
-        self._appetite = Appetite(slots.count, is_server=store.is_server)
+        self._is_held = is_held
+        self._reclaimer = Reclaimer(store, queue, is_held=is_held)
+        self._outage = StoreBackoff(_LOGGER, "claiming", about)
+        self._size = ClaimSize(slots.count, is_server=store.is_server)
         self._task: asyncio.Task[None] | None = None
         self._is_resting = False
-        self._is_at_bell = False
-        self._rang = True
+        self._is_listening = False
+        self._was_notified = True
         self._is_stopping = False
         self._is_unsure = False
-        # What was leased to this worker and did not reach it has to come with a later claim, in time.
-        is_short = burst or bell is not None
-        self._stand_ms = 0 if is_short or poll > lease / 2 else round(poll * 1000)
-        self._stood: tuple[float, int] | None = None
-        # Until the store shows that it does not leave claims standing, or that another one stands.
-        self._store_stands = self._stand_ms > 0
-        self._bell = bell
+        self._subscription = subscription
         self._claimed = claimed
         self.due_in: float | None = None
         """Seconds after its end at which something becomes due, where that is known."""
@@ -101,14 +96,13 @@ class ClaimLoop:
     async def run(self) -> None:
         """Claim until stopped; in a burst, until nothing is claimable."""
         self._task = asyncio.current_task()
-        if self._bell is not None:
-            await self._serve(self._bell)
+        if self._subscription is not None:
+            await self._serve(self._subscription)
             return
         while not self._is_stopping:
             try:
-                async with self._store.bell(self._queue, Topic.READY) as bell:
-                    await self._serve(bell)
-                    await self._stand_down()
+                async with self._store.notifier.subscribe(self._queue, Topic.READY) as subscription:
+                    await self._serve(subscription)
                 return
             except StoreError as error:
                 await self._rest(partial(asyncio.sleep, self._outage.failed(error)))
@@ -126,26 +120,17 @@ class ClaimLoop:
             self._task.cancel()
 
     def _idle(self) -> None:
-        """End the wait for the bell where a claim can do better: be the last of a burst, or stand."""
-        if self._is_at_bell and (self._burst or self._could_stand):
+        """End the wait for a notification when nothing runs any more: the next claim may end a burst."""
+        if self._is_listening and self._burst:
             self.nudge()
-
-    @property
-    def _may_stand(self) -> bool:
-        """False while a job may hold the loop up: then it is better left to whoever hears of the next."""
-        return not self._slots.taken and is_alone()
-
-    @property
-    def _could_stand(self) -> bool:
-        return self._store_stands and self._stood is None and self._may_stand
 
     async def reconcile(self) -> None:
         """Give back jobs that the store leased to this worker in claims whose answers were lost."""
-        leases = await self._store.leases(self._queue, self._worker)
+        leases = await self._store.reads.leases(self._queue, self._worker)
         unknown = [lease for lease in leases if not self._executions.knows(lease.token)]
         if unknown:
             _LOGGER.warning("giving back %d jobs of lost claims", len(unknown), extra=self._about)
-            await self._store.settle(self._queue, [Release(lease.id, lease.token) for lease in unknown])
+            await self._store.moves.settle(self._queue, [Release(lease.id, lease.token) for lease in unknown])
         self._is_unsure = False
 
     @property
@@ -153,12 +138,9 @@ class ClaimLoop:
         """True when a claim failed and it is not known yet what it took."""
         return self._is_unsure
 
-    async def _serve(self, bell: Bell) -> None:
+    async def _serve(self, subscription: Subscription) -> None:
         while not self._is_stopping:
             await self._slots.free()
-            if self._appetite.is_kept_waiting and self._slots.taken:
-                # Those that end soon are asked for together with the rest.
-                await self._slots.more(PATIENCE)
             if not self._settler.is_working:
                 await self._rest(self._settler.working)
             is_quiet = self._burst and not self._slots.taken
@@ -166,7 +148,7 @@ class ClaimLoop:
                 await self._settler.flush()
                 # The ending of the last job may let another one go.
                 await self._scheduler.relay()
-            limit = 0 if self._must_stop() else min(self._slots.spare, self._appetite.limit)
+            limit = 0 if self._must_stop() else min(self._slots.spare, self._size.limit)
             if not limit:
                 continue
             claims = await self._claim(limit)
@@ -179,81 +161,60 @@ class ClaimLoop:
                 continue
             if is_quiet and not claims.jobs and not claims.expired:
                 return
-            if self._could_stand:
-                # What ran when it was asked for has ended meanwhile.
-                continue
-            if self._bell is not None and not self._slots.taken:
-                if await self._is_idle(bell, claims):
+            if self._subscription is not None and not self._slots.taken:
+                if await self._is_idle(subscription, claims):
                     return
             elif not (self._burst and not self._slots.taken):
-                await self._await_bell(bell, self._seconds(claims))
+                await self._await_notification(subscription, self._seconds(claims))
                 if self._settler.gives_way:
                     await self._rest(partial(asyncio.sleep, GIVE_WAY))
 
-    async def _is_idle(self, bell: Bell, claims: Claims) -> bool:
-        """Wait for the bell for a moment; True where nothing came, and nothing is due yet."""
+    async def _is_idle(self, subscription: Subscription, claims: Claims) -> bool:
+        """Wait for a notification for a moment; True where none came, and nothing is due yet."""
         due_in = None if claims.wait_ms is None else max(self._seconds(claims), claims.wait_ms / 1000)
-        await self._await_bell(bell, LINGER if due_in is None else min(LINGER, due_in))
+        await self._await_notification(subscription, LINGER if due_in is None else min(LINGER, due_in))
         self.due_in = None if due_in is None else due_in - LINGER
-        return not self._rang and (self.due_in is None or self.due_in > 0)
+        return not self._was_notified and (self.due_in is None or self.due_in > 0)
 
     def _must_stop(self) -> bool:
         return self._is_stopping
 
-    async def _stand_down(self) -> None:
-        """What was leased to this worker while it waited is given back."""
-        if self._stood is not None:
-            await self._claim(0)
-
     async def _claim(self, limit: int) -> Claims | None:
         """One claim with all that follows from it; None when the store failed, after a wait."""
-        stood, self._stood = self._stood, None
-        stand_ms = self._stand_ms if limit and self._may_stand else 0
         try:
             if self._is_unsure:
                 await self.reconcile()
             # Until the answer is here, and also when this call is cut off.
             self._is_unsure = True
-            sent = self._keeper.claim_sent = boottime()
-            claims = await self._store.claim(
+            sent = self._keeper.claim_sent = self._clock()
+            claims = await self._store.moves.claim(
                 self._queue,
                 worker=self._worker,
                 limit=limit,
                 lease_ms=self._lease_ms,
-                stand_ms=stand_ms,
                 limits=self._limits,
             )
             self._is_unsure = False
-            waits = claims.is_contended and not self._slots.taken
-            self._appetite.answered(sent, boottime(), waits_for_others=waits)
-            if claims.stands is not None:
-                self._stood = sent, claims.stands
-            if stand_ms and not claims.jobs:
-                self._store_stands = claims.stands is not None
             if claims.jobs:
-                self._take(claims.jobs, sent, stood)
+                self._take(claims.jobs, sent)
             if claims.expired and await self._reclaimer.recover(claims.expired):
                 self._scheduler.nudge()
         except StoreError as error:
             self._keeper.claim_sent = None
             if isinstance(error, StoreTimeoutError):
-                self._appetite.shrink(limit)
+                self._size.shrink(limit)
             await self._rest(partial(asyncio.sleep, self._outage.failed(error)))
             return None
         finally:
             self._keeper.claim_sent = None
         self._outage.over()
-        if 0 < limit <= len(claims.jobs):
-            self._appetite.grow(limit)
+        if limit <= len(claims.jobs):
+            self._size.grow(limit)
         return claims
 
-    def _take(self, jobs: Sequence[Claimed], sent: float, stood: tuple[float, int] | None) -> None:
+    def _take(self, jobs: Sequence[Claimed], sent: float) -> None:
         adopted = self._keeper.adopted
-        ends = [sent + self._lease] * len(jobs)
-        if stood is not None:
-            # They may have been leased at any time since then.
-            ends = [min(sent + self._lease, stood[0] + (job.deadline - stood[1]) / 1000) for job in jobs]
-        until = [adopted.pop(job.token, end) for job, end in zip(jobs, ends, strict=True)]
+        until = [adopted.pop(job.token, sent + self._lease) for job in jobs]
         adopted.clear()
         if self._is_stopping:
             self._executions.release(jobs, until)
@@ -263,18 +224,18 @@ class ClaimLoop:
     def _seconds(self, claims: Claims) -> float:
         if claims.wait_ms is None:
             return self._poll
-        shortest = KEPT_REST if any(is_kept(lease.token) for lease in claims.expired) else SHORTEST_REST
+        shortest = HELD_REST if any(self._is_held(lease.token) for lease in claims.expired) else SHORTEST_REST
         return min(self._poll, max(shortest, claims.wait_ms / 1000))
 
-    async def _await_bell(self, bell: Bell, seconds: float) -> None:
-        self._is_at_bell, self._rang = True, True
+    async def _await_notification(self, subscription: Subscription, seconds: float) -> None:
+        self._is_listening, self._was_notified = True, True
         try:
-            await self._rest(partial(self._hear, bell, seconds))
+            await self._rest(partial(self._listen, subscription, seconds))
         finally:
-            self._is_at_bell = False
+            self._is_listening = False
 
-    async def _hear(self, bell: Bell, seconds: float) -> None:
-        self._rang = await bell.wait(seconds)
+    async def _listen(self, subscription: Subscription, seconds: float) -> None:
+        self._was_notified = await subscription.wait(seconds)
 
     async def _rest(self, wait: Callable[[], Awaitable[object]]) -> None:
         """Wait, unless there is no time for it; `stop` and `nudge` end it by a cancel that stays in here."""

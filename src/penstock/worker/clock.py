@@ -1,6 +1,10 @@
 """The clock a worker measures its own leases on."""
 
 import time
+from collections.abc import Callable
+
+Clock = Callable[[], float]
+"""Gives seconds that never step back."""
 
 if hasattr(time, "CLOCK_BOOTTIME"):
 

@@ -44,10 +44,10 @@ def after_return(delivery: Delivery, result: bytes | None) -> Ending:
     result of a thread counts after its timeout too, unless it was told to stop and has none.
     """
     if delivery.stop is Stop.TIMEOUT:
-        is_done = delivery.in_thread and not (delivery.saw_stop and result in (None, b"null"))
+        is_done = delivery.runs_in_thread and not (delivery.saw_stop and result in (None, b"null"))
         return Returned(result) if is_done else timed_out(delivery.job)
     if delivery.saw_stop and (
-        delivery.stop is Stop.SHUTDOWN or (delivery.asked and result in (None, b"null"))
+        delivery.stop is Stop.SHUTDOWN or (delivery.cancel_requested and result in (None, b"null"))
     ):
         return Interrupted()
     return Returned(result)
@@ -59,7 +59,9 @@ def after_error(delivery: Delivery, error: BaseException) -> Ending | Withdrawn:
         return timed_out(delivery.job, error)
     if isinstance(error, signals.Signal):
         return after_signal(error)
-    if (delivery.stop is not None or delivery.asked) and (delivery.saw_stop or not delivery.in_thread):
+    if (delivery.stop is not None or delivery.cancel_requested) and (
+        delivery.saw_stop or not delivery.runs_in_thread
+    ):
         # Whatever a handler makes of being told to stop, it is not the job's own fault.
         return Interrupted()
     if isinstance(error, SoftTimeoutError):
@@ -84,8 +86,8 @@ def after_signal(signal: signals.Signal) -> Ending | Withdrawn:
     try:
         match signal:
             case signals.Retry():
-                wish = getattr(signal, "after", None)
-                after = None if wish is None else _delay_ms("retry.after", wish)
+                delay = getattr(signal, "after", None)
+                after = None if delay is None else _delay_ms("retry.after", delay)
                 return Raised(error_text(signal), after_ms=after)
             case signals.Snooze():
                 return Postponed(_delay_ms("snooze", getattr(signal, "seconds", None)))

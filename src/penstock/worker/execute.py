@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, Final
 
-from penstock.client.kin import StoreKin
+from penstock.client.child_jobs import StoreChildJobs
 from penstock.core import decide
 from penstock.core.decide import Ending, Interrupted, Raised
 from penstock.core.errors import PayloadError
@@ -18,15 +18,15 @@ from penstock.tasks.middleware import ExecutionMiddleware
 from penstock.tasks.registry import Registry
 from penstock.tasks.task import Task
 from penstock.telemetry.logs import about_job
-from penstock.worker.clock import boottime
+from penstock.worker.clock import Clock
 from penstock.worker.deadlines import Deadlines
-from penstock.worker.delivery import Delivery, Stop
+from penstock.worker.delivery import Delivery, Phase, Step, Stop
 from penstock.worker.endings import NoHandler, Withdrawn, after_error, after_return, error_text, timed_out
 from penstock.worker.executors.protocol import Call
 from penstock.worker.executors.tiers import Tiers
-from penstock.worker.lease import margin_of
 from penstock.worker.middleware import wrapped
-from penstock.worker.progress import Reporter
+from penstock.worker.progress import ProgressReporter
+from penstock.worker.queue_leases import margin_of
 from penstock.worker.settle import Settler
 from penstock.worker.slots import Slots
 
@@ -47,9 +47,10 @@ class Executions:
         held: dict[str, Delivery],
         slots: Slots,
         settler: Settler,
-        reporter: Reporter,
+        reporter: ProgressReporter,
         middleware: Sequence[ExecutionMiddleware],
         lease: float,
+        clock: Clock,
         store: Store,
         tiers: Tiers,
         stuck_after: float | None,
@@ -57,7 +58,7 @@ class Executions:
         about: dict[str, object],
     ) -> None:
         self._queue = queue
-        self._kin = StoreKin(store, queue)
+        self._child_jobs = StoreChildJobs(store, queue, registry)
         self._registry = registry
         self._tiers = tiers
         self._worker = worker
@@ -67,36 +68,37 @@ class Executions:
         self._reporter = reporter
         self._middleware = tuple(middleware)
         self._lease = lease
+        self._clock = clock
         self._about = about
         self._margin = margin_of(lease)
         self._loop = asyncio.get_running_loop()
         self._owner = asyncio.current_task()
         self._stuck_after = stuck_after
         self._stuck = stuck
-        self._deadlines = Deadlines(self._late)
-        self._stuck_deadlines = Deadlines(self._too_late)
-        self._running: set[Delivery] = set()
+        self._deadlines = Deadlines(self._overrun)
+        self._stuck_deadlines = Deadlines(self._stick)
+        self._executing: set[Delivery] = set()
         self._overdue: set[Delivery] = set()
-        self._is_told = False
+        self._is_overdue_logged = False
         self._is_closed = False
-        self._forsaken: dict[str, float] = {}
+        self._lost_leases: dict[str, float] = {}
 
     def start(self, jobs: Sequence[Claimed], until: Sequence[float]) -> None:
-        """Start all of them now. `until` is when each lease surely still holds."""
+        """Start the handlers of all these jobs now. `until` is when each lease surely still holds."""
         self._slots.take(len(jobs))
-        soon, now, wall = boottime() + self._margin, self._loop.time(), time.time()
+        soon, now, wall = self._clock() + self._margin, self._loop.time(), time.time()
         for job, end in zip(jobs, until, strict=True):
             delivery = self._held[job.token] = Delivery(job, end)
             task = self._registry.get(job.task)
             if job.cancel_requested or end <= soon:
-                # Too late to run it under this lease: the reply took too long to get here.
+                # The answer to the claim took too long: there is no time left to run it under this lease.
                 self._settler.settle(delivery, Interrupted())
             elif task is None:
                 self._settler.settle(delivery, NoHandler())
             else:
-                delivery.running = True
-                delivery.in_thread = self._tiers.uses_thread(task)
-                self._running.add(delivery)
+                delivery.advance(Step.START)
+                delivery.runs_in_thread = self._tiers.uses_thread(task)
+                self._executing.add(delivery)
                 timeout = job.options.timeout_ms / 1000
                 self._deadlines.add(delivery, now, timeout)
                 ctx = self._context(delivery, wall + timeout)
@@ -104,83 +106,78 @@ class Executions:
         self._warn_of_overdue()
 
     def release(self, jobs: Sequence[Claimed], until: Sequence[float]) -> None:
-        """Give jobs back that were claimed and will not be started."""
+        """Give back jobs that were claimed and will not be started."""
         self._slots.take(len(jobs))
         for job, end in zip(jobs, until, strict=True):
             delivery = self._held[job.token] = Delivery(job, end)
             self._settler.settle(delivery, Interrupted())
 
-    def asked(self, delivery: Delivery) -> None:
-        """The job's cancel was asked for: tell its handler."""
-        delivery.asked = True
-        if delivery.running and delivery.stop is None:
+    def request_cancel(self, delivery: Delivery) -> None:
+        """Tell the handler that the cancel of its job was requested."""
+        delivery.cancel_requested = True
+        if delivery.is_executing and delivery.stop is None:
             self._stop(delivery, Stop.CANCEL)
 
-    def lost(self, delivery: Delivery) -> None:
-        """The lease is gone: stop the handler and settle nothing."""
-        if delivery.closed:
+    def lose_lease(self, delivery: Delivery) -> None:
+        """Stop the handler and settle nothing: the lease is gone."""
+        if not delivery.advance(Step.LOSE):
             return
-        delivery.lost = True
-        self._forsake(delivery)
-        if delivery.running:
+        self._remember_lost(delivery)
+        if delivery.is_executing:
             self._deadlines.remove(delivery)
             self._interrupt(delivery)
 
     def knows(self, token: str) -> bool:
         """True for a lease that a delivery here holds, or was stopped under and must run out."""
-        return token in self._held or token in self._forsaken
-
-    def keeps(self, token: str) -> bool:
-        """True for a lease held here that surely holds by the worker's own clock."""
-        delivery = self._held.get(token)
-        return delivery is not None and not delivery.lost and boottime() < delivery.until
+        return token in self._held or token in self._lost_leases
 
     def stop_all(self) -> None:
         """Tell every handler that the worker shuts down."""
-        for delivery in list(self._running):
+        for delivery in list(self._executing):
             if delivery.stop is not Stop.TIMEOUT:
                 self._stop(delivery, Stop.SHUTDOWN)
 
     def abandon_all(self) -> None:
-        """Give back what still runs; what its handlers do from now on is not listened to."""
-        # A thread that is stuck may still work: its lease runs out, and nobody takes the job up before.
-        running = [delivery for delivery in self._running if not delivery.stuck]
-        held = [delivery for delivery in running if not delivery.closed]
-        if running:
+        """Give back every job whose handler still runs; what the handlers do from now on changes nothing."""
+        # A thread that is stuck may still work: its lease runs out, and nobody claims the job before.
+        stuck = (Phase.STUCK, Phase.FORSAKEN)
+        executing = [delivery for delivery in self._executing if delivery.phase not in stuck]
+        held = [delivery for delivery in executing if delivery.is_open]
+        if executing:
             _LOGGER.warning(
                 "%d handlers did not stop: %d jobs are given back",
-                len(running),
+                len(executing),
                 len(held),
                 extra=self._about,
             )
         for delivery in held:
             self._settler.settle(delivery, Interrupted())
-        for delivery in list(self._running):
+        for delivery in list(self._executing):
             if delivery.task is not None:
                 delivery.task.cancel()
 
     def close(self) -> None:
-        """Look at no time any more."""
+        """Watch no deadline any more."""
         self._deadlines.close()
         self._stuck_deadlines.close()
         self._is_closed = True
 
     async def _run(self, delivery: Delivery, task: Task[..., ..., Any], ctx: JobContext) -> None:
-        delivery.started = True
+        delivery.advance(Step.BEGIN)
         ending: Ending | Withdrawn
         try:
-            if delivery.stop is not None or delivery.lost:
+            if delivery.stop is not None or delivery.lease.is_lost:
                 ending = Interrupted()
             else:
                 CURRENT.set(ctx)
                 ending = await self._execute(delivery, task, ctx)
         except BaseException as error:
             if self._loop.is_closed():
-                # The coroutine is thrown away together with its loop: there is nobody left to tell.
+                # The coroutine is thrown away together with its event loop: nothing is left to settle with.
                 raise
-            # Whatever it was, the job is settled and the slot is free again.
+            # Whatever the error was, the job is settled and the slot is free again.
             ending = Raised(error_text(error))
-        self._ended(delivery, ending)
+        self._end(delivery, ending)
 
     async def _execute(
         self, delivery: Delivery, task: Task[..., ..., Any], ctx: JobContext
@@ -228,50 +225,50 @@ class Executions:
             deadline=deadline,
             report=partial(self._reporter.note, delivery),
             cancelled=delivery.is_stopped,
-            kin=self._kin,
+            child_jobs=self._child_jobs,
             lease=job,
         )
 
-    def _ended(self, delivery: Delivery, ending: Ending | Withdrawn) -> None:
+    def _end(self, delivery: Delivery, ending: Ending | Withdrawn) -> None:
         self._deadlines.remove(delivery)
-        if self._is_closed and delivery.stuck:
-            # The worker has ended without it: its lease runs out.
-            return
-        if delivery.stuck:
-            delivery.stuck = False
+        was_stuck = delivery.phase in (Phase.STUCK, Phase.FORSAKEN)
+        if was_stuck:
+            if self._is_closed:
+                # The worker has ended without this handler: the lease runs out.
+                return
             self._slots.take_on()
-        self._running.discard(delivery)
-        if delivery in self._overdue and delivery.in_thread and not delivery.closed:
+        self._executing.discard(delivery)
+        if delivery in self._overdue and delivery.runs_in_thread and delivery.is_open:
             _LOGGER.warning("ended after its timeout", extra=about_job(self._about, delivery.job))
         self._overdue.discard(delivery)
-        self._is_told = self._is_told and bool(self._overdue)
-        delivery.running = False
-        # Through its context the task knows the delivery: a ring that only the collector would open.
+        self._is_overdue_logged = self._is_overdue_logged and bool(self._overdue)
+        # The task knows the delivery through its context: only the collector would open that cycle.
         delivery.task = None
-        if delivery.closed:
-            # Settled before it ended; a settlement not handed over yet gives the slot back when it is.
-            if delivery.sent or delivery.lost:
-                self._slots.give_back(1)
-        elif delivery.lost:
-            # The keeper saw it and this loop had no turn since.
-            self._forsake(delivery)
+        delivery.advance(Step.END)
+        if delivery.phase is Phase.ENDED:
+            if not delivery.lease.is_lost:
+                self._settler.settle(delivery, ending)
+                return
+            # The renewal thread found it lost, and its message is still on its way.
+            delivery.advance(Step.LOSE)
+            self._remember_lost(delivery)
+        if delivery.phase is Phase.OVER:
             self._slots.give_back(1)
-        else:
-            self._settler.settle(delivery, ending)
 
-    def _forsake(self, delivery: Delivery) -> None:
-        delivery.closed = True
+    def _remember_lost(self, delivery: Delivery) -> None:
         self._held.pop(delivery.token, None)
-        now = boottime()
-        self._forsaken = {token: end for token, end in self._forsaken.items() if end > now}
-        self._forsaken[delivery.token] = delivery.until + 2 * self._lease
+        now = self._clock()
+        self._lost_leases = {token: end for token, end in self._lost_leases.items() if end > now}
+        self._lost_leases[delivery.token] = delivery.lease.until + 2 * self._lease
 
-    def _late(self, delivery: Delivery) -> None:
-        if delivery.closed:
+    def _overrun(self, delivery: Delivery) -> None:
+        """The timeout of a handler is over."""
+        if not delivery.is_open:
             return
-        if delivery.in_thread:
-            # It cannot be stopped, only told. The lease is kept, so that no retry runs beside it.
+        if delivery.runs_in_thread:
+            # A thread can only be told to stop. Its lease is kept, so that no retry runs beside it.
             delivery.stop = Stop.TIMEOUT
+            delivery.advance(Step.OVERRUN)
             self._overdue.add(delivery)
             self._warn_of_overdue()
             timeout = delivery.job.options.timeout_ms / 1000
@@ -281,11 +278,10 @@ class Executions:
             self._stop(delivery, Stop.TIMEOUT)
             self._loop.call_later(SWALLOW_GRACE, self._give_up, delivery)
 
-    def _too_late(self, delivery: Delivery) -> None:
+    def _stick(self, delivery: Delivery) -> None:
         """The thread may never end: the worker does, once what else it runs has ended."""
-        if not delivery.running:
+        if not delivery.advance(Step.STICK):
             return
-        delivery.stuck = True
         _LOGGER.error(
             "a thread runs on long after its timeout: the worker claims no more and ends",
             extra=about_job(self._about, delivery.job),
@@ -295,15 +291,15 @@ class Executions:
 
     def _give_up(self, delivery: Delivery) -> None:
         """The handler would not be cancelled: its slot stays taken, its lease does not."""
-        if not delivery.closed:
+        if delivery.is_open:
             self._settler.settle(delivery, timed_out(delivery.job))
             self._overdue.add(delivery)
             self._warn_of_overdue()
 
     def _warn_of_overdue(self) -> None:
         """Once, until all handlers past their timeout have ended."""
-        if self._overdue and not self._slots.spare and not self._is_told:
-            self._is_told = True
+        if self._overdue and not self._slots.spare and not self._is_overdue_logged:
+            self._is_overdue_logged = True
             _LOGGER.warning(
                 "no slot is free: %d of %d are held by handlers past their timeout",
                 len(self._overdue),
@@ -316,6 +312,6 @@ class Executions:
         self._interrupt(delivery)
 
     def _interrupt(self, delivery: Delivery) -> None:
-        # A task that had no turn yet would end without a word; it looks at `stop` when it begins.
-        if not delivery.in_thread and delivery.started and delivery.task is not None:
+        # A task that is cancelled before its first turn never runs; `_run` looks at `stop` and the lease.
+        if not delivery.runs_in_thread and delivery.phase is not Phase.STARTING and delivery.task is not None:
             delivery.task.cancel()

@@ -8,14 +8,15 @@ from contextlib import suppress
 from functools import partial
 from typing import Any, Final, NamedTuple
 
+from penstock.core.clocks import STEP_MS
 from penstock.core.errors import StoreError, StuckHandlerError
-from penstock.scheduler.upkeep import Upkeep
-from penstock.stores.bells import LocalBell
+from penstock.maintenance.loop import MaintenanceLoop
 from penstock.stores.bounds import CLAIMABLE_LIMIT
+from penstock.stores.notifier import LocalSubscription
 from penstock.stores.protocol import Store
+from penstock.worker.backoff import StoreBackoff
 from penstock.worker.executors.process.host import Host
 from penstock.worker.executors.tiers import check_programs
-from penstock.worker.outage import Outage
 from penstock.worker.registration import Registration
 from penstock.worker.renewer import LeaseRenewer
 from penstock.worker.worker import Worker
@@ -35,17 +36,18 @@ SILENCE: Final = 60.0
 
 
 class _Awake(NamedTuple):
-    """A queue that is served: its task, and the bell that its claim loop waits for."""
+    """A queue that is served: its task, and the subscription that its claim loop waits on."""
 
     task: asyncio.Task[None]
-    bell: LocalBell
+    subscription: LocalSubscription
 
 
 class QueuePoller:
     """Serves many queues of one tenant, each by its worker while there is something to claim.
 
-    A bell for all queues says where that is, and so does a look at all queues every `poll` seconds. A queue
-    that is idle costs an entry in a table. A worker is stopped when its queue has been idle for a moment.
+    One subscription for all queues says where that is, and so does a look at all queues every `poll`
+    seconds. An idle queue costs an entry in a table. A worker is stopped when its queue has been idle for a
+    moment.
     """
 
     def __init__(
@@ -53,7 +55,7 @@ class QueuePoller:
         store: Store,
         workers: Sequence[Worker],
         *,
-        upkeep: Upkeep,
+        upkeep: MaintenanceLoop,
         registration: Registration,
         renewer: LeaseRenewer,
         host: Host | None = None,
@@ -72,11 +74,12 @@ class QueuePoller:
         self._awake: dict[str, _Awake] = {}
         self._queued: dict[str, None] = {}
         self._starting: set[str] = set()
-        self._planned: dict[str, asyncio.TimerHandle] = {}
+        self._planned: dict[str, tuple[float, asyncio.Handle]] = {}
         self._loop: asyncio.AbstractEventLoop | None = None
         self._changed = asyncio.Event()
         self._ended = asyncio.Event()
         self._failures: list[BaseException] = []
+        self._told_at = 0
         self._stop_asked = False
         self._now_asked = False
 
@@ -103,7 +106,7 @@ class QueuePoller:
 
     async def give_back(self) -> int:
         """Give back what runs, in another event loop: for when a handler blocks the worker's own."""
-        store = self._store.twin()
+        store = self._store.clone()
         await store.open()
         workers = [self._workers[name] for name in self._awake.copy()]
         return sum(await asyncio.gather(*(worker.give_back(store) for worker in workers)))
@@ -166,24 +169,24 @@ class QueuePoller:
     # Which queues have something to claim
 
     async def _listen(self) -> None:
-        outage = Outage(_LOGGER, "listening", self._about)
+        outage = StoreBackoff(_LOGGER, "listening", self._about)
         while True:
             try:
-                async with self._store.queue_bell(self._tenant) as bell:
+                async with self._store.notifier.subscribe_tenant(self._tenant) as subscription:
                     # What came before nobody heard.
                     self._changed.set()
                     while True:
-                        rings = await bell.wait(SILENCE)
+                        notified = await subscription.wait(SILENCE)
                         outage.over()
-                        for name in rings.queues:
+                        for name in notified.queues:
                             self._wake(name)
-                        if rings.for_all:
+                        if notified.for_all:
                             self._changed.set()
             except StoreError as error:
                 await asyncio.sleep(outage.failed(error))
 
     async def _look(self) -> None:
-        outage = Outage(_LOGGER, "looking for jobs", self._about)
+        outage = StoreBackoff(_LOGGER, "looking for jobs", self._about)
         clock = asyncio.get_running_loop().time
         while True:
             began = clock()
@@ -205,7 +208,12 @@ class QueuePoller:
         for start in range(0, len(names), CLAIMABLE_LIMIT):
             chunk = names[start : start + CLAIMABLE_LIMIT]
             ahead = round(FURTHEST * 1000)
-            page = await self._store.claimable_queues(self._tenant, chunk, within_ms=ahead)
+            page = await self._store.upkeep.claimable_queues(self._tenant, chunk, within_ms=ahead)
+            back_ms, self._told_at = self._told_at - page.now, page.now
+            if back_ms > STEP_MS:
+                # What is held back by the time from before the clock was set back, a claim lets go.
+                for name in self._workers:
+                    self._wake(name)
             for name, at in page.queues.items():
                 self._plan(name, (at - page.now) / 1000)
 
@@ -218,19 +226,19 @@ class QueuePoller:
         elif seconds <= FURTHEST and self._loop is not None:
             planned = self._planned.get(name)
             at = self._loop.time() + seconds
-            if planned is None or planned.when() > at:
+            if planned is None or planned[0] > at:
                 if planned is not None:
-                    planned.cancel()
-                self._planned[name] = self._loop.call_at(at, self._wake, name)
+                    planned[1].cancel()
+                self._planned[name] = at, self._loop.call_at(at, self._wake, name)
 
     def _wake(self, name: str) -> None:
         """Serve a queue, or tell the one who does that there may be something new."""
         planned = self._planned.pop(name, None)
         if planned is not None:
-            planned.cancel()
+            planned[1].cancel()
         awake = self._awake.get(name)
         if awake is not None:
-            awake.bell.ring()
+            awake.subscription.notify()
         elif name in self._workers:
             self._queued[name] = None
             self._start_some()
@@ -240,19 +248,19 @@ class QueuePoller:
             name = next(iter(self._queued))
             del self._queued[name]
             self._starting.add(name)
-            bell = LocalBell()
-            self._awake[name] = _Awake(asyncio.create_task(self._serve(name, bell)), bell)
+            subscription = LocalSubscription()
+            self._awake[name] = _Awake(asyncio.create_task(self._serve(name, subscription)), subscription)
 
     def _claimed(self, name: str) -> None:
         """The first claim of a queue was answered."""
         self._starting.discard(name)
         self._start_some()
 
-    async def _serve(self, name: str, bell: LocalBell) -> None:
+    async def _serve(self, name: str, subscription: LocalSubscription) -> None:
         worker, due_in = self._workers[name], None
         claimed: Callable[[], None] = partial(self._claimed, name)
         try:
-            due_in = await worker.serve(bell, claimed)
+            due_in = await worker.serve(subscription, claimed)
         except Exception as error:  # noqa: BLE001 (whatever it is ends the worker, and is raised there)
             self._fail(error)
         finally:
@@ -260,13 +268,13 @@ class QueuePoller:
             self._claimed(name)
         if self._ended.is_set():
             return
-        if bell.is_rung:
-            # It rang when nobody waited for it any more.
+        if subscription.is_notified:
+            # The notification came when the claim loop had ended.
             self._wake(name)
         elif due_in is not None:
             self._plan(name, due_in)
 
     def _forget_planned(self) -> None:
-        for planned in self._planned.values():
+        for _, planned in self._planned.values():
             planned.cancel()
         self._planned.clear()

@@ -11,8 +11,8 @@ from contextlib import contextmanager, suppress
 from typing import Final, Protocol
 
 from penstock.core.errors import StuckHandlerError
+from penstock.worker.blocked_loop import Watch
 from penstock.worker.executors.process.host import Host
-from penstock.worker.stuck import Watch
 
 _LOGGER: Final = logging.getLogger("penstock.worker")
 ECHO: Final = 0.5
@@ -38,7 +38,7 @@ class WorkerPool:
         self._workers = tuple(workers)
         self._host = host
         self._signals = 0
-        self._heard: dict[str, float] = {}
+        self._received: dict[str, float] = {}
         self._watch = Watch(self._workers)
 
     def stop(self, now: bool = False) -> None:
@@ -83,9 +83,9 @@ class WorkerPool:
     def _signalled(self, loop: asyncio.AbstractEventLoop, number: int) -> None:
         """In the main thread, between two steps of whatever it does: also of a handler that blocks it."""
         name, now = signal.Signals(number).name, time.monotonic()
-        if now - self._heard.get(name, -ECHO) < ECHO:
+        if now - self._received.get(name, -ECHO) < ECHO:
             return
-        self._heard[name] = now
+        self._received[name] = now
         self._signals += 1
         self._watch.begin(self._signals > 1)
         # A closed loop has nothing left to stop.

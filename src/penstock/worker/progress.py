@@ -20,13 +20,13 @@ EVERY: Final = 0.1
 """Seconds between two sendings; each carries the newest value of every job that has one."""
 
 
-class Reporter:
-    """Sends progress, at most every 100 ms. `asked` is called when the store tells of a cancel."""
+class ProgressReporter:
+    """Sends progress, at most every 100 ms. `cancel_requested` is called when the store tells of one."""
 
-    def __init__(self, store: Store, queue: QueueRef, asked: Callable[[Delivery], None]) -> None:
+    def __init__(self, store: Store, queue: QueueRef, cancel_requested: Callable[[Delivery], None]) -> None:
         self._store = store
         self._queue = queue
-        self._asked = asked
+        self._cancel_requested = cancel_requested
         self._loop = asyncio.get_running_loop()
         self._fresh: dict[str, Delivery] = {}
         self._sending: dict[str, Delivery] = {}
@@ -38,10 +38,10 @@ class Reporter:
         """Take a value from a handler, in any thread; PayloadError when it is not JSON."""
         check_json("progress", value, PROGRESS_LIMIT)
         encoded = encode_json("progress", value, PROGRESS_LIMIT)
-        if delivery.closed or delivery.lost:
+        if not delivery.is_open or delivery.lease.is_lost:
             return
         delivery.progress = encoded
-        delivery.reports = True
+        delivery.has_progress = True
         self._fresh[delivery.token] = delivery
         if not self._is_awake:
             self._is_awake = True
@@ -87,14 +87,14 @@ class Reporter:
                 reports.append(Report(delivery.job.id, delivery.token, value))
                 self._sending[delivery.token] = delivery
         try:
-            answers = await self._store.progress(self._queue, reports)
+            answers = await self._store.moves.progress(self._queue, reports)
         except StoreError as error:
             # The next value comes through, or the settlement says what matters.
             _LOGGER.debug("progress of %d jobs not kept: %s", len(reports), error)
         else:
             for delivery, answer in zip(sent, answers, strict=True):
                 if isinstance(answer, Applied) and answer.cancel_requested:
-                    self._asked(delivery)
+                    self._cancel_requested(delivery)
         finally:
             for delivery in sent:
                 self._sending.pop(delivery.token, None)

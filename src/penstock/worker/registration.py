@@ -10,10 +10,10 @@ from importlib.metadata import version
 from typing import Final, Protocol
 
 from penstock.core.errors import InvalidError, StoreError
-from penstock.core.reasons import Reasons
-from penstock.stores.protocol import Health, Workers
+from penstock.core.repeated_failures import RepeatedFailures
+from penstock.stores.protocol import HasHealth, HasWorkers
 from penstock.stores.values import WorkerEntry
-from penstock.worker.clock import boottime
+from penstock.worker.clock import Clock, boottime
 
 _LOGGER: Final = logging.getLogger("penstock.worker")
 LEASE: Final = 30.0
@@ -32,7 +32,7 @@ NAMED: Final = 20
 """Queues and tasks that the log names when a worker starts; of the others it tells the number."""
 
 
-class _Backend(Workers, Health, Protocol):
+class _Backend(HasWorkers, HasHealth, Protocol):
     """What is needed of a store."""
 
 
@@ -40,9 +40,17 @@ class Registration:
     """The entry of one process, shared by its workers; there while any of them runs."""
 
     def __init__(
-        self, store: _Backend, tenant: str, name: str, queues: Mapping[str, int], tasks: Sequence[str]
+        self,
+        store: _Backend,
+        tenant: str,
+        name: str,
+        queues: Mapping[str, int],
+        tasks: Sequence[str],
+        *,
+        clock: Clock = boottime,
     ) -> None:
         self._store = store
+        self._clock = clock
         self._tenant = tenant
         named_queues, named_tasks = _first(queues), _first(tasks)
         self._entry = WorkerEntry(
@@ -61,7 +69,7 @@ class Registration:
         self._live: list[tuple[WorkerEntry, frozenset[str]]] = []
         self._read_at = float("-inf")
         self._reading = asyncio.Lock()
-        self._reasons = Reasons()
+        self._reasons = RepeatedFailures()
 
     @asynccontextmanager
     async def held(self) -> AsyncIterator[None]:
@@ -85,14 +93,14 @@ class Registration:
         Where the entry of another worker does not name all it has, it may be one of those.
         """
         async with self._reading:
-            if boottime() >= self._read_at + KNOWN_SECONDS:
+            if self._clock() >= self._read_at + KNOWN_SECONDS:
                 try:
                     async with asyncio.timeout(READ):
-                        workers = await self._store.workers(self._tenant)
+                        workers = await self._store.workers.list_workers(self._tenant)
                 except (StoreError, TimeoutError):
                     return False
                 self._live = [(worker, frozenset(worker.tasks)) for worker in workers]
-                self._read_at = boottime()
+                self._read_at = self._clock()
         return any(
             (queue in worker.queues or worker.more_queues > 0) and (task in tasks or worker.more_tasks > 0)
             for worker, tasks in self._live
@@ -104,7 +112,7 @@ class Registration:
         shown: str | None = None
         with suppress(StoreError, TimeoutError):
             async with asyncio.timeout(READ):
-                shown = (await self._store.info()).url
+                shown = (await self._store.health.info()).url
         entry = self._entry
         said = {
             "store": shown,
@@ -117,7 +125,7 @@ class Registration:
     async def _renew(self) -> None:
         while True:
             try:
-                await self._store.register_worker(self._tenant, self._entry, round(LEASE * 1000))
+                await self._store.workers.register_worker(self._tenant, self._entry, round(LEASE * 1000))
             except (StoreError, InvalidError) as error:
                 if self._reasons.is_new(error):
                     _LOGGER.warning("registering the worker failed, retrying: %s", error, extra=self._about)
@@ -134,7 +142,7 @@ class Registration:
         # Where this fails the lease runs out.
         with suppress(StoreError, TimeoutError):
             async with asyncio.timeout(LEAVE):
-                await self._store.unregister_worker(self._tenant, self._entry.name)
+                await self._store.workers.unregister_worker(self._tenant, self._entry.name)
 
     @property
     def _about(self) -> dict[str, object]:

@@ -9,7 +9,7 @@ from typing import Any, Final, Protocol
 
 from penstock.core.errors import StoreError
 from penstock.stores.protocol import Store
-from penstock.worker.outage import Outage
+from penstock.worker.backoff import StoreBackoff
 
 _LOGGER: Final = logging.getLogger("penstock.worker")
 JOIN: Final = 2.0
@@ -27,6 +27,10 @@ class Keeper(Protocol):
 
     def fail(self, error: BaseException) -> None:
         """Leases can no longer be renewed. From the renewer's thread."""
+        ...
+
+    def holds(self, token: str) -> bool:
+        """True for a lease that it renewed in time. From any thread."""
         ...
 
 
@@ -54,7 +58,7 @@ class LeaseRenewer:
         """One more uses the thread."""
         self._users += 1
         if self._thread is None:
-            self._thread = _RenewerThread(self, self._store.twin())
+            self._thread = _RenewerThread(self, self._store.clone())
             self._thread.start()
 
     async def leave(self) -> None:
@@ -67,6 +71,10 @@ class LeaseRenewer:
     def start(self, keeper: Keeper) -> None:
         """Let a keeper work; for those who entered."""
         self._running().call(self._running().begin, keeper)
+
+    def holds(self, token: str) -> bool:
+        """True for a lease that one of its keepers holds, and renewed in time by the worker's own clock."""
+        return self._thread is not None and self._thread.holds(token)
 
     def call(self, what: Callable[[], object]) -> None:
         """Call something in the thread, soon."""
@@ -110,6 +118,10 @@ class _RenewerThread:
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(what, *args)
 
+    def holds(self, token: str) -> bool:
+        """True for a lease that one of its keepers holds. From any thread."""
+        return any(keeper.holds(token) for keeper in self._keepers.copy())
+
     async def stop(self) -> None:
         """End the thread, for so long as it may take."""
         self.call(self._stopping.set)
@@ -139,7 +151,7 @@ class _RenewerThread:
             await self.store.close()
 
     async def _open(self) -> None:
-        outage = Outage(_LOGGER, "renewing leases", {})
+        outage = StoreBackoff(_LOGGER, "renewing leases", {})
         # A client may lose a cancel that comes together with an answer.
         while not self._stopping.is_set():
             try:

@@ -19,10 +19,10 @@ from penstock.core.states import State
 from penstock.stores.bounds import CHUNK_BYTES, CHUNK_JOBS
 from penstock.stores.protocol import Store
 from penstock.telemetry.logs import about_job
-from penstock.worker.clock import boottime
-from penstock.worker.delivery import Delivery
+from penstock.worker.backoff import CAP, StoreBackoff
+from penstock.worker.clock import Clock
+from penstock.worker.delivery import Delivery, Phase, Step
 from penstock.worker.endings import NoHandler, Withdrawn, error_text
-from penstock.worker.outage import CAP, Outage
 from penstock.worker.registration import Registration
 from penstock.worker.slots import Slots
 
@@ -49,6 +49,7 @@ class Settler:
         slots: Slots,
         *,
         lease: float,
+        clock: Clock,
         registration: Registration,
         no_handler_after: float,
         flush: Callable[[Delivery], Awaitable[None]],
@@ -60,6 +61,7 @@ class Settler:
         self._held = held
         self._slots = slots
         self._lease = lease
+        self._clock = clock
         self._registration = registration
         self._no_handler_after = no_handler_after
         self._unknown_tasks: set[str] = set()
@@ -70,7 +72,7 @@ class Settler:
         self._coalescer: Coalescer[_Item, None] = Coalescer(
             self._call, limit=CHUNK_JOBS, size=_size, size_limit=CHUNK_BYTES
         )
-        self._outage = Outage(_LOGGER, "settling", about)
+        self._outage = StoreBackoff(_LOGGER, "settling", about)
         self._working = asyncio.Event()
         self._working.set()
         self._slow: set[asyncio.Task[None]] = set()
@@ -78,12 +80,12 @@ class Settler:
 
     def settle(self, delivery: Delivery, ending: Ending | Withdrawn | NoHandler) -> None:
         """Settle, soon. Nothing that happens to the handler's task cuts this off."""
-        delivery.closed = True
+        delivery.advance(Step.DECIDE)
         if isinstance(ending, Withdrawn):
             self._go(self._withdraw(delivery, ending.reason))
         elif isinstance(ending, NoHandler):
             self._go(self._send_back(delivery))
-        elif delivery.reports:
+        elif delivery.has_progress:
             self._go(self._report_first(delivery, ending))
         else:
             self._submit(delivery, ending)
@@ -100,7 +102,7 @@ class Settler:
     @property
     def gives_way(self) -> bool:
         """True while jobs come back that this worker sent back for others: those are to claim them first."""
-        return boottime() < self._gives_way_until
+        return self._clock() < self._gives_way_until
 
     async def flush(self) -> None:
         """Wait until everything is settled or given up."""
@@ -131,12 +133,12 @@ class Settler:
         """Ask for the cancel, then give the job back: the store makes that a cancelled job."""
         why = {} if reason is None else {"error": first_line(decide.clean_error(reason))}
         _LOGGER.info("cancelled by its handler", extra=about_job(self._about, delivery.job, **why))
-        if delivery.reports:
+        if delivery.has_progress:
             await self._report(delivery)
-        outage = Outage(_LOGGER, "cancelling", self._about)
+        outage = StoreBackoff(_LOGGER, "cancelling", self._about)
         while self._is_worth_repeating(delivery):
             try:
-                await self._store.cancel(self._queue, [delivery.job.id])
+                await self._store.moves.cancel(self._queue, [delivery.job.id])
             except StoreError as error:
                 await asyncio.sleep(outage.failed(error, self._cap))
             else:
@@ -149,7 +151,7 @@ class Settler:
         is_known = await self._registration.knows(self._queue.name, job.task)
         self._warn_of_task(job, is_known)
         if is_known:
-            self._gives_way_until = boottime() + GIVING_WAY
+            self._gives_way_until = self._clock() + GIVING_WAY
         # The store's time at the claim: its clock gave the deadline.
         now = job.deadline - round(self._lease * 1000)
         self._submit(delivery, Unhandled(now, is_known, round(self._no_handler_after * 1000)))
@@ -180,15 +182,15 @@ class Settler:
     async def _call(self, batch: Sequence[_Item]) -> Sequence[None]:
         freed = 0
         for delivery, _ in batch:
-            delivery.sent = True
-            # A thread that outlived its lease keeps its slot.
-            if not delivery.running:
+            delivery.advance(Step.SEND)
+            # A handler that runs on keeps its slot.
+            if delivery.phase is Phase.OVER:
                 freed += 1
         self._slots.give_back(freed)
         left = batch
         while left:
             try:
-                answers = await self._store.settle(self._queue, [settlement for _, settlement in left])
+                answers = await self._store.moves.settle(self._queue, [settlement for _, settlement in left])
             except StoreError as error:
                 left = await self._after_failure(left, error)
             except Exception:
@@ -237,7 +239,7 @@ class Settler:
 
     def _is_worth_repeating(self, delivery: Delivery) -> bool:
         # An outage stops recovery as well, so the lease may outlive its time by a little.
-        return not self._is_abandoned and boottime() < delivery.until + self._lease
+        return not self._is_abandoned and self._clock() < delivery.lease.until + self._lease
 
     @property
     def _cap(self) -> float:
@@ -272,7 +274,10 @@ class Settler:
         more: dict[str, object] = {}
         if isinstance(settlement, Retry | Bury | Fail):
             more = {"reason": settlement.fault.reason, "error": first_line(settlement.fault.error)}
-        _LOGGER.log(level, _WORDS[type(settlement)], extra=about_job(self._about, delivery.job, **more))
+        word = _WORDS[type(settlement)]
+        if type(settlement) is Bury and not settlement.uses_attempt:
+            word = "dead without an attempt"
+        _LOGGER.log(level, word, extra=about_job(self._about, delivery.job, **more))
 
 
 _WORDS: Final[dict[type, str]] = {

@@ -2,7 +2,6 @@
 
 import asyncio
 from collections.abc import Callable
-from contextlib import suppress
 
 
 class Slots:
@@ -54,15 +53,6 @@ class Slots:
         if self.taken >= self.count:
             self._free.clear()
             await self._free.wait()
-
-    async def more(self, seconds: float) -> None:
-        """Wait until more are free than now, for so long."""
-        before = self.taken
-        with suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                while self.taken >= before:
-                    self._free.clear()
-                    await self._free.wait()
 
     async def idle(self) -> None:
         """Wait until nothing runs."""

@@ -9,24 +9,23 @@ from typing import Final
 from penstock.core.errors import StoreError, StuckHandlerError
 from penstock.core.job import QueueRef
 from penstock.core.moves import Release
-from penstock.scheduler.pruner import EVENTS_AGE, EVENTS_KEPT
-from penstock.scheduler.reclaimer import keeping
-from penstock.scheduler.scheduler import Scheduler
-from penstock.scheduler.upkeep import SWEEP, Upkeep, UpkeepOptions
+from penstock.maintenance.loop import SWEEP, MaintenanceLoop, MaintenanceOptions
+from penstock.maintenance.pruner import EVENTS_AGE, EVENTS_KEPT
+from penstock.maintenance.queue_maintenance import QueueMaintenance
 from penstock.stores.bounds import CLAIM_SCAN, PROMOTE_LIMIT, RECOVER_LIMIT
 from penstock.stores.claim_limits import checked_claim_limits
-from penstock.stores.protocol import Bell, Store
+from penstock.stores.protocol import Store, Subscription
 from penstock.tasks.execution import default_tier
 from penstock.tasks.middleware import ExecutionMiddleware
 from penstock.tasks.registry import Registry
 from penstock.telemetry.logs import about_worker
 from penstock.worker.claim import ClaimLoop
+from penstock.worker.clock import Clock, boottime
 from penstock.worker.delivery import Delivery
 from penstock.worker.execute import Executions
 from penstock.worker.executors.process.host import Host
 from penstock.worker.executors.stopping import KILL_AFTER, TERM_AFTER, StopDelays
 from penstock.worker.executors.tiers import Tiers
-from penstock.worker.lease import LeaseKeeper
 from penstock.worker.options import (
     DEFAULT_CONCURRENCY,
     MAX_CONCURRENCY,
@@ -37,11 +36,11 @@ from penstock.worker.options import (
     check_seconds,
     worker_name,
 )
-from penstock.worker.progress import Reporter
+from penstock.worker.progress import ProgressReporter
+from penstock.worker.queue_leases import QueueLeases
 from penstock.worker.registration import Registration
 from penstock.worker.renewer import LeaseRenewer
 from penstock.worker.settle import Settler
-from penstock.worker.sharing import sharing
 from penstock.worker.slots import Slots
 
 _LOGGER: Final = logging.getLogger("penstock.worker")
@@ -70,7 +69,7 @@ class Worker:
     beyond its timeout, the timeout again unless given. The process of a handler that was told to stop gets
     SIGTERM after `term_after` and SIGKILL after `kill_after` more. A claim passes over up to `claim_scan`
     entries of jobs that are gone; claims and upkeep promote up to `promote_limit` jobs at a time, and recover
-    up to `recover_limit`.
+    up to `recover_limit`. The worker counts on its leases for so long as `clock` says.
     """
 
     def __init__(
@@ -92,7 +91,7 @@ class Worker:
         events_age: float = EVENTS_AGE,
         executor: str | None = None,
         host: Host | None = None,
-        upkeep: Upkeep | None = None,
+        upkeep: MaintenanceLoop | None = None,
         no_handler_after: float = NO_HANDLER_AFTER,
         stuck_after: float | None = None,
         term_after: float = TERM_AFTER,
@@ -102,6 +101,7 @@ class Worker:
         recover_limit: int = RECOVER_LIMIT,
         registration: Registration | None = None,
         renewer: LeaseRenewer | None = None,
+        clock: Clock = boottime,
     ) -> None:
         self.queue = queue
         self.name = worker_name(name)
@@ -132,9 +132,10 @@ class Worker:
             claim_scan=claim_scan, promote_limit=promote_limit, recover_limit=recover_limit
         )
         self._registration = registration or Registration(
-            store, queue.tenant, self.name, {queue.name: self.concurrency}, registry.names()
+            store, queue.tenant, self.name, {queue.name: self.concurrency}, registry.names(), clock=clock
         )
         self._renewer = renewer or LeaseRenewer(store)
+        self._clock = clock
         self._loop: asyncio.AbstractEventLoop | None = None
         self._run: _Run | None = None
         self._stop_asked = False
@@ -153,18 +154,18 @@ class Worker:
         """Work until stopped. Being cancelled stops without draining; jobs that run are given back."""
         await self._working(None, None)
 
-    async def serve(self, bell: Bell, claimed: Callable[[], None]) -> float | None:
+    async def serve(self, subscription: Subscription, claimed: Callable[[], None]) -> float | None:
         """Work until stopped, or until the queue has been idle for a moment. For one of many in a process.
 
-        Its upkeep is done elsewhere, and `bell` rings for it alone. `claimed` is called after each claim. The
-        answer is the seconds after which something becomes due, where that is known.
+        Its maintenance is done elsewhere, and `subscription` is notified for it alone. `claimed` is called
+        after each claim. The answer is the seconds after which something becomes due, where that is known.
         """
-        return await self._working(bell, claimed)
+        return await self._working(subscription, claimed)
 
     @property
-    def upkeep_options(self) -> UpkeepOptions:
-        """How the upkeep of its queue is done."""
-        return UpkeepOptions(
+    def upkeep_options(self) -> MaintenanceOptions:
+        """How the maintenance of its queue is done."""
+        return MaintenanceOptions(
             tick=self._tick,
             sweep=self._sweep,
             events_kept=self._events_kept,
@@ -172,10 +173,12 @@ class Worker:
             limits=self._limits,
         )
 
-    async def _working(self, bell: Bell | None, claimed: Callable[[], None] | None) -> float | None:
+    async def _working(
+        self, subscription: Subscription | None, claimed: Callable[[], None] | None
+    ) -> float | None:
         self.registry.freeze()
         self._loop = asyncio.get_running_loop()
-        run = self._run = _Run(self, bell, claimed)
+        run = self._run = _Run(self, subscription, claimed)
         body = self._loop.create_task(self._run.work())
         self._pass_on()
         try:
@@ -193,15 +196,15 @@ class Worker:
         run = self._run
         if run is None:
             return 0
-        held = [Release(each.job.id, each.token) for each in run.held.copy().values() if not each.closed]
-        store = opened or self._store.twin()
+        held = [Release(each.job.id, each.token) for each in run.held.copy().values() if each.is_open]
+        store = opened or self._store.clone()
         if opened is None:
             await store.open()
-        await store.settle(self.queue, held)
+        await store.moves.settle(self.queue, held)
         # What was leased to it and did not get through to the loop.
-        leases = await store.leases(self.queue, self.name)
+        leases = await store.reads.leases(self.queue, self.name)
         unknown = [Release(lease.id, lease.token) for lease in leases if not run.knows(lease.token)]
-        await store.settle(self.queue, unknown)
+        await store.moves.settle(self.queue, unknown)
         return len(held) + len(unknown)
 
     def _pass_on(self) -> None:
@@ -213,7 +216,10 @@ class _Run:
     """The parts of a worker while it runs, on the event loop it runs in."""
 
     def __init__(
-        self, worker: Worker, bell: Bell | None = None, claimed: Callable[[], None] | None = None
+        self,
+        worker: Worker,
+        subscription: Subscription | None = None,
+        claimed: Callable[[], None] | None = None,
     ) -> None:
         store, queue = worker._store, worker.queue
         self._about = about = about_worker(queue, worker.name)
@@ -222,7 +228,7 @@ class _Run:
         self.held: dict[str, Delivery] = {}
         held = self.held
         self._slots = slots = Slots(worker.concurrency)
-        self._scheduler = Scheduler(
+        self._scheduler = QueueMaintenance(
             store,
             queue,
             tick=worker._tick,
@@ -231,8 +237,9 @@ class _Run:
             events_age=worker._events_age,
             limits=worker._limits,
             upkeep=worker._upkeep,
+            is_held=worker._renewer.holds,
         )
-        self._reporter = Reporter(store, queue, self._asked)
+        self._reporter = ProgressReporter(store, queue, self._request_cancel)
         self._tiers = Tiers(
             queue,
             worker.registry,
@@ -247,6 +254,7 @@ class _Run:
             held,
             slots,
             lease=worker.lease,
+            clock=worker._clock,
             registration=worker._registration,
             no_handler_after=worker._no_handler_after,
             flush=self._reporter.flush,
@@ -263,20 +271,22 @@ class _Run:
             reporter=self._reporter,
             middleware=worker._middleware,
             lease=worker.lease,
+            clock=worker._clock,
             store=store,
             tiers=self._tiers,
             stuck_after=worker._stuck_after,
             stuck=self._stuck,
             about=about,
         )
-        self._keeper = LeaseKeeper(
+        self._keeper = QueueLeases(
             worker._renewer,
             queue,
             held,
             worker=worker.name,
             lease=worker.lease,
-            asked=self._executions.asked,
-            lost=self._executions.lost,
+            clock=worker._clock,
+            cancel_requested=self._executions.request_cancel,
+            lost=self._executions.lose_lease,
             failed=self._fail,
             about=about,
         )
@@ -285,19 +295,21 @@ class _Run:
             queue,
             worker=worker.name,
             lease=worker.lease,
+            clock=worker._clock,
             poll=worker.poll,
             burst=worker._burst,
             slots=slots,
             executions=self._executions,
             settler=self._settler,
             keeper=self._keeper,
+            is_held=worker._renewer.holds,
             scheduler=self._scheduler,
             about=about,
-            bell=bell,
+            subscription=subscription,
             claimed=claimed,
             limits=worker._limits,
         )
-        self._is_one_of_many = bell is not None
+        self._is_one_of_many = subscription is not None
         self._registration = worker._registration
         self._failure: StuckHandlerError | None = None
         self._now = asyncio.Event()
@@ -329,11 +341,10 @@ class _Run:
         ends: list[asyncio.Future[None]] = [self._end, *works]
         try:
             async with self._registration.held():
-                with keeping(self._executions.keeps), sharing():
-                    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-                    if any(_error(end) for end in ends):
-                        self._now.set()
-                    await self._shut_down(claiming)
+                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                if any(_error(end) for end in ends):
+                    self._now.set()
+                await self._shut_down(claiming)
         finally:
             for work in works:
                 work.cancel()
@@ -375,8 +386,8 @@ class _Run:
             with suppress(StoreError):
                 await _within(SETTLE_WAIT, self._claims.reconcile())
 
-    def _asked(self, delivery: Delivery) -> None:
-        self._executions.asked(delivery)
+    def _request_cancel(self, delivery: Delivery) -> None:
+        self._executions.request_cancel(delivery)
 
     def _stuck(self, delivery: Delivery) -> None:
         """A thread may never end: let the rest finish, then end with an error, and the process with it."""

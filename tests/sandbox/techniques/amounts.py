@@ -3,12 +3,14 @@
 import mmap
 import os
 import resource
+import signal
+import struct
 import threading
 import time
 from contextlib import suppress
 from pathlib import Path
 
-from tests.sandbox.scene import Scene, technique
+from tests.sandbox.scene import Scene, call, technique
 
 _MANY = 48
 
@@ -68,6 +70,15 @@ def use_much_time(scene: Scene) -> None:
 def open_many_files(scene: Scene) -> None:
     resource.setrlimit(resource.RLIMIT_NOFILE, (scene.most_files, scene.most_files))
     [os.open("/dev/null", os.O_RDONLY) for _ in range(2000)]
+
+
+@technique()
+def queue_many_signals(scene: Scene) -> None:
+    """How many there can be is one number for all processes of the user, and so is that of its timers."""
+    signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGRTMIN])
+    said = struct.pack("<iii116x", signal.SIGRTMIN, 0, -1)
+    for _ in range(4_000):
+        call("rt_sigqueueinfo", os.getpid(), int(signal.SIGRTMIN), said)
 
 
 @technique()

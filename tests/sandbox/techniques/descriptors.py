@@ -2,6 +2,7 @@
 
 import ctypes
 import fcntl
+import mmap
 import os
 import socket
 import stat
@@ -14,6 +15,10 @@ _DN_ACCESS = 1
 _SETSIG, _SIGURG = 10, 23
 _GETFLAGS, _SETFLAGS, _NODUMP = 0x80086601, 0x40086602, 0x40
 _SO_ATTACH_FILTER = 26
+_FUTEX_REQUEUE, _FUTEX_CMP_REQUEUE = 3, 4
+_LIST_ADDRESSES = 0x8912
+_libc = ctypes.CDLL(None, use_errno=True)
+_libc.mmap.restype = ctypes.c_void_p
 
 
 def _readable(scene: Scene) -> int:
@@ -89,3 +94,42 @@ def queue_calls_by_the_older_way(scene: Scene) -> None:
     """How many of them there can be is one number for the whole system."""
     context = ctypes.c_ulong()
     call("io_setup", 8, ctypes.byref(context))
+
+
+def _shared_words(scene: Scene) -> tuple[int, int]:
+    """Where the first words of a file are that may only be read, and a word of our own."""
+    size, no_offset = ctypes.c_size_t(mmap.PAGESIZE), ctypes.c_long(0)
+    there = _libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED, _readable(scene), no_offset)
+    own = _libc.mmap(None, size, mmap.PROT_READ, mmap.MAP_SHARED | mmap.MAP_ANONYMOUS, -1, no_offset)
+    return there, own
+
+
+@technique()
+def take_over_who_waits_in_a_file_that_may_only_be_read(scene: Scene) -> None:
+    """Whoever waits there for a lock then waits here, and nobody will ever wake it."""
+    there, own = _shared_words(scene)
+    call("futex", there, _FUTEX_REQUEUE, 0, 1, own, 0)
+
+
+@technique()
+def take_them_over_after_a_look(scene: Scene) -> None:
+    there, own = _shared_words(scene)
+    call("futex", there, _FUTEX_CMP_REQUEUE, 0, 1, own, int.from_bytes(ctypes.string_at(there, 4), "little"))
+
+
+@technique()
+def take_them_over_by_the_newer_call(scene: Scene) -> None:
+    """Linux 6.7 has it."""
+    there, own = _shared_words(scene)
+    value = int.from_bytes(ctypes.string_at(there, 4), "little")
+    waiters = struct.pack("<QQIIQQII", value, there, 2, 0, 0, own, 2, 0)
+    call("futex_requeue", waiters, 0, 0, 1)
+
+
+@technique()
+def list_the_addresses_of_the_machine(scene: Scene) -> None:
+    """Any socket will do."""
+    found = ctypes.create_string_buffer(1 << 10)
+    wanted = struct.pack("<iIQ", len(found), 0, ctypes.addressof(found))
+    (length,) = struct.unpack_from("<i", fcntl.ioctl(socket.socketpair()[0], _LIST_ADDRESSES, wanted))
+    assert length, "there is none"

@@ -10,7 +10,7 @@ from typing import Any, Final
 import pytest
 from cryptography.hazmat.primitives.serialization import Encoding, PublicFormat
 
-from penstock.service.auth.door import TokenDoor
+from penstock.service.auth.authenticator import TokenAuthenticator
 from penstock.service.auth.issuers import Family
 from penstock.service.auth.keys import read_key_set
 from penstock.service.auth.sources import FixedKeys
@@ -28,14 +28,14 @@ ELSEWHERES: Final = "https://else.example.org/"
 HEADER: Final = '{"alg":"ES256","typ":"JWT","kid":"k1"}'
 
 
-def door() -> TokenDoor:
+def authenticator() -> TokenAuthenticator:
     """One that knows two issuers."""
     ours = issuer(tenants=("acme", "globex-*"))
     other = issuer(family=Family.EDDSA, tenants=("else",), operators=True)
     other = type(other)(
         **{name: getattr(other, name) for name in other.__struct_fields__} | {"issuer": ELSEWHERES}
     )
-    return TokenDoor(
+    return TokenAuthenticator(
         [
             (ours, FixedKeys(read_key_set(key_set(OURS, SECOND), Family.ES))),
             (other, FixedKeys(read_key_set(key_set(ELSEWHERE), Family.EDDSA))),
@@ -224,7 +224,7 @@ async def test_a_token_is_refused_with(attack: Callable[[], str]) -> None:
     token = attack()
 
     with pytest.raises(UnauthenticatedError) as refused:
-        await door().authenticate({"authorization": f"Bearer {token}"})
+        await authenticator().authenticate({"authorization": f"Bearer {token}"})
 
     assert not any(piece and piece in str(refused.value) for piece in token.split("."))
 
@@ -236,7 +236,7 @@ def test_there_are_many_attacks() -> None:
 async def test_the_same_tokens_without_a_fault_are_accepted() -> None:
     """So that each of the others is refused for its own fault."""
     found = [
-        await door().authenticate({"authorization": f"Bearer {token}"})
+        await authenticator().authenticate({"authorization": f"Bearer {token}"})
         for token in (
             OURS.token(),
             SECOND.token(good(tid="globex-7", aud=["billing", "penstock"])),
@@ -274,12 +274,12 @@ async def test_the_same_tokens_without_a_fault_are_accepted() -> None:
 )
 async def test_a_header_that_shows_no_single_token_is_refused(said: str) -> None:
     with pytest.raises(UnauthenticatedError):
-        await door().authenticate({"authorization": said.format(token=OURS.token())})
+        await authenticator().authenticate({"authorization": said.format(token=OURS.token())})
 
 
 async def test_without_a_header_nobody_gets_in() -> None:
     with pytest.raises(UnauthenticatedError) as refused:
-        await door().authenticate({"x-authorization": f"Bearer {OURS.token()}"})
+        await authenticator().authenticate({"x-authorization": f"Bearer {OURS.token()}"})
 
     assert refused.value.headers["www-authenticate"].startswith("Bearer")
 
@@ -288,7 +288,7 @@ async def test_a_token_that_was_accepted_once_still_expires() -> None:
     now = float(NOW)
     ours = issuer()
     keys = FixedKeys(read_key_set(key_set(OURS), Family.ES))
-    known = TokenDoor([(ours, keys)], clock=lambda: now)
+    known = TokenAuthenticator([(ours, keys)], clock=lambda: now)
     token = OURS.token()
     first, again = await known.bearer(token), await known.bearer(token)
     now += 311

@@ -12,7 +12,7 @@ from jwt.algorithms import RSAAlgorithm
 
 from penstock.core.errors import ConfigError
 from penstock.service.auth import fetching
-from penstock.service.auth.door import TokenDoor
+from penstock.service.auth.authenticator import TokenAuthenticator
 from penstock.service.auth.issuers import Family
 from penstock.service.auth.keys import MOST_KEYS, SET_BYTES, read_key_set
 from penstock.service.auth.sources import COOLDOWN, IssuerKeys, IssuerUnavailableError
@@ -30,12 +30,12 @@ class Desk:
         self.now = 1_000.0
         ours = issuer(place, refresh=REFRESH, keep=KEEP)
         self.keys = IssuerKeys(ours, clock=lambda: self.now)
-        self.door = TokenDoor([(ours, self.keys)], clock=lambda: NOW)
+        self.authenticator = TokenAuthenticator([(ours, self.keys)], clock=lambda: NOW)
 
     async def accepts(self, signer: Signer) -> bool:
         """Whether a token of this key is accepted."""
         try:
-            await self.door.bearer(signer.token())
+            await self.authenticator.bearer(signer.token())
         except UnauthenticatedError:
             return False
         return True
@@ -210,7 +210,7 @@ async def test_a_door_that_is_closed_asks_no_more() -> None:
         await desk.accepts(OLD)
         desk.now += REFRESH
         await desk.accepts(OLD)
-        await desk.door.close()
+        await desk.authenticator.close()
 
         assert desk.keys._asking is not None
         assert desk.keys._asking.done()
@@ -227,7 +227,7 @@ async def test_every_family_of_algorithms_can_be_used(alg: str, family: Family) 
         ours, fetch=_answering(key_set(signer, OLD, Signer("x", "EdDSA").public | {"kid": "y"}))
     )
 
-    bearer = await TokenDoor([(ours, keys)], clock=lambda: NOW).bearer(signer.token())
+    bearer = await TokenAuthenticator([(ours, keys)], clock=lambda: NOW).bearer(signer.token())
 
     assert bearer.tenant == "acme"
 

@@ -8,22 +8,22 @@ import pytest
 
 from penstock.core.errors import ConfigError, InvalidError, OptionError
 from penstock.core.job import QueueRef
-from penstock.service.auth.api_tokens import KNOWN_SECONDS, MOST, SHELF, ApiToken, ApiTokens
+from penstock.service.auth.api_tokens import KNOWN_SECONDS, MOST, NAMESPACE, ApiToken, ApiTokens
+from penstock.service.auth.authenticator import TENANT_HEADER, authenticator_of
 from penstock.service.auth.bearer import Bearer
 from penstock.service.auth.development import DevelopmentKey
-from penstock.service.auth.door import TENANT_HEADER, door_of
 from penstock.service.auth.issuers import Family, read_auth_file
 from penstock.service.auth.scopes import Scopes, check_scopes, read_scopes
 from penstock.service.errors import ForbiddenError, UnauthenticatedError
 from penstock.stores.memory import MemoryStore
 from penstock.stores.protocol import Store
 from penstock.stores.values import EVERYONE
+from penstock.testing.conformance.parts import Part
 from tests.conformance.having import served
-from tests.conformance.stores import Part
 from tests.service.auth.kit import NOW
 
 
-@served(Part.SHELVES)
+@served(Part.KEY_VALUE)
 async def test_an_api_token_is_good_until_it_is_revoked(store: Store, queue: QueueRef) -> None:
     now = 0.0
     tokens = ApiTokens(store, clock=lambda: now)
@@ -43,7 +43,7 @@ async def test_an_api_token_is_good_until_it_is_revoked(store: Store, queue: Que
 async def test_nothing_of_an_api_token_is_kept_but_a_hash() -> None:
     store = MemoryStore()
     text, kept = await ApiTokens(store).make(tenants=["acme"], subject="ci", scopes=["read"])
-    [entry] = await store.shelf(EVERYONE, SHELF)
+    [entry] = await store.key_value.list_entries(EVERYONE, NAMESPACE)
     secret = text.removeprefix("pst_").partition("_")[2]
 
     assert secret.encode() not in entry.body
@@ -75,12 +75,12 @@ async def test_an_api_token_expires_by_the_clock_of_the_store() -> None:
     now = 0.0
     tokens = ApiTokens(store, clock=lambda: now)
     text, _ = await tokens.make(tenants=["acme"], subject="ci", scopes=["read"], seconds=60)
-    await store.turn(59_000)
+    await store.clock.advance_clock(59_000)
     await tokens.bearer(text)
     now += 0.9
     await tokens.bearer(text)
     now += 0.1
-    await store.turn(1_000)
+    await store.clock.advance_clock(1_000)
 
     with pytest.raises(UnauthenticatedError, match="expired"):
         await tokens.bearer(text)
@@ -107,24 +107,24 @@ async def test_an_api_token_that_cannot_be_is_not_made(
     store = MemoryStore()
     with pytest.raises(InvalidError):
         await ApiTokens(store).make(tenants=tenants, subject=subject, scopes=scopes)
-    assert await store.shelf(EVERYONE, SHELF) == []
+    assert await store.key_value.list_entries(EVERYONE, NAMESPACE) == []
 
 
 async def test_the_development_key_makes_tokens_that_are_accepted() -> None:
     key = DevelopmentKey.make()
     token = key.mint(tenants=["acme"], subject="ada", scopes=["*"], seconds=60, now=NOW)
-    door = door_of(None, None, DevelopmentKey.read(key.text), clock=lambda: NOW)
+    authenticator = authenticator_of(None, None, DevelopmentKey.read(key.text), clock=lambda: NOW)
 
-    bearer = await door.authenticate({"authorization": f"bearer {token}"})
+    bearer = await authenticator.authenticate({"authorization": f"bearer {token}"})
 
     assert (bearer.tenant, bearer.subject, bearer.tenants) == ("acme", "ada", ())
     assert bearer.may("manage", "mail")
     assert key.text not in repr(key)
-    other = door_of(None, None, DevelopmentKey.make(), clock=lambda: NOW)
+    other = authenticator_of(None, None, DevelopmentKey.make(), clock=lambda: NOW)
     with pytest.raises(UnauthenticatedError):
         await other.authenticate({"authorization": f"Bearer {token}"})
     with pytest.raises(UnauthenticatedError):
-        await door_of(None, None, clock=lambda: NOW).bearer(token)
+        await authenticator_of(None, None, clock=lambda: NOW).bearer(token)
 
 
 @pytest.mark.parametrize("text", ["", "psk_", "psk_AAAA", "x" * 47, "psk_" + "!" * 43])
@@ -137,20 +137,22 @@ def test_what_is_no_development_key_is_not_repeated(text: str) -> None:
 
 async def test_an_operator_acts_for_one_of_its_tenants_at_a_time() -> None:
     key = DevelopmentKey.make()
-    door = door_of(None, None, key, clock=lambda: NOW)
+    authenticator = authenticator_of(None, None, key, clock=lambda: NOW)
 
-    async def ask(tenants: list[str], tenant: str | None = None) -> Bearer:
+    async def request(tenants: list[str], tenant: str | None = None) -> Bearer:
         token = key.mint(tenants=tenants, operator=True, subject="ops", scopes=["work"], seconds=60, now=NOW)
         headers = {"authorization": f"Bearer {token}"}
-        return await door.authenticate(headers if tenant is None else headers | {TENANT_HEADER: tenant})
+        return await authenticator.authenticate(
+            headers if tenant is None else headers | {TENANT_HEADER: tenant}
+        )
 
-    assert (await ask(["acme", "globex"])).tenants == ("acme", "globex")
-    assert (await ask(["acme", "globex"])).tenant == EVERYONE
-    assert await ask(["acme", "globex"], "globex") == Bearer("globex", "ops", check_scopes("", ["work"]))
-    assert (await ask(["*"], "initech")).tenant == "initech"
+    assert (await request(["acme", "globex"])).tenants == ("acme", "globex")
+    assert (await request(["acme", "globex"])).tenant == EVERYONE
+    assert await request(["acme", "globex"], "globex") == Bearer("globex", "ops", check_scopes("", ["work"]))
+    assert (await request(["*"], "initech")).tenant == "initech"
     for other in ("initech", "*", "", "acme/x"):
         with pytest.raises(ForbiddenError):
-            await ask(["acme", "globex"], other)
+            await request(["acme", "globex"], other)
 
 
 async def test_a_tenant_can_name_itself_and_nobody_else() -> None:
@@ -259,7 +261,7 @@ async def test_a_tenant_has_a_bound_on_its_tokens() -> None:
     first = await make("acme")
     for number in range(MOST - 1):
         copy = msgspec.structs.replace(first, id=f"t{number}")
-        await store.keep(EVERYONE, SHELF, copy.id, msgspec.json.encode(copy))
+        await store.key_value.put_entry(EVERYONE, NAMESPACE, copy.id, msgspec.json.encode(copy))
 
     with pytest.raises(OptionError, match=f"tokens: found {MOST} of them, wanted at most {MOST}"):
         await make("acme")

@@ -11,9 +11,9 @@ import pytest
 import trustme
 from msgspec.structs import replace
 
-from penstock.core.errors import AddressRefusedError, EgressError
 from penstock.core.ranges import Address
-from penstock.service.egress.egress import Answer, Egress
+from penstock.service.egress.egress import Egress, EgressResponse
+from penstock.service.egress.errors import AddressRefusedError, EgressError
 from penstock.service.egress.policy import EgressPolicy
 from penstock.service.egress.resolver import SystemResolver
 from tests.service.egress.receiver import Receiver, receiving
@@ -42,7 +42,7 @@ async def local(*addresses: str) -> AsyncIterator[tuple[Egress, Receiver, str]]:
         yield egress, receiver, f"http://hooks.test:{receiver.port}/hook?a=b"
 
 
-async def post(egress: Egress, url: str) -> Answer:
+async def post(egress: Egress, url: str) -> EgressResponse:
     return await egress.post(url, {"content-type": "application/json"}, b'{"a":1}')
 
 

@@ -9,16 +9,16 @@ from penstock.service.tenants.audit import KEPT_MS, Audit
 from penstock.stores.memory import MemoryStore
 from penstock.stores.protocol import Store
 from penstock.stores.values import EVERYONE
+from penstock.testing.conformance.parts import Part
 from tests.conformance.having import served
-from tests.conformance.stores import Part
 
 
-@served(Part.SHELVES)
+@served(Part.KEY_VALUE)
 async def test_acts_are_told_newest_first(store: Store, queue: QueueRef) -> None:
     audit = Audit(store)
     for number in range(3):
         await audit.note(who="ada", what="queue.purge", on=f"q{number}", tenant=queue.tenant)
-        await store.turn(10)
+        await store.clock.advance_clock(10)
 
     assert [act.on for act in await audit.acts(queue.tenant)] == ["q2", "q1", "q0"]
     assert [act.on for act in await audit.acts(queue.tenant, limit=1)] == ["q2"]
@@ -36,7 +36,7 @@ async def test_old_acts_are_forgotten() -> None:
     store = MemoryStore()
     audit = Audit(store)
     await audit.note(who="ada", what="token.revoke", on="old")
-    await store.turn(KEPT_MS + 1)
+    await store.clock.advance_clock(KEPT_MS + 1)
     await audit.note(who="ada", what="token.revoke", on="new")
 
     assert [act.on for act in await audit.acts()] == ["new"]

@@ -18,32 +18,36 @@ from penstock.core.job import NewJob, QueueRef
 from penstock.core.limits import Declaration
 from penstock.core.moves import Beat, Bury, Fault
 from penstock.core.states import WAITING
-from penstock.scheduler.ticker import Ticker
+from penstock.schedules.ticker import Ticker
 from penstock.service.app import Service
 from penstock.service.auth.api_tokens import ApiTokens
+from penstock.service.auth.authenticator import authenticator_of
 from penstock.service.auth.development import DevelopmentKey
-from penstock.service.auth.door import door_of
-from penstock.service.tenants.book import Quota, QuotaBook
+from penstock.service.tenants.quota_repository import Quota, QuotaRepository
 from penstock.service.tenants.quotas import StoredQuotas
 from penstock.stores.absent import ANSWERS
 from penstock.stores.memory import MemoryStore
 from penstock.stores.protocol import Store
 from penstock.stores.values import Pause, Query, Spawn, StoredSchedule
 from penstock.stores.wire import CALLS, MEDIA_TYPE
-from tests.conformance.arrange import schedule_body
+from penstock.testing.conformance.arrange import schedule_body
+from penstock.testing.conformance.parts import Part
 from tests.conformance.having import served
-from tests.conformance.stores import Part
+from tests.kit import intercepted
 from tests.service.kit import client_of
 
 KEY = DevelopmentKey.make()
 PACKED = {"content-type": MEDIA_TYPE}
+DECLARED = {"version": 1}
 
 
 @asynccontextmanager
 async def serving(store: Store, tenant: str = "acme") -> AsyncIterator[httpx.AsyncClient]:
     """A client of the tenant, at a process of the service with a handle of its own on the store."""
-    store = store.twin()
-    service = Service(store, door=door_of(None, ApiTokens(store), KEY), quotas=StoredQuotas(store))
+    store = store.clone()
+    service = Service(
+        store, authenticator=authenticator_of(None, ApiTokens(store), KEY), quotas=StoredQuotas(store)
+    )
     made = KEY.mint(tenants=[tenant], subject="ada", scopes=["*"], seconds=600, now=time.time())
     async with service, client_of(service) as client:
         client.headers["authorization"] = f"Bearer {made}"
@@ -65,14 +69,14 @@ async def called(
 
 
 async def waiting(store: Store, queue: QueueRef) -> int:
-    counts = await store.counts(queue)
+    counts = await store.reads.counts(queue)
     return sum(counts[state] for state in WAITING)
 
 
 async def running(store: Store, queue: QueueRef) -> Beat:
     """The lease of a job that runs."""
-    await store.enqueue(queue, [new("runs")])
-    (job,) = (await store.claim(queue, worker="w", limit=1, lease_ms=600_000)).jobs
+    await store.moves.enqueue(queue, [new("runs")])
+    (job,) = (await store.moves.claim(queue, worker="w", limit=1, lease_ms=600_000)).jobs
     return Beat(job.id, job.token)
 
 
@@ -89,7 +93,7 @@ async def carried(store: Store, *queues: QueueRef) -> None:
 @served(Part.FLOWS)
 async def test_children_of_a_running_job_count_in_their_own_queue(store: Store, queue: QueueRef) -> None:
     tenant, target = queue.tenant, QueueRef(queue.tenant, "target")
-    await QuotaBook(store).set(tenant, Quota(queue_length=10))
+    await QuotaRepository(store.key_value).set(tenant, Quota(queue_length=10))
     lease = await running(store, queue)
     answer: Any = None
     async with serving(store, tenant) as client:
@@ -97,7 +101,7 @@ async def test_children_of_a_running_job_count_in_their_own_queue(store: Store, 
             spawns = [Spawn("target", new(f"j{batch}-{n}")) for n in range(8)]
             answer = await called(client, "spawn", queue.name, tenant=tenant, lease=lease, spawns=spawns)
         await carried(store, queue)
-    await QuotaBook(store).unset(tenant)
+    await QuotaRepository(store.key_value).unset(tenant)
 
     assert (answer["status"], answer["errors"][0]["parameter"]) == (429, "queue_length")
     assert await waiting(store, target) == 8
@@ -106,22 +110,22 @@ async def test_children_of_a_running_job_count_in_their_own_queue(store: Store, 
 async def test_children_that_cannot_be_carried_over_yet_count_too() -> None:
     """A queue that is declared to be short fills up by entries of others."""
     store, a, target = MemoryStore(), QueueRef("acme", "a"), QueueRef("acme", "target")
-    await QuotaBook(store).set("acme", Quota(queue_length=10))
-    await store.declare(target, Declaration(max_length=1))
-    await store.enqueue(target, [new("first")])
+    await QuotaRepository(store.key_value).set("acme", Quota(queue_length=10))
+    await store.queues.declare(target, Declaration(max_length=1))
+    await store.moves.enqueue(target, [new("first")])
     lease = await running(store, a)
     async with serving(store) as client:
         for batch in range(6):
             spawns = [Spawn("target", new(f"j{batch}-{n}")) for n in range(4)]
             await called(client, "spawn", "a", lease=lease, spawns=spawns)
 
-    assert len(await store.relays(a)) + await waiting(store, target) <= 10
+    assert len(await store.flows.list_relay_entries(a)) + await waiting(store, target) <= 10
 
 
 @pytest.mark.parametrize("how", ["release", "retry", "snooze"])
 async def test_jobs_that_are_given_back_find_their_places_still_taken(how: str) -> None:
     store, mail = MemoryStore(), QueueRef("acme", "mail")
-    await QuotaBook(store).set("acme", Quota(queue_length=10))
+    await QuotaRepository(store.key_value).set("acme", Quota(queue_length=10))
     held: list[dict[str, Any]] = []
     async with serving(store) as client:
         for _ in range(30):
@@ -137,10 +141,10 @@ async def test_jobs_that_are_given_back_find_their_places_still_taken(how: str) 
 
 async def test_all_schedules_of_a_tenant_have_so_many_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.service.tenants.quotas.SCHEDULE_BYTES", 10_000)
-    wish = {"queue": "mail", "task": "t", "every": 60, "payload": {"a": "x" * 3_000}}
+    fields = {"queue": "mail", "task": "t", "every": 60, "payload": {"a": "x" * 3_000}}
     async with serving(MemoryStore()) as client:
-        answers = [await client.put(f"/v1/schedules/s{n}", json=wish) for n in range(4)]
-        again = await client.put("/v1/schedules/s0", json=wish)
+        answers = [await client.put(f"/v1/schedules/s{n}", json=fields) for n in range(4)]
+        again = await client.put("/v1/schedules/s0", json=fields)
 
     assert [answer.status_code for answer in answers] == [201, 201, 201, 429]
     assert "at most 10000 in all" in answers[-1].json()["detail"]
@@ -149,7 +153,7 @@ async def test_all_schedules_of_a_tenant_have_so_many_bytes(monkeypatch: pytest.
 
 async def test_jobs_of_a_flow_count_in_their_own_queues() -> None:
     store = MemoryStore()
-    await QuotaBook(store).set("acme", Quota(queue_length=10))
+    await QuotaRepository(store.key_value).set("acme", Quota(queue_length=10))
     async with serving(store) as client:
         for batch in range(5):
             spawns = [Spawn("b", new(f"b{batch}-{n}")) for n in range(4)]
@@ -166,10 +170,10 @@ async def test_jobs_of_a_flow_count_in_their_own_queues() -> None:
 @pytest.mark.parametrize("way", ["retry", "redrive", "record"])
 async def test_dead_jobs_do_not_come_back_beyond_the_length(way: str) -> None:
     store, ref = MemoryStore(), QueueRef("acme", "mail")
-    await store.enqueue(ref, [new(f"j{n}") for n in range(20)])
-    claims = await store.claim(ref, worker="w", limit=20, lease_ms=60_000)
-    await store.settle(ref, [Bury(job.id, job.token, Fault("ERROR")) for job in claims.jobs])
-    await QuotaBook(store).set("acme", Quota(queue_length=10))
+    await store.moves.enqueue(ref, [new(f"j{n}") for n in range(20)])
+    claims = await store.moves.claim(ref, worker="w", limit=20, lease_ms=60_000)
+    await store.moves.settle(ref, [Bury(job.id, job.token, Fault("ERROR")) for job in claims.jobs])
+    await QuotaRepository(store.key_value).set("acme", Quota(queue_length=10))
     ids = [f"j{n}" for n in range(20)]
     async with serving(store) as client:
         if way == "retry":
@@ -187,14 +191,14 @@ async def test_dead_jobs_do_not_come_back_beyond_the_length(way: str) -> None:
     assert await waiting(store, ref) == (8 if way == "redrive" else 10)
 
 
-@served(Part.SHELVES)
+@served(Part.KEY_VALUE)
 async def test_many_at_once_do_not_pass_the_length(store: Store, queue: QueueRef) -> None:
     tenant = queue.tenant
-    await QuotaBook(store).set(tenant, Quota(queue_length=10))
+    await QuotaRepository(store.key_value).set(tenant, Quota(queue_length=10))
     async with serving(store, tenant) as client:
         path = f"/v1/queues/{queue.name}/jobs"
         answers = await asyncio.gather(*(client.post(path, json={"task": "t"}) for _ in range(40)))
-    await QuotaBook(store).unset(tenant)
+    await QuotaRepository(store.key_value).unset(tenant)
 
     assert {each.status_code for each in answers} == {201, 429}
     assert await waiting(store, queue) <= 10
@@ -202,13 +206,13 @@ async def test_many_at_once_do_not_pass_the_length(store: Store, queue: QueueRef
 
 async def test_schedules_fire_within_the_quotas() -> None:
     store, ref = MemoryStore(), QueueRef("acme", "mail")
-    start = await store.now()
+    start = await store.clock.now()
     late = Schedule(
         name="s", spec=Every(1_000), task="t", payload=b"{}", catch_up=CatchUp.ALL, catch_up_limit=100
     )
-    await store.put_schedule(StoredSchedule(ref, "s", encode_schedule(late), start))
-    await QuotaBook(store).set("acme", Quota(queue_length=10))
-    await store.turn(60_000)
+    await store.schedules.put_schedule(StoredSchedule(ref, "s", encode_schedule(late), start))
+    await QuotaRepository(store.key_value).set("acme", Quota(queue_length=10))
+    await store.clock.advance_clock(60_000)
     ticker = Ticker(store, ref, StoredQuotas(store))
     while await ticker.tick():
         pass
@@ -218,18 +222,18 @@ async def test_schedules_fire_within_the_quotas() -> None:
 
 async def test_jobs_of_schedules_use_the_rate_of_the_tenant() -> None:
     store, ref = MemoryStore(), QueueRef("acme", "mail")
-    start = await store.now()
+    start = await store.clock.now()
     late = Schedule(
         name="s", spec=Every(1_000), task="t", payload=b"{}", catch_up=CatchUp.ALL, catch_up_limit=50
     )
-    await store.put_schedule(StoredSchedule(ref, "s", encode_schedule(late), start))
-    await QuotaBook(store).set("acme", Quota(jobs_per_second=0.001))
-    await store.turn(40_000)
+    await store.schedules.put_schedule(StoredSchedule(ref, "s", encode_schedule(late), start))
+    await QuotaRepository(store.key_value).set("acme", Quota(jobs_per_second=0.001))
+    await store.clock.advance_clock(40_000)
     quotas = StoredQuotas(store)
     await Ticker(store, ref, quotas).tick()
     async with serving(store) as client:
         refused = await client.post("/v1/queues/mail/jobs", json={"task": "t"})
-    await store.turn(2_000)
+    await store.clock.advance_clock(2_000)
     fired = await waiting(store, ref)
     await Ticker(store, ref, quotas).tick()
 
@@ -241,31 +245,31 @@ async def test_jobs_of_schedules_use_the_rate_of_the_tenant() -> None:
 # Schedules
 
 
-@served(Part.SHELVES)
+@served(Part.KEY_VALUE)
 async def test_many_schedules_at_once_do_not_pass_the_quota(store: Store, queue: QueueRef) -> None:
     """Not in one process, and not in two; by both ways of putting one."""
     tenant = queue.tenant
-    await QuotaBook(store).set(tenant, Quota(schedules=2))
+    await QuotaRepository(store.key_value).set(tenant, Quota(schedules=2))
     async with serving(store, tenant) as first, serving(store, tenant) as second:
 
         async def put(number: int) -> Any:
             client = (first, second)[number % 2]
-            wish = {"queue": queue.name, "task": "t", "every": 3_600}
+            fields = {"queue": queue.name, "task": "t", "every": 3_600}
             if number % 3:
-                return (await client.put(f"/v1/schedules/s{number}", json=wish)).status_code
+                return (await client.put(f"/v1/schedules/s{number}", json=fields)).status_code
             stored = StoredSchedule(queue, f"s{number}", schedule_body(f"s{number}"), None)
             told = await called(client, "put_schedule", None, tenant=tenant, schedule=stored)
             return 201 if told is None else told["status"]
 
         statuses = await asyncio.gather(*(put(number) for number in range(12)))
-        kept = await store.schedules(tenant)
-        wish = {"queue": queue.name, "task": "t2", "every": 3_600}
-        changed = (await first.put(f"/v1/schedules/{kept[0].name}", json=wish)).status_code
-        moved = await first.put(f"/v1/schedules/{kept[0].name}", json=wish | {"queue": "another"})
-    await QuotaBook(store).unset(tenant)
+        kept = await store.schedules.list_schedules(tenant)
+        fields = {"queue": queue.name, "task": "t2", "every": 3_600}
+        changed = (await first.put(f"/v1/schedules/{kept[0].name}", json=fields)).status_code
+        moved = await first.put(f"/v1/schedules/{kept[0].name}", json=fields | {"queue": "another"})
+    await QuotaRepository(store.key_value).unset(tenant)
 
     assert sorted(statuses) == [201] * 2 + [429] * 10
-    assert len(kept) == len(await store.schedules(tenant)) == 2
+    assert len(kept) == len(await store.schedules.list_schedules(tenant)) == 2
     assert (changed, moved.status_code) == (200, 200)
 
 
@@ -291,8 +295,8 @@ RECORDS: dict[str, Any] = {
     "open_queue": ("open_queue", "new", {}),
     "declare": ("declare", "new", {"declaration": Declaration()}),
     "set_key_rule": ("set_key_rule", "new", {"key": "k", "rule": None}),
-    "pause": ("pause", "new", {"pause": Pause(0)}),
-    "keep_reader": ("keep_reader", "new", {"name": "r", "cursor": 0}),
+    "pause_queue": ("pause_queue", "new", {"pause": Pause(0)}),
+    "register_reader": ("register_reader", "new", {"name": "r", "cursor": 0}),
     "put_schedule as a record": (
         "put_schedule",
         None,
@@ -302,16 +306,16 @@ RECORDS: dict[str, Any] = {
 
 
 async def names(store: Store, tenant: str = "acme") -> list[str]:
-    return [info.queue.name for info in await store.queues(tenant)]
+    return [info.queue.name for info in await store.queues.list_queues(tenant)]
 
 
 @pytest.mark.parametrize("way", [*WAYS, *RECORDS, "spawn", "parent"])
 async def test_no_way_opens_a_queue_beyond_the_quota(way: str) -> None:
     store, old = MemoryStore(), QueueRef("acme", "old")
     lease = await running(store, old)
-    await QuotaBook(store).set("acme", Quota(queues=1))
+    await QuotaRepository(store.key_value).set("acme", Quota(queues=1))
 
-    async def ask(client: httpx.AsyncClient) -> Any:
+    async def request(client: httpx.AsyncClient) -> Any:
         if way in WAYS:
             method, path, body = WAYS[way]
             return (await client.request(method, path, json=body)).json()
@@ -324,12 +328,12 @@ async def test_no_way_opens_a_queue_beyond_the_quota(way: str) -> None:
         return await called(client, move, queue, **given)
 
     async with serving(store) as client:
-        refused = await ask(client)
+        refused = await request(client)
         left = await names(store)
-        schedules = await store.schedules("acme")
-    await QuotaBook(store).set("acme", Quota(queues=2))
+        schedules = await store.schedules.list_schedules("acme")
+    await QuotaRepository(store.key_value).set("acme", Quota(queues=2))
     async with serving(store) as client:
-        passed = await ask(client)
+        passed = await request(client)
 
     assert (refused["status"], refused["type"]) == (429, "urn:penstock:quota")
     (fault,) = refused["errors"]
@@ -360,7 +364,7 @@ async def test_what_is_asked_of_a_queue_that_is_not_there_opens_none(
     async with serving(store) as client:
         await client.request(method, path, json=body)
 
-    assert await store.queues("acme") == []
+    assert await store.queues.list_queues("acme") == []
 
 
 @served()
@@ -389,38 +393,72 @@ async def test_every_other_call_of_the_protocol_opens_no_queue(store: Store, que
             await called(client, call.name, call.name.replace("_", "-"), tenant=queue.tenant, **given)
             made[call.name] = await names(store, queue.tenant)
 
-    assert {"counts", "find", "events", "leases"} <= made.keys()
+    assert {"counts", "find", "read_events", "leases"} <= made.keys()
     assert {name: queues for name, queues in made.items() if queues} == {}
 
 
-@served(Part.SHELVES)
+@served(Part.KEY_VALUE)
 async def test_many_new_queues_at_once_do_not_pass_the_quota(store: Store, queue: QueueRef) -> None:
     tenant = queue.tenant
-    await QuotaBook(store).set(tenant, Quota(queues=3))
+    await QuotaRepository(store.key_value).set(tenant, Quota(queues=3))
     async with serving(store, tenant) as first, serving(store, tenant) as second:
         answers = await asyncio.gather(
             *((first, second)[n % 2].post(f"/v1/queues/q{n}/jobs", json=JOB) for n in range(12))
         )
-    await QuotaBook(store).unset(tenant)
+    await QuotaRepository(store.key_value).unset(tenant)
 
     assert sorted(each.status_code for each in answers) == [201] * 3 + [429] * 9
     assert len(await names(store, tenant)) == 3
 
 
+@served(Part.KEY_VALUE)
+@pytest.mark.parametrize("way", ["http", "protocol"])
+async def test_a_queue_that_another_process_deleted_counts_until_nobody_takes_it_for_known(
+    store: Store, queue: QueueRef, way: str
+) -> None:
+    """A process opens queues that it knows without asking, and it may know one that is gone."""
+    tenant = queue.tenant
+    await QuotaRepository(store.key_value).set(tenant, Quota(queues=2))
+    opened: list[list[int]] = []
+    async with serving(store, tenant) as knowing, serving(store, tenant) as deleting:
+        for made in (["a", "b"], ["c", "d"]):
+            opened.append(
+                [(await knowing.put(f"/v1/queues/{name}", json=DECLARED)).status_code for name in made]
+            )
+            for name in await names(store, tenant):
+                # Shown to the first process, deleted by the second.
+                await knowing.put(f"/v1/queues/{name}", json=DECLARED)
+                if way == "http":
+                    assert (await deleting.delete(f"/v1/queues/{name}")).status_code == 204
+                else:
+                    await called(deleting, "delete_queue", name, tenant=tenant)
+        again = (await knowing.put("/v1/queues/a", json=DECLARED)).status_code
+        await store.clock.advance_clock(36_000)
+        opened.append(
+            [(await deleting.put(f"/v1/queues/{name}", json=DECLARED)).status_code for name in "bcd"]
+        )
+        left = await names(store, tenant)
+    await QuotaRepository(store.key_value).unset(tenant)
+
+    assert opened == [[200, 200], [429, 429], [200, 429, 429]]
+    assert again == 200
+    assert left == ["a", "b"]
+
+
 async def test_a_tenant_without_a_quota_has_the_built_in_bound() -> None:
     store = MemoryStore()
     for number in range(1_000):
-        await store.open_queue(QueueRef("acme", f"q{number}"))
-    await store.open_queue(QueueRef("acme", "penstock.webhooks"))
+        await store.queues.open_queue(QueueRef("acme", f"q{number}"))
+    await store.queues.open_queue(QueueRef("acme", "penstock.webhooks"))
     async with serving(store) as client:
         refused = await client.post("/v1/queues/one-more/jobs", json=JOB)
         known = await client.post("/v1/queues/q7/jobs", json=JOB)
-        await QuotaBook(store).set(None, Quota(queues=1_001))
+        await QuotaRepository(store.key_value).set(None, Quota(queues=1_001))
     async with serving(store) as client:
         passed = await client.post("/v1/queues/one-more/jobs", json=JOB)
 
     assert (refused.status_code, known.status_code, passed.status_code) == (429, 201, 201)
-    assert (await QuotaBook(MemoryStore()).of("acme")).queues == 1_000
+    assert (await QuotaRepository(MemoryStore().key_value).of("acme")).queues == 1_000
 
 
 class Counting(MemoryStore):
@@ -429,17 +467,25 @@ class Counting(MemoryStore):
     def __init__(self) -> None:
         super().__init__()
         self.calls: list[str] = []
+        for name in intercepted.PARTS:
+            setattr(self, name, _CountingPart(getattr(self, name), self.calls))
 
-    def __getattribute__(self, name: str) -> Any:
+
+class _CountingPart(intercepted.Part):
+    def __init__(self, real: Any, calls: list[str]) -> None:
+        super().__init__(real)
+        self.calls = calls
+
+    def __getattr__(self, name: str) -> Any:
         if name in CALLS:
             self.calls.append(name)
-        return super().__getattribute__(name)
+        return super().__getattr__(name)
 
 
 async def test_an_enqueue_to_a_known_queue_costs_no_call_more() -> None:
     store = Counting()
     quotas = StoredQuotas(store)
-    service = Service(store, door=door_of(None, ApiTokens(store), KEY), quotas=quotas)
+    service = Service(store, authenticator=authenticator_of(None, ApiTokens(store), KEY), quotas=quotas)
     made = KEY.mint(tenants=["acme"], subject="ada", scopes=["*"], seconds=600, now=time.time())
     async with service, client_of(service) as client:
         client.headers["authorization"] = f"Bearer {made}"
@@ -451,16 +497,16 @@ async def test_an_enqueue_to_a_known_queue_costs_no_call_more() -> None:
         store.calls.clear()
         await called(client, "enqueue", "mail", jobs=[new("a")])
 
-    assert [name for name in plain if name != "tenants"] == ["enqueue"]
-    assert [name for name in store.calls if name != "tenants"] == ["enqueue"]
+    assert [name for name in plain if name != "list_tenants"] == ["enqueue"]
+    assert [name for name in store.calls if name != "list_tenants"] == ["enqueue"]
 
 
 async def test_a_queue_that_is_gone_is_asked_for_again() -> None:
     store, ref = MemoryStore(), QueueRef("acme", "mail")
-    service = Service(store, door=door_of(None, None, KEY))
-    await store.open_queue(ref)
+    service = Service(store, authenticator=authenticator_of(None, None, KEY))
+    await store.queues.open_queue(ref)
     assert await service.known.has(ref)
-    other = Service(MemoryStore(), door=door_of(None, None, KEY))
+    other = Service(MemoryStore(), authenticator=authenticator_of(None, None, KEY))
 
     service.known.forget(ref)
     assert await service.known.has(ref)
@@ -469,13 +515,13 @@ async def test_a_queue_that_is_gone_is_asked_for_again() -> None:
 
 async def test_a_reservation_whose_process_died_counts_for_a_while() -> None:
     store = MemoryStore()
-    await QuotaBook(store).set("acme", Quota(queues=1))
+    await QuotaRepository(store.key_value).set("acme", Quota(queues=1))
     dead = StoredQuotas(store)
     held = dead.opening("acme", ["lost"])
     await held.__aenter__()
     async with serving(store) as client:
         refused = await client.post("/v1/queues/other/jobs", json=JOB)
-        await store.turn(61_000)
+        await store.clock.advance_clock(61_000)
         passed = await client.post("/v1/queues/other/jobs", json=JOB)
     await held.__aexit__(None, None, None)
 

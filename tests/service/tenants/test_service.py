@@ -15,18 +15,18 @@ from penstock.core.cron.spec import Every
 from penstock.core.job import QueueRef
 from penstock.service.app import Service
 from penstock.service.auth.api_tokens import ApiTokens
+from penstock.service.auth.authenticator import TENANT_HEADER, authenticator_of
 from penstock.service.auth.development import DevelopmentKey
-from penstock.service.auth.door import TENANT_HEADER, door_of
 from penstock.service.tenants.audit import Audit
-from penstock.service.tenants.book import Quota, QuotaBook
+from penstock.service.tenants.quota_repository import Quota, QuotaRepository
 from penstock.service.tenants.quotas import StoredQuotas
 from penstock.service.tenants.usage import Usage
 from penstock.stores.memory import MemoryStore
 from penstock.stores.protocol import Store
 from penstock.stores.values import StoredSchedule
 from penstock.stores.wire import CALLS, MEDIA_TYPE
+from penstock.testing.conformance.parts import Part
 from tests.conformance.having import served
-from tests.conformance.stores import Part
 from tests.service.kit import client_of
 
 KEY = DevelopmentKey.make()
@@ -44,11 +44,11 @@ def token(*tenants: str, operator: bool = False, scopes: tuple[str, ...] = ("*",
 @asynccontextmanager
 async def serving(store: Store) -> AsyncIterator[httpx.AsyncClient]:
     """A service with tokens, quotas, counts and a log of acts, and with a handle of its own on the store."""
-    store = store.twin()
+    store = store.clone()
     usage = Usage(store)
     service = Service(
         store,
-        door=door_of(None, ApiTokens(store), KEY),
+        authenticator=authenticator_of(None, ApiTokens(store), KEY),
         quotas=StoredQuotas(store, usage),
         audit=Audit(store),
         duties=[usage],
@@ -62,7 +62,7 @@ def jobs(many: int) -> dict[str, Any]:
     return {"jobs": [{"queue": "mail", "task": "send", "payload": {}}] * many}
 
 
-@served(Part.SHELVES)
+@served(Part.KEY_VALUE)
 async def test_an_operator_claims_for_its_tenants_in_fair_turns(store: Store, queue: Any) -> None:
     """Of any thousand claims each of two tenants gets 450 to 550, though one goes on flooding."""
     flood, quiet = f"{queue.tenant}-flood", f"{queue.tenant}-quiet"
@@ -74,8 +74,8 @@ async def test_an_operator_claims_for_its_tenants_in_fair_turns(store: Store, qu
             await client.post("/v1/jobs", json=jobs(200), headers=token(flood))
         while len(order) < CLAIMS:
             await client.post("/v1/jobs", json=jobs(100), headers=token(flood))
-            wish = {"worker": "w", "limit": BATCH}
-            answer = await client.post("/v1/queues/mail/claims", json=wish, headers=operator)
+            fields = {"worker": "w", "limit": BATCH}
+            answer = await client.post("/v1/queues/mail/claims", json=fields, headers=operator)
             claimed = answer.json()["jobs"]
             order += [each["tenant"] for each in claimed]
             for tenant in (flood, quiet):
@@ -95,10 +95,10 @@ async def test_an_operator_claims_for_its_tenants_in_fair_turns(store: Store, qu
         assert 450 <= order[start : start + WINDOW].count(quiet) <= 550
 
 
-@served(Part.SHELVES)
+@served(Part.KEY_VALUE)
 async def test_a_flooder_is_refused_with_429_and_others_are_served(store: Store, queue: Any) -> None:
     flood, quiet = f"{queue.tenant}-flood", f"{queue.tenant}-quiet"
-    await QuotaBook(store).set(flood, Quota(jobs_per_second=0.01))
+    await QuotaRepository(store.key_value).set(flood, Quota(jobs_per_second=0.01))
     async with serving(store) as client:
         first = await client.post("/v1/jobs", json=jobs(100), headers=token(flood))
         second = await client.post("/v1/jobs", json=jobs(100), headers=token(flood))
@@ -107,7 +107,7 @@ async def test_a_flooder_is_refused_with_429_and_others_are_served(store: Store,
         )
         other = await client.post("/v1/jobs", json=jobs(100), headers=token(quiet))
         counts = await client.get("/v1/queues/mail", headers=token(flood))
-    await QuotaBook(store).unset(flood)
+    await QuotaRepository(store.key_value).unset(flood)
     days = await Usage(store).of(flood)
 
     assert (first.status_code, other.status_code, counts.status_code) == (200, 200, 200)
@@ -120,7 +120,7 @@ async def test_a_flooder_is_refused_with_429_and_others_are_served(store: Store,
 
 async def test_the_other_quotas_are_held_too() -> None:
     store = MemoryStore()
-    await QuotaBook(store).set("acme", Quota(queue_length=5, payload_bytes=100, schedules=0))
+    await QuotaRepository(store.key_value).set("acme", Quota(queue_length=5, payload_bytes=100, schedules=0))
     async with serving(store) as client:
         full = await client.post("/v1/jobs", json=jobs(6), headers=token("acme"))
         large = await client.post(
@@ -134,12 +134,12 @@ async def test_the_other_quotas_are_held_too() -> None:
 
 async def test_a_schedule_that_is_changed_is_held_to_the_quotas_too() -> None:
     store = MemoryStore()
-    await QuotaBook(store).set("acme", Quota(payload_bytes=100))
-    wish = {"queue": "mail", "task": "send", "every": 60}
+    await QuotaRepository(store.key_value).set("acme", Quota(payload_bytes=100))
+    fields = {"queue": "mail", "task": "send", "every": 60}
     async with serving(store) as client:
         client.headers.update(token("acme"))
-        made = await client.put("/v1/schedules/s", json=wish)
-        changed = await client.put("/v1/schedules/s", json=wish | {"payload": {"x": "y" * 200}})
+        made = await client.put("/v1/schedules/s", json=fields)
+        changed = await client.put("/v1/schedules/s", json=fields | {"payload": {"x": "y" * 200}})
 
     assert made.status_code == 201
     assert (changed.status_code, changed.json()["errors"][0]["pointer"]) == (400, "/payload")
@@ -147,7 +147,7 @@ async def test_a_schedule_that_is_changed_is_held_to_the_quotas_too() -> None:
 
 async def test_a_schedule_as_a_record_is_held_to_the_quotas_too() -> None:
     store = MemoryStore()
-    await QuotaBook(store).set("acme", Quota(payload_bytes=100, jobs_per_second=1))
+    await QuotaRepository(store.key_value).set("acme", Quota(payload_bytes=100, jobs_per_second=1))
     late = Schedule(name="s", spec=Every(1_000), task="send", payload=b"{}", catch_up=CatchUp.ALL)
     call = CALLS["put_schedule"]
 
@@ -155,7 +155,7 @@ async def test_a_schedule_as_a_record_is_held_to_the_quotas_too() -> None:
         client.headers.update(token("acme") | {"content-type": MEDIA_TYPE})
 
         async def put(schedule: Schedule) -> int:
-            at = await store.now() - 50_000
+            at = await store.clock.now() - 50_000
             stored = StoredSchedule(QueueRef("acme", "mail"), "s", encode_schedule(schedule), at)
             body = call.encode("acme", None, {"schedule": stored})
             return (await client.post("/v1/store/put_schedule", content=body)).status_code

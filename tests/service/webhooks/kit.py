@@ -39,11 +39,11 @@ async def hooked() -> AsyncIterator[tuple[Egress, Receiver, str]]:
 
 async def end(store: Store, queue: QueueRef, job: str, state: State = State.COMPLETED) -> None:
     """A job that was enqueued, ran and ended so."""
-    await store.enqueue(queue, [NewJob(id=job, nonce=job, task="send", payload=b"{}")])
+    await store.moves.enqueue(queue, [NewJob(id=job, nonce=job, task="send", payload=b"{}")])
     if state is State.CANCELLED:
-        await store.cancel(queue, [job])
+        await store.moves.cancel(queue, [job])
         return
-    claims = await store.claim(queue, worker="w", limit=1, lease_ms=60_000)
+    claims = await store.moves.claim(queue, worker="w", limit=1, lease_ms=60_000)
     token = claims.jobs[0].token
     fault = Fault("ERROR", "ValueError: no such letter")
     moves: dict[State, Settlement] = {
@@ -51,15 +51,15 @@ async def end(store: Store, queue: QueueRef, job: str, state: State = State.COMP
         State.FAILED: Fail(job, token, fault),
         State.DEAD: Bury(job, token, fault),
     }
-    await store.settle(queue, [moves[state]])
+    await store.moves.settle(queue, [moves[state]])
 
 
 async def deliveries(store: Store, tenant: str) -> list[Job]:
     """All jobs in the tenant's queue of webhooks, oldest first."""
     queue = QueueRef(tenant, QUEUE)
-    if await store.queue(queue) is None:
+    if await store.queues.find_queue(queue) is None:
         return []
-    return (await store.find(queue, Query(limit=1_000))).jobs[::-1]
+    return (await store.reads.find(queue, Query(limit=1_000))).jobs[::-1]
 
 
 def client(store: Store, tenant: str) -> Client:

@@ -12,7 +12,7 @@ from penstock.core.job import QueueRef
 from penstock.service.webhooks.messages import QUEUE
 from penstock.service.webhooks.signing import verify
 from penstock.stores.memory import MemoryStore
-from tests.service.kit import Doorman, Somebody, asked
+from tests.service.kit import GrantedPrincipal, HeaderAuthenticator, asked
 from tests.service.webhooks.kit import end, hooked, local_egress
 
 URL = "https://hooks.example/in"
@@ -20,7 +20,7 @@ URL = "https://hooks.example/in"
 
 @asynccontextmanager
 async def serving(**people: Any) -> AsyncIterator[httpx.AsyncClient]:
-    async with asked(egress=local_egress(), door=Doorman(**people)) as client:
+    async with asked(egress=local_egress(), authenticator=HeaderAuthenticator(**people)) as client:
         yield client
 
 
@@ -154,7 +154,7 @@ async def test_what_is_another_tenants_is_not_there() -> None:
 
 
 async def test_a_token_for_some_queues_manages_webhooks_of_those_only() -> None:
-    narrow = Somebody(tenant="acme", queues=frozenset({"mail"}))
+    narrow = GrantedPrincipal(tenant="acme", queues=frozenset({"mail"}))
     async with serving(narrow=narrow) as client:
         wide = await made(client)
         mine = await made(client, queues=["mail"])
@@ -210,7 +210,7 @@ async def test_the_services_own_queues_are_closed_to_every_token(
     store = MemoryStore()
     async with asked(store, egress=local_egress()) as client:
         answer = await client.request(method, path, json=body)
-        made_by_it = await store.queues("acme")
+        made_by_it = await store.queues.list_queues("acme")
 
     assert answer.status_code == 403
     assert "the service's own" in answer.json()["detail"]

@@ -5,15 +5,16 @@ import logging
 
 import pytest
 
-from penstock.core.errors import ConfigError, SealedSecretError
+from penstock.core.errors import ConfigError
 from penstock.core.job import QueueRef
 from penstock.core.states import State
 from penstock.service.egress.egress import Egress
 from penstock.service.sealing import SecretSealer, is_sealed
-from penstock.service.webhooks.book import SHELF, WebhookBook
+from penstock.service.webhooks.errors import SealedSecretError
 from penstock.service.webhooks.messages import QUEUE
-from penstock.service.webhooks.post_office import PostOffice
+from penstock.service.webhooks.repository import NAMESPACE, WebhookRepository
 from penstock.service.webhooks.signing import verify
+from penstock.service.webhooks.webhook_service import WebhookService
 from penstock.stores.memory import MemoryStore
 from penstock.stores.protocol import Store
 from penstock.worker.worker import Worker
@@ -36,55 +37,55 @@ FIRST = base64.b64encode(bytes(range(32))).decode()
 SECOND = base64.b64encode(bytes(range(32, 64))).decode()
 
 
-def book_of(store: Store, keys: str | None = FIRST) -> WebhookBook:
-    return WebhookBook(store, Egress(), SecretSealer.of(keys))
+def book_of(store: Store, keys: str | None = FIRST) -> WebhookRepository:
+    return WebhookRepository(store, Egress(), SecretSealer.of(keys))
 
 
 async def body_of(store: Store, tenant: str, webhook: str) -> str:
-    kept = await store.kept(tenant, SHELF, webhook)
+    kept = await store.key_value.get_entry(tenant, NAMESPACE, webhook)
     assert kept is not None
     return kept.body.decode()
 
 
 async def test_a_secret_is_sealed_in_the_store(store: Store, queue: QueueRef) -> None:
-    book, tenant = book_of(store), queue.tenant
-    made = await book.add(tenant, URL)
+    repository, tenant = book_of(store), queue.tenant
+    made = await repository.add(tenant, URL)
     first = made.secrets[0].text
     body = await body_of(store, tenant, made.id)
 
     assert first.startswith("whsec_")
     assert first not in body
     assert first.removeprefix("whsec_") not in body
-    found = await book.get(tenant, made.id)
-    assert await book.signing_keys(tenant, found) == [first]
-    rotated = await book.rotate(tenant, made.id)
+    found = await repository.get(tenant, made.id)
+    assert await repository.signing_keys(tenant, found) == [first]
+    rotated = await repository.rotate(tenant, made.id)
     second = rotated.secrets[0].text
     assert second.startswith("whsec_")
     body = await body_of(store, tenant, made.id)
     assert first not in body
     assert second not in body
-    assert await book.signing_keys(tenant, await book.get(tenant, made.id)) == [second, first]
+    assert await repository.signing_keys(tenant, await repository.get(tenant, made.id)) == [second, first]
     assert first not in repr(made)
 
 
 async def test_an_entry_in_clear_is_read_and_sealed_when_it_is_written(store: Store, queue: QueueRef) -> None:
-    book, tenant = book_of(store), queue.tenant
-    await store.keep(tenant, SHELF, WEBHOOK, IN_CLEAR, expected=0)
+    repository, tenant = book_of(store), queue.tenant
+    await store.key_value.put_entry(tenant, NAMESPACE, WEBHOOK, IN_CLEAR, expected=0)
 
-    assert await book.signing_keys(tenant, await book.get(tenant, WEBHOOK)) == [NEW, OLD]
+    assert await repository.signing_keys(tenant, await repository.get(tenant, WEBHOOK)) == [NEW, OLD]
     assert OLD in await body_of(store, tenant, WEBHOOK)
-    await book.change(tenant, WEBHOOK, note="n")
+    await repository.change(tenant, WEBHOOK, note="n")
     body = await body_of(store, tenant, WEBHOOK)
     assert "whsec_" not in body
     assert OLD[6:] not in body
-    assert await book.signing_keys(tenant, await book.get(tenant, WEBHOOK)) == [NEW, OLD]
+    assert await repository.signing_keys(tenant, await repository.get(tenant, WEBHOOK)) == [NEW, OLD]
 
 
 async def test_without_a_key_all_is_as_it_was(store: Store, queue: QueueRef) -> None:
-    book, tenant = book_of(store, None), queue.tenant
-    await store.keep(tenant, SHELF, WEBHOOK, IN_CLEAR, expected=0)
+    repository, tenant = book_of(store, None), queue.tenant
+    await store.key_value.put_entry(tenant, NAMESPACE, WEBHOOK, IN_CLEAR, expected=0)
 
-    changed = await book.change(tenant, WEBHOOK, note="n")
+    changed = await repository.change(tenant, WEBHOOK, note="n")
 
     assert changed.secrets[0].text == NEW
     assert NEW in await body_of(store, tenant, WEBHOOK)
@@ -129,13 +130,13 @@ async def test_with_another_key_a_webhook_can_be_listed_changed_and_removed_but_
 
 async def test_a_sealed_secret_does_not_open_in_another_entry() -> None:
     store = MemoryStore()
-    book = book_of(store)
-    made = await book.add("one", URL)
+    repository = book_of(store)
+    made = await repository.add("one", URL)
     body = await body_of(store, "one", made.id)
-    await store.keep("two", SHELF, made.id, body.encode())
+    await store.key_value.put_entry("two", NAMESPACE, made.id, body.encode())
 
     with pytest.raises(SealedSecretError, match="changed in the store, or belongs to another entry"):
-        await book.signing_keys("two", await book.get("two", made.id))
+        await repository.signing_keys("two", await repository.get("two", made.id))
 
 
 def test_a_sealed_text_that_was_changed_does_not_open() -> None:
@@ -160,10 +161,10 @@ def test_a_key_that_is_none_is_refused_and_not_repeated(keys: str) -> None:
     assert FIRST[:6] not in str(refused.value)
 
 
-async def deliver(office: PostOffice, store: Store, tenant: str) -> None:
+async def deliver(office: WebhookService, store: Store, tenant: str) -> None:
     """One burst of a worker: all that is due."""
     queue = QueueRef(tenant, QUEUE)
-    await Worker(store, queue, office.courier.registry(), burst=True, poll=0.01).run()
+    await Worker(store, queue, office.sender.registry(), burst=True, poll=0.01).run()
 
 
 async def test_a_delivery_waits_for_the_key_and_is_not_lost(
@@ -171,9 +172,9 @@ async def test_a_delivery_waits_for_the_key_and_is_not_lost(
 ) -> None:
     async with hooked() as (egress, receiver, url):
         tenant = queue.tenant
-        office = PostOffice(store, egress, sealer=SecretSealer.of(FIRST))
-        made = await office.book.add(tenant, url)
-        wrong = PostOffice(store, egress, sealer=SecretSealer.of(SECOND))
+        office = WebhookService(store, egress, sealer=SecretSealer.of(FIRST))
+        made = await office.repository.add(tenant, url)
+        wrong = WebhookService(store, egress, sealer=SecretSealer.of(SECOND))
         await end(store, queue, "a")
         await wrong._relay.tick()
         (delivery,) = await deliveries(store, tenant)
@@ -183,7 +184,7 @@ async def test_a_delivery_waits_for_the_key_and_is_not_lost(
         assert (waiting.id, waiting.state, waiting.attempts) == (delivery.id, State.DELAYED, 0)
         assert "is sealed with the key" in caplog.text
         assert receiver.requests == []
-        await store.turn(61_000)
+        await store.clock.advance_clock(61_000)
         await deliver(office, store, tenant)
         [request] = receiver.requests
         secret, now = made.secrets[0].text, float(request.headers["webhook-timestamp"])
@@ -194,10 +195,10 @@ async def test_secrets_in_clear_are_told_once(
     store: Store, queue: QueueRef, caplog: pytest.LogCaptureFixture
 ) -> None:
     caplog.set_level(logging.WARNING)
-    office = PostOffice(store, Egress(), sealer=SecretSealer())
+    office = WebhookService(store, Egress(), sealer=SecretSealer())
     await office._round()
     assert "in clear" not in caplog.text
-    await office.book.add(queue.tenant, URL)
+    await office.repository.add(queue.tenant, URL)
 
     await office._round()
     await office._round()

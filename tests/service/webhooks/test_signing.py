@@ -2,7 +2,8 @@
 
 import pytest
 
-from penstock.core.errors import OptionError, SignatureError
+from penstock.core.errors import OptionError
+from penstock.service.webhooks.errors import SignatureError
 from penstock.service.webhooks.signing import check_secret, new_secret, signed, verify
 
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

@@ -9,7 +9,7 @@ import pytest
 
 from penstock.core.job import QueueRef
 from penstock.stores.postgres import PostgresStore
-from tests.conformance.arrange import enqueue, new_job
+from penstock.testing.conformance.arrange import enqueue, new_job
 from tests.conformance.stores import STORES, Kind, Place, opened
 from tests.kit import postgres
 

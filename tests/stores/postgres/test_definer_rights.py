@@ -11,7 +11,7 @@ from penstock.core.job import QueueRef
 from penstock.stores.postgres import PostgresStore
 from penstock.stores.postgres.owner import SchemaOwner
 from penstock.stores.postgres.sources import load_migrations
-from tests.conformance.arrange import claim, enqueue, new_job
+from penstock.testing.conformance.arrange import claim, enqueue, new_job
 from tests.stores.postgres.conftest import as_role, build_guarded, owner_of, remove_guarded, run
 
 MAIL = QueueRef("mail", "q")
@@ -44,6 +44,9 @@ _CALLS = [
     "SELECT count(*) FROM guarded.job",
     "SELECT count(*) FROM guarded.kept",
 ]
+# In the year 2255, in microseconds.
+_FAR_AHEAD = 9_000_000_000_000_000
+_STEP = "SELECT value FROM guarded.meta WHERE name = 'clock_step_back_ms'"
 
 
 @pytest.mark.parametrize("trap", [_VIEW, _DOMAIN], ids=["view", "domain"])
@@ -93,8 +96,8 @@ async def test_no_other_thing_in_the_schema_runs_with_the_rights_of_its_owner(gu
     assert triggers == []
 
 
-async def test_a_role_that_may_only_use_the_schema_opens_and_deletes_no_queue(guarded: str) -> None:
-    """Functions can be called by everybody; this one writes with the rights of the owner."""
+async def test_a_role_that_may_only_use_the_schema_changes_nothing_through_functions(guarded: str) -> None:
+    """Functions can be called by everybody; these write with the rights of the owner."""
     await run(
         guarded,
         "DELETE FROM guarded.member",
@@ -106,8 +109,39 @@ async def test_a_role_that_may_only_use_the_schema_opens_and_deletes_no_queue(gu
     [(number,)] = await run(guarded, "SELECT n FROM guarded.queue")
     with pytest.raises(psycopg.errors.InsufficientPrivilege, match="may not delete jobs"):
         await run(as_role("mail_app", guarded), f"SELECT guarded.delete_queue({number})")
+    with pytest.raises(psycopg.errors.InsufficientPrivilege, match="may not delete events"):
+        await run(as_role("mail_app", guarded), "SELECT guarded.sweep_deleted(1)")
+    with pytest.raises(psycopg.errors.InsufficientPrivilege, match="may not note the clock"):
+        await run(as_role("mail_app", guarded), f"SELECT guarded.note_clock({_FAR_AHEAD})")
 
     assert await run(guarded, "SELECT name FROM guarded.queue") == [("q",)]
+    assert await run(guarded, _STEP) == [(0,)]
+
+
+@pytest.mark.parametrize(
+    ("role", "is_believed"), [("mail_app", False), ("every_app", True), ("guarded_owner", True)]
+)
+async def test_a_role_of_some_tenants_does_not_say_that_the_clock_was_set_back(
+    guarded: str, role: str, is_believed: bool
+) -> None:
+    """Schedules of every tenant follow a clock that was set back, and doctor tells all of them."""
+    await run(guarded, "CREATE ROLE every_app LOGIN", "SELECT guarded.admit('every_app', '*')")
+    try:
+        await run(as_role(role, guarded), f"SELECT guarded.note_clock({_FAR_AHEAD})")
+    finally:
+        await run(guarded, "DROP OWNED BY every_app", "DROP ROLE every_app")
+
+    [(back_ms,)] = await run(guarded, _STEP)
+    assert bool(back_ms) == is_believed
+
+
+async def test_a_role_of_some_tenants_notes_that_the_database_saw_the_clock_set_back(guarded: str) -> None:
+    """The time that the database has kept is nobody's word."""
+    await run(guarded, f"UPDATE guarded.meta SET value = {_FAR_AHEAD} WHERE name = 'clock_high_us'")
+    await run(as_role("mail_app", guarded), "SELECT guarded.note_clock(0)")
+
+    [(back_ms,)] = await run(guarded, _STEP)
+    assert back_ms
 
 
 _RIGHTS = """

@@ -1,4 +1,4 @@
-"""The event log under concurrency: a reader misses nothing, whoever commits last."""
+"""The event log under concurrency: a reader misses nothing, whichever transaction commits last."""
 
 import asyncio
 
@@ -9,19 +9,19 @@ from penstock.core.errors import CursorLostError
 from penstock.core.events import Event
 from penstock.core.job import QueueRef
 from penstock.core.moves import Complete, Move
-from penstock.scheduler.pruner import Trimmer
+from penstock.maintenance.pruner import Trimmer
 from penstock.stores.postgres import PostgresStore
 from penstock.stores.values import Holdup
 from penstock.stores.wire import CALLS, MEDIA_TYPE
-from tests.conformance.arrange import claim_one, enqueue, new_job
+from penstock.testing.conformance.arrange import claim_one, enqueue, new_job
 from tests.conformance.stores import opened
-from tests.service.kit import Doorman, Somebody, asked
+from tests.service.kit import GrantedPrincipal, HeaderAuthenticator, asked
 
 QUEUE = QueueRef("default", "q")
 
 
 async def _read_on(store: PostgresStore, cursor: str | int) -> tuple[list[Event], str | int]:
-    events = await store.events(QUEUE, cursor)
+    events = await store.events.read_events(QUEUE, cursor)
     return events, events[-1].cursor if events else cursor
 
 
@@ -31,7 +31,7 @@ async def _write_late(store: PostgresStore, late: psycopg.AsyncConnection[tuple[
         "INSERT INTO penstock.event (queue, stamp, seq, at, move, job, version) "
         "SELECT n, pg_current_xact_id(), nextval(numbers), 0, 'enqueue', 'late', 1 FROM penstock.queue "
         "WHERE n = %s",
-        (await store._number(QUEUE),),
+        (await store.backend.open_number(QUEUE),),
     )
 
 
@@ -63,7 +63,7 @@ async def test_the_newest_number_is_found_however_early_its_writer_began(url: st
             await _write_late(store, late)
             await late.commit()
 
-        assert await store.event_range(QUEUE) == (1, 202)
+        assert await store.events.event_range(QUEUE) == (1, 202)
 
 
 async def test_versions_come_in_order_also_from_a_transaction_with_a_lower_number(url: str) -> None:
@@ -79,9 +79,9 @@ async def test_versions_come_in_order_also_from_a_transaction_with_a_lower_numbe
             # Three transactions in the order of their numbers: early, bystander, and the cancel.
             await early.execute("SELECT pg_current_xact_id()")
             await bystander.execute("SELECT pg_current_xact_id()")
-            await store.cancel(QUEUE, ["a"])
-            [statement] = [text for name, text in store._sql.items() if name == "moves/complete"]
-            number = await store._number(QUEUE)
+            await store.moves.cancel(QUEUE, ["a"])
+            [statement] = [text for name, text in store.backend.sql.items() if name == "moves/complete"]
+            number = await store.backend.open_number(QUEUE)
             cursor = psycopg.AsyncRawCursor(early)
             await cursor.execute(
                 statement.encode(), [str(number), "0", '{"a"}', f'{{"{held.token}"}}', "{NULL}"]
@@ -91,7 +91,7 @@ async def test_versions_come_in_order_also_from_a_transaction_with_a_lower_numbe
             first, position = await _read_on(store, 0)
             await bystander.commit()
         second, _ = await _read_on(store, position)
-        findings = await store.check(QUEUE)
+        findings = await store.health.check(QUEUE)
 
     assert state == "completed"
     assert [event.version for event in first + second] == [1, 2, 3, 4]
@@ -109,7 +109,7 @@ async def test_events_are_ordered_by_numbers_not_by_their_digits(url: str) -> No
                 await connection.execute(
                     "UPDATE penstock.event SET stamp = %s::text::xid8 WHERE seq = %s", (stamp, seq)
                 )
-        events = await store.events(QUEUE)
+        events = await store.events.read_events(QUEUE)
 
     assert [event.seq for event in events] == [1, 2, 3]
 
@@ -125,13 +125,13 @@ async def test_nothing_is_trimmed_that_a_reader_has_still_to_read(url: str) -> N
             await _write_late(store, late)
             await late.commit()
         await enqueue(store, QUEUE, [new_job("c")])
-        read = await store.events(QUEUE, limit=2)
-        reader = await store.keep_reader(QUEUE, "audit", read[-1].cursor)
+        read = await store.events.read_events(QUEUE, limit=2)
+        reader = await store.readers.register_reader(QUEUE, "audit", read[-1].cursor)
         while await Trimmer(store, QUEUE, kept=0).tick():
             pass
-        kept = await store.events(QUEUE, reader.cursor)
-        rest = await store.trim(QUEUE, through=3)
-        last = await store.events(QUEUE, 3)
+        kept = await store.events.read_events(QUEUE, reader.cursor)
+        rest = await store.events.trim(QUEUE, through=3)
+        last = await store.events.read_events(QUEUE, 3)
 
     assert [(event.job, event.seq) for event in read] == [("a", 1), ("late", 3)]
     assert [(event.job, event.seq) for event in kept] == [("b", 2), ("c", 4)]
@@ -150,18 +150,18 @@ async def test_what_is_left_is_read_from_its_beginning_also_where_its_numbers_ar
             await _write_late(store, late)
             await late.commit()
         # In the order of the log: a is 1, late is 4, b is 2, c is 3.
-        cursors = [event.cursor for event in await store.events(QUEUE)]
-        blocked = await store.trim(QUEUE, through=3)
+        cursors = [event.cursor for event in await store.events.read_events(QUEUE)]
+        blocked = await store.events.trim(QUEUE, through=3)
         async with await psycopg.AsyncConnection.connect(url) as connection:
             await connection.execute(
                 "WITH gone AS (DELETE FROM penstock.event WHERE seq = 4 RETURNING *) UPDATE penstock.queue "
                 "SET trimmed_stamp = gone.stamp, trimmed_seq = 4, trimmed = 4 FROM gone"
             )
-        first, _ = await store.event_range(QUEUE)
-        events = await store.events(QUEUE, first - 1)
-        behind = await store.events(QUEUE, cursors[1])
+        first, _ = await store.events.event_range(QUEUE)
+        events = await store.events.read_events(QUEUE, first - 1)
+        behind = await store.events.read_events(QUEUE, cursors[1])
         with pytest.raises(CursorLostError, match="events 2 to 4 of"):
-            await store.events(QUEUE, cursors[0])
+            await store.events.read_events(QUEUE, cursors[0])
 
     assert blocked == 1
     assert [event.job for event in events] == [event.job for event in behind] == ["b", "c"]
@@ -189,14 +189,14 @@ async def test_who_holds_readers_back_is_named(url: str) -> None:
 async def test_over_http_only_an_operator_of_all_learns_who_holds_readers_back(url: str) -> None:
     """The session is one of the server, of whatever tenant or program; all others learn for how long."""
     people = {
-        "acme": Somebody(),
-        "some": Somebody(tenant="*", tenants=("acme", "globex")),
-        "all": Somebody(tenant="*", tenants=("*",)),
+        "acme": GrantedPrincipal(),
+        "some": GrantedPrincipal(tenant="*", tenants=("acme", "globex")),
+        "all": GrantedPrincipal(tenant="*", tenants=("*",)),
     }
     call = CALLS["holdup"]
-    told: dict[str, Holdup] = {}
+    holdups: dict[str, Holdup] = {}
     async with (
-        asked(PostgresStore(url), door=Doorman(**people)) as client,
+        asked(PostgresStore(url), authenticator=HeaderAuthenticator(**people)) as client,
         await psycopg.AsyncConnection.connect(url, application_name="report") as other,
     ):
         await other.execute("SELECT pg_current_xact_id()")
@@ -204,11 +204,11 @@ async def test_over_http_only_an_operator_of_all_learns_who_holds_readers_back(u
             headers = {"content-type": MEDIA_TYPE, "x-tenant": name}
             body = call.encode(None, None, {})
             answer = await client.post("/v1/store/holdup", content=body, headers=headers)
-            told[name] = call.decode_answer(answer.content)
+            holdups[name] = call.decode_answer(answer.content)
 
-    assert [told[name].who for name in ("acme", "some")] == [None, None]
-    assert "report" in (told["all"].who or "")
-    assert all((each.age_ms or -1) >= 0 for each in told.values())
+    assert [holdups[name].who for name in ("acme", "some")] == [None, None]
+    assert "report" in (holdups["all"].who or "")
+    assert all((each.age_ms or -1) >= 0 for each in holdups.values())
 
 
 async def test_a_role_that_may_not_see_all_of_another_is_told_who_it_is(url: str) -> None:
@@ -261,7 +261,7 @@ async def test_a_reader_beside_many_writers_sees_every_version_once_and_in_order
 async def _work(store: PostgresStore, ids: list[str]) -> None:
     for each in ids:
         await enqueue(store, QUEUE, [new_job(each)])
-        claims = await store.claim(QUEUE, worker="w", limit=5, lease_ms=60_000)
-        await store.settle(QUEUE, [Complete(job.id, job.token) for job in claims.jobs])
-    while (claims := await store.claim(QUEUE, worker="w", limit=5, lease_ms=60_000)).jobs:
-        await store.settle(QUEUE, [Complete(job.id, job.token) for job in claims.jobs])
+        claims = await store.moves.claim(QUEUE, worker="w", limit=5, lease_ms=60_000)
+        await store.moves.settle(QUEUE, [Complete(job.id, job.token) for job in claims.jobs])
+    while (claims := await store.moves.claim(QUEUE, worker="w", limit=5, lease_ms=60_000)).jobs:
+        await store.moves.settle(QUEUE, [Complete(job.id, job.token) for job in claims.jobs])

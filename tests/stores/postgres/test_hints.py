@@ -7,7 +7,7 @@ from penstock.core.job import QueueRef
 from penstock.core.moves import Complete, Release
 from penstock.stores.postgres import PostgresStore, hints
 from penstock.stores.postgres.hints import Hints
-from tests.conformance.arrange import claim, enqueue, new_job
+from penstock.testing.conformance.arrange import claim, enqueue, new_job
 from tests.conformance.stores import opened
 
 QUEUE = QueueRef("default", "q")
@@ -19,7 +19,7 @@ def _look_always(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 async def _floor(store: PostgresStore, tier: int = 5) -> int:
-    return store._hints[await store._number(QUEUE)].floors[tier]
+    return store.backend.hints[await store.backend.open_number(QUEUE)].floors[tier]
 
 
 async def test_the_floor_follows_what_was_claimed(url: str) -> None:
@@ -56,7 +56,7 @@ async def test_a_job_that_is_committed_late_is_claimed(url: str) -> None:
             held_back = await _floor(store)
             await late.commit()
         [found] = await claim(store, QUEUE, 1)
-        await store.delete(QUEUE, ["late"])
+        await store.moves.delete(QUEUE, ["late"])
 
     assert held_back <= 1
     assert found.id == "late"
@@ -70,7 +70,7 @@ async def test_a_released_job_goes_first_also_for_another_process(url: str) -> N
         first = await claim(store, QUEUE, 1)
         for _ in range(5):
             await claim(other, QUEUE, 1)
-        await store.settle(QUEUE, [Release(job.id, job.token) for job in first])
+        await store.moves.settle(QUEUE, [Release(job.id, job.token) for job in first])
         [again] = await claim(other, QUEUE, 1)
 
     assert again.id == first[0].id
@@ -87,7 +87,7 @@ async def test_an_old_snapshot_does_not_make_claims_walk_over_what_is_gone(url: 
             for _ in range(10):
                 await enqueue(store, QUEUE, [new_job() for _ in range(200)])
                 while jobs := await claim(store, QUEUE, 50):
-                    await store.settle(QUEUE, [Complete(job.id, job.token) for job in jobs])
+                    await store.moves.settle(QUEUE, [Complete(job.id, job.token) for job in jobs])
             await enqueue(store, QUEUE, [new_job("last")])
             floor = await _floor(store)
 
@@ -113,10 +113,10 @@ async def test_pruning_goes_on_where_it_stopped_and_then_looks_at_all(url: str) 
     async with opened(store), await psycopg.AsyncConnection.connect(url, autocommit=True) as operator:
         await enqueue(store, QUEUE, [new_job(name) for name in "abcde"])
         jobs = await claim(store, QUEUE, 5)
-        await store.settle(QUEUE, [Complete(job.id, job.token) for job in jobs])
+        await store.moves.settle(QUEUE, [Complete(job.id, job.token) for job in jobs])
         await operator.execute("UPDATE penstock.done SET prune_at = ascii(id)")
-        gone = [await store.prune(QUEUE, 2)]
+        gone = [await store.moves.prune(QUEUE, 2)]
         await operator.execute("UPDATE penstock.done SET prune_at = 0 WHERE id = 'c'")
-        gone += [await store.prune(QUEUE, 2) for _ in range(3)]
+        gone += [await store.moves.prune(QUEUE, 2) for _ in range(3)]
 
     assert gone == [2, 2, 0, 1]

@@ -11,10 +11,11 @@ from penstock.core.outcomes import Applied, Enqueued, Refusal, Refused
 from penstock.core.states import State
 from penstock.core.unique import Unique, UniqueRule
 from penstock.stores.postgres import PostgresStore
+from penstock.stores.postgres.enqueue import PostgresEnqueue
+from penstock.stores.postgres.queue_transaction import QueueTransaction
 from penstock.stores.postgres.sources import load_sources
-from penstock.stores.postgres.turn import Turn
 from penstock.stores.rows import settlement_item
-from tests.conformance.arrange import FAULT, LEASE_MS, claim, claim_one, enqueue, new_job
+from penstock.testing.conformance.arrange import FAULT, LEASE_MS, claim, claim_one, enqueue, new_job
 from tests.conformance.stores import opened
 from tests.stores.postgres.waiting import until_it_waits
 
@@ -32,7 +33,9 @@ async def _claim_beside_locked_rows(url: str, sources: dict[str, str] | None = N
     async with opened(store), await psycopg.AsyncConnection.connect(url) as other:
         await enqueue(store, QUEUE, [new_job(f"j{n}") for n in range(5)])
         await other.execute("SELECT 1 FROM penstock.job WHERE id IN ('j0', 'j1') FOR UPDATE")
-        waits, task = await until_it_waits(url, store.claim(QUEUE, worker="w", limit=2, lease_ms=LEASE_MS))
+        waits, task = await until_it_waits(
+            url, store.moves.claim(QUEUE, worker="w", limit=2, lease_ms=LEASE_MS)
+        )
         await other.rollback()
         claims = await task
     return None if waits else [job.id for job in claims.jobs]
@@ -56,15 +59,15 @@ async def _expire_beside_a_completion(
     async with opened(store):
         await enqueue(store, QUEUE, [new_job("a")])
         held = await claim_one(store, QUEUE)
-        await store.turn(LEASE_MS)
-        number = await store._number(QUEUE)
+        await store.clock.advance_clock(LEASE_MS)
+        number = await store.backend.open_number(QUEUE)
         columns = [[value] for value in settlement_item(Complete(held.id, held.token))]
-        async with store._engine.transaction() as first:
-            await store._move(Move.COMPLETE, number, *columns, on=first)
-            expiry = store.expire(QUEUE, [Expire(held.id, held.token, State.DEAD, FAULT)])
+        async with store.backend.engine.transaction() as first:
+            await store.backend.run_move(Move.COMPLETE, number, *columns, on=first)
+            expiry = store.moves.expire(QUEUE, [Expire(held.id, held.token, State.DEAD, FAULT)])
             _, task = await until_it_waits(url, expiry)
         [answer] = await task
-        wrong = [finding.what for finding in await store.check(QUEUE)]
+        wrong = [finding.what for finding in await store.health.check(QUEUE)]
     return answer, wrong
 
 
@@ -85,11 +88,11 @@ async def _waits_for_the_row(url: str, sources: dict[str, str] | None = None) ->
     """Whether a claim on a limited queue waits for a call that is under way there."""
     store, other = PostgresStore(url, sources=sources), PostgresStore(url, sources=sources)
     async with opened(store), opened(other):
-        await store.declare(QUEUE, Declaration(max_active=3))
+        await store.queues.declare(QUEUE, Declaration(max_active=3))
         await enqueue(store, QUEUE, [new_job() for _ in range(9)])
-        async with store._turn(await store._number(QUEUE)):
+        async with store.backend.queue_transaction(await store.backend.open_number(QUEUE)):
             waits, task = await until_it_waits(
-                url, other.claim(QUEUE, worker="w", limit=9, lease_ms=LEASE_MS)
+                url, other.moves.claim(QUEUE, worker="w", limit=9, lease_ms=LEASE_MS)
             )
         await task
     return waits
@@ -109,10 +112,10 @@ async def test_a_mode_changes_after_those_who_are_making_jobs(url: str) -> None:
     """They do not hold the queue's row: so it waits for them, and is refused because of what they made."""
     store, other = PostgresStore(url), PostgresStore(url)
     async with opened(store), opened(other):
-        number = await store._number(QUEUE)
-        async with store._turn(number, holds=False) as turn:
-            await store._let_in(turn, [new_job("a")])
-            waits, task = await until_it_waits(url, other.declare(QUEUE, Declaration(mode=Mode.KEYED)))
+        number = await store.backend.open_number(QUEUE)
+        async with store.backend.queue_transaction(number, holds=False) as transaction:
+            await PostgresEnqueue(store.backend).admit(transaction, [new_job("a")])
+            waits, task = await until_it_waits(url, other.queues.declare(QUEUE, Declaration(mode=Mode.KEYED)))
         with pytest.raises(DeclarationError, match="has live jobs"):
             await task
 
@@ -124,11 +127,13 @@ async def test_limits_begin_after_claims_under_way(url: str) -> None:
     store, other = PostgresStore(url), PostgresStore(url)
     async with opened(store), opened(other):
         await enqueue(store, QUEUE, [new_job() for _ in range(9)])
-        number = await store._number(QUEUE)
-        async with store._engine.transaction() as first:
+        number = await store.backend.open_number(QUEUE)
+        async with store.backend.engine.transaction() as first:
             spans: list[list[int]] = [[5], [0], [99]]
-            await store._move(Move.CLAIM, number, 3, LEASE_MS, "w", *spans, 0, 0, True, [], 0, on=first)
-            waits, task = await until_it_waits(url, other.declare(QUEUE, Declaration(max_active=4)))
+            await store.backend.run_move(
+                Move.CLAIM, number, 3, LEASE_MS, "w", *spans, 0, 0, True, [], 0, on=first
+            )
+            waits, task = await until_it_waits(url, other.queues.declare(QUEUE, Declaration(max_active=4)))
         await task
         rest = await claim(other, QUEUE)
 
@@ -139,28 +144,30 @@ async def test_limits_begin_after_claims_under_way(url: str) -> None:
 async def _debounce_beside_a_claim(
     url: str, monkeypatch: pytest.MonkeyPatch, sources: dict[str, str] | None = None
 ) -> Enqueued | Refused:
-    """The answer to a newer job of a kind, when the older one is claimed after the door saw it wait."""
+    """The answer to a newer job of a kind, when the older one is claimed after the admission was decided."""
     unique = Unique("kind", UniqueRule.DEBOUNCE)
     store, other = PostgresStore(url, sources=sources), PostgresStore(url)
-    look = Turn.share
+    query = QueueTransaction.run_shared
 
-    async def look_and_be_late(turn: Turn, name: str, *params: object) -> list[tuple[object, ...]]:
-        rows = await look(turn, name, *params)  # type: ignore[arg-type]
-        if name == "known":
+    async def query_and_be_late(
+        transaction: QueueTransaction, name: str, *params: object
+    ) -> list[tuple[object, ...]]:
+        rows = await query(transaction, name, *params)  # type: ignore[arg-type]
+        if name == "existing_jobs":
             await claim(other, QUEUE)
         return rows
 
     async with opened(store), opened(other):
         await enqueue(store, QUEUE, [new_job("old", unique=unique)])
-        monkeypatch.setattr(Turn, "share", look_and_be_late)
-        [answer] = await store.enqueue(QUEUE, [new_job("new", unique=unique)])
+        monkeypatch.setattr(QueueTransaction, "run_shared", query_and_be_late)
+        [answer] = await store.moves.enqueue(QUEUE, [new_job("new", unique=unique)])
     return answer
 
 
 async def test_work_that_starts_while_it_is_replaced_is_left_alone(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The door asks again, and lets the newer job in."""
+    """The admission is decided again, and the newer job is taken in."""
     answer = await _debounce_beside_a_claim(url, monkeypatch)
 
     assert answer == Enqueued("new", True, State.PENDING)

@@ -12,7 +12,7 @@ from penstock.stores.postgres import PostgresStore
 from penstock.stores.postgres.migrate import grants, script
 from penstock.stores.postgres.owner import SchemaOwner
 from penstock.stores.postgres.sources import load_migrations
-from tests.conformance.arrange import claim, claim_one, enqueue, new_job
+from penstock.testing.conformance.arrange import claim, claim_one, enqueue, new_job
 from tests.conformance.stores import opened
 
 QUEUE = QueueRef("default", "q")
@@ -34,7 +34,7 @@ def as_modest(url: str) -> str:
 
 
 def run(url: str, *statements: str) -> None:
-    """Statements of whoever owns everything."""
+    """Statements of the user who owns everything."""
     with psycopg.connect(url.partition("?")[0], autocommit=True) as connection:
         for each in statements:
             connection.execute(each.encode())
@@ -47,16 +47,16 @@ async def test_a_role_that_may_not_migrate_is_told_who_can(schema: str) -> None:
 
 
 async def test_a_role_with_the_grants_can_work_on_queues_that_are_new(schema: str) -> None:
-    """Their sequences belong to whoever migrated."""
+    """Their sequences belong to the user who migrated."""
     await SchemaOwner(schema).up(["modest"])
     store = PostgresStore(as_modest(schema))
     async with opened(store):
         await enqueue(store, QUEUE, [new_job("a"), new_job("b")])
         job = await claim_one(store, QUEUE)
-        await store.settle(QUEUE, [Complete(job.id, job.token)])
-        await store.delete(QUEUE, ["b"])
-        events = await store.events(QUEUE)
-        findings = await store.check(QUEUE)
+        await store.moves.settle(QUEUE, [Complete(job.id, job.token)])
+        await store.moves.delete(QUEUE, ["b"])
+        events = await store.events.read_events(QUEUE)
+        findings = await store.health.check(QUEUE)
 
     assert [event.move for event in events] == ["enqueue", "enqueue", "claim", "complete", "delete"]
     assert findings == []
@@ -92,8 +92,8 @@ async def test_a_dump_restored_into_another_cluster_has_to_start_again(schema: s
     async with opened(store):
         await enqueue(store, QUEUE, [new_job("a"), new_job("b")])
         await claim(store, QUEUE, 1)
-        cursor = (await store.events(QUEUE))[-1].cursor
-        await store.keep_reader(QUEUE, "reader", cursor)
+        cursor = (await store.events.read_events(QUEUE))[-1].cursor
+        await store.readers.register_reader(QUEUE, "reader", cursor)
     # What a restore leaves: another server's number, and stamps above all of this one's.
     run(
         schema,
@@ -110,11 +110,11 @@ async def test_a_dump_restored_into_another_cluster_has_to_start_again(schema: s
     again = await owner.look()
     async with opened(store):
         await claim(store, QUEUE, 1)
-        events = await store.events(QUEUE)
+        events = await store.events.read_events(QUEUE)
         with pytest.raises(CursorLostError):
-            await store.events(QUEUE, cursor)
-        readers = await store.readers(QUEUE)
-        findings = await store.check(QUEUE)
+            await store.events.read_events(QUEUE, cursor)
+        readers = await store.readers.list_readers(QUEUE)
+        findings = await store.health.check(QUEUE)
 
     assert found.is_foreign
     assert started_again
@@ -132,7 +132,7 @@ async def test_a_cluster_whose_numbers_are_higher_needs_nothing(schema: str) -> 
     before = await owner.look()
     run(schema, "UPDATE owned.meta SET value = value + 1 WHERE name = 'cluster'")
     async with opened(PostgresStore(schema)) as store:
-        events = await store.events(QUEUE)
+        events = await store.events.read_events(QUEUE)
     after = await owner.look()
 
     assert len(events) == 1
@@ -166,12 +166,12 @@ async def test_a_lease_from_before_it_kept_its_duration_is_held_and_ends(
     await SchemaOwner(schema).up([])
     store = PostgresStore(schema)
     async with opened(store):
-        held = await store.expired(QUEUE)
-        [record] = await store.get(QUEUE, ["a"])
-        renewed = await store.heartbeat(QUEUE, [Beat("a", "t")], 30_000)
-        await store.turn(31_000)
-        ended = await store.expired(QUEUE)
-        info = await store.queue(QUEUE)
+        held = await store.reads.expired(QUEUE)
+        [record] = await store.reads.get(QUEUE, ["a"])
+        renewed = await store.moves.heartbeat(QUEUE, [Beat("a", "t")], 30_000)
+        await store.clock.advance_clock(31_000)
+        ended = await store.reads.expired(QUEUE)
+        info = await store.queues.find_queue(QUEUE)
 
     assert (held, renewed, [lease.id for lease in ended]) == ([], [Applied(State.ACTIVE)], ["a"])
     assert record is not None

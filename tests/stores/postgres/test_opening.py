@@ -17,8 +17,9 @@ from penstock.stores.open import open_store
 from penstock.stores.postgres import PostgresStore
 from penstock.stores.postgres.sources import load_migrations
 from penstock.stores.values import Topic
-from tests.conformance.arrange import claim, enqueue, new_job
+from penstock.testing.conformance.arrange import claim, enqueue, new_job
 from tests.conformance.stores import opened
+from tests.kit.waiting import PATIENCE
 from tests.stores.postgres.conftest import run
 
 QUEUE = QueueRef("default", "q")
@@ -31,7 +32,7 @@ async def test_many_open_an_empty_schema_at_once(url: str) -> None:
     await asyncio.gather(*(store.open() for store in stores))
     await enqueue(stores[0], QUEUE, [new_job("a")])
     found = await claim(stores[1], QUEUE)
-    info = await stores[2].info()
+    info = await stores[2].health.info()
     for store in stores:
         await store.close()
     await run(url, "DROP SCHEMA fresh CASCADE")
@@ -90,7 +91,7 @@ async def test_a_row_that_stays_locked_ends_the_call_in_time(url: str) -> None:
         async with await psycopg.AsyncConnection.connect(url) as other:
             await other.execute("SELECT 1 FROM penstock.job FOR UPDATE")
             with pytest.raises(StoreTimeoutError):
-                await store.cancel(QUEUE, ["a"])
+                await store.moves.cancel(QUEUE, ["a"])
         found = await claim(store, QUEUE)
 
     assert [job.id for job in found] == ["a"]
@@ -99,10 +100,10 @@ async def test_a_row_that_stays_locked_ends_the_call_in_time(url: str) -> None:
 async def test_behind_a_transaction_pooler_bells_ring_by_the_clock(url: str) -> None:
     """Nobody can listen there, and nothing is prepared."""
     store = PostgresStore(f"{url}?pooler=transaction")
-    async with opened(store), store.bell(QUEUE, Topic.READY) as bell:
-        rang = await bell.wait(10)
+    async with opened(store), store.notifier.subscribe(QUEUE, Topic.READY) as subscription:
+        is_notified = await subscription.wait(PATIENCE)
         await enqueue(store, QUEUE, [new_job("a")])
         found = await claim(store, QUEUE)
 
-    assert rang
+    assert is_notified
     assert [job.id for job in found] == ["a"]

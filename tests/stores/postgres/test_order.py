@@ -1,6 +1,5 @@
 """The order of ids, keys and names: by their bytes, whatever language the database speaks."""
 
-import asyncio
 from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TypeVar
@@ -14,15 +13,19 @@ from penstock.core.moves import Complete
 from penstock.core.outcomes import Applied, Enqueued
 from penstock.core.states import State
 from penstock.stores.postgres import PostgresStore
+from penstock.stores.postgres.address import address_of
+from penstock.stores.postgres.engine import Engine
+from penstock.stores.postgres.migrate import bring_up
 from penstock.stores.postgres.sources import load_migrations
-from tests.conformance.arrange import claim, enqueue, new_job
+from penstock.testing.conformance.arrange import claim, enqueue, new_job
 from tests.conformance.stores import opened
 from tests.stores.postgres.conftest import run
+from tests.stores.postgres.waiting import until_it_waits
 
 T = TypeVar("T")
 QUEUE = QueueRef("default", "q")
 
-# The state of ended jobs decides in which partition they lie; no two with the same id are told apart by it.
+# The state of ended jobs decides in which partition they lie; it does not distinguish two with the same id.
 _INDEXED = """
 SELECT DISTINCT relation.relname || '.' || attribute.attname
 FROM pg_index
@@ -66,10 +69,10 @@ async def test_a_store_at_work_goes_on_while_the_order_changes(
             [first] = await _insist(lambda: claim(at_work, QUEUE, 1))
             [second] = await claim(newer, QUEUE, 1)
             ending = Complete(first.id, first.token, b"1")
-            settled = await _insist(lambda: at_work.settle(QUEUE, [ending]))
+            settled = await _insist(lambda: at_work.moves.settle(QUEUE, [ending]))
             taken = [job.id for job in await _insist(lambda: claim(at_work, QUEUE))]
-            again = await newer.enqueue(QUEUE, [new_job("d", idempotency_key="once")])
-            records = [job and job.state for job in await newer.get(QUEUE, ["a", "B", "c"])]
+            again = await newer.moves.enqueue(QUEUE, [new_job("d", idempotency_key="once")])
+            records = [job and job.state for job in await newer.reads.get(QUEUE, ["a", "B", "c"])]
     finally:
         await at_work.close()
         await run(url, "DROP SCHEMA ordered CASCADE")
@@ -143,10 +146,11 @@ async def test_a_migration_waits_for_those_at_work_and_not_the_other_way_round(
     await (await _older(place, monkeypatch)).close()
     try:
         async with await psycopg.AsyncConnection.connect(url) as held:
+            # On a busy machine the migration may notice late that it has waited long enough.
+            await held.execute("SET LOCAL deadlock_timeout = '60s'")
             await held.execute("SELECT 1 FROM ordered.schedule")
             store = PostgresStore(place)
-            opening = asyncio.create_task(store.open())
-            await asyncio.sleep(1.5)
+            waited, opening = await until_it_waits(url, store.open())
             await held.execute("SELECT 1 FROM ordered.queue")
             await held.commit()
         await opening
@@ -155,7 +159,31 @@ async def test_a_migration_waits_for_those_at_work_and_not_the_other_way_round(
     finally:
         await run(url, "DROP SCHEMA ordered CASCADE")
 
+    assert waited
     assert version == len(load_migrations())
+
+
+async def test_a_migration_gives_up_before_the_server_looks_for_deadlocks(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Otherwise the server might end a transaction of those at work instead."""
+    place = f"{url}?schema=ordered"
+    await (await _older(place, monkeypatch)).close()
+    engine = Engine(address_of(place))
+    await engine.open()
+    try:
+        async with engine.transaction() as connection:
+            await bring_up(connection, engine, may_start_again=False)
+            found = await connection.execute(
+                "SELECT current_setting('lock_timeout')::interval * 2, "
+                "current_setting('deadlock_timeout')::interval"
+            )
+            [(twice_the_wait, deadlock_timeout)] = await found.fetchall()
+    finally:
+        await engine.close()
+        await run(url, "DROP SCHEMA ordered CASCADE")
+
+    assert twice_the_wait == deadlock_timeout
 
 
 async def _older(place: str, monkeypatch: pytest.MonkeyPatch) -> PostgresStore:

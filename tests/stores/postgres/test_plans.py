@@ -11,10 +11,10 @@ import pytest
 from penstock.core.job import Options, QueueRef
 from penstock.core.moves import Bury
 from penstock.core.states import State
-from penstock.stores.postgres import PostgresStore, due, log
+from penstock.stores.postgres import PostgresStore, event_pages, events, upkeep
 from penstock.stores.postgres.reads import page_of
 from penstock.stores.values import Query
-from tests.conformance.arrange import FAULT, claim, enqueue, new_job
+from penstock.testing.conformance.arrange import FAULT, claim, enqueue, new_job
 from tests.conformance.stores import opened
 
 NAMED = re.compile(r"\b(id|job|key|parent|child) = ")
@@ -67,11 +67,11 @@ async def test_no_move_walks_an_index_in_search_of_a_job_that_it_knows(url: str,
                 tables = await operator.execute("SELECT tablename FROM pg_tables WHERE schemaname = 'plans'")
                 for (table,) in await tables.fetchall():
                     await operator.execute(f"VACUUM ANALYZE plans.{table}".encode())
-            async with store._engine.transaction() as connection:
+            async with store.backend.engine.transaction() as connection:
                 await connection.execute("SET LOCAL plan_cache_mode = force_generic_plan")
                 found = {
                     name: walks
-                    for name, statement in store._sql.items()
+                    for name, statement in store.backend.sql.items()
                     if name.startswith("moves/") and (walks := await _walks(connection, statement))
                 }
         finally:
@@ -80,11 +80,11 @@ async def test_no_move_walks_an_index_in_search_of_a_job_that_it_knows(url: str,
     assert found == {}
 
 
-@pytest.mark.parametrize("statement", [log._AFTER_NUMBER, log._TRIM], ids=["read", "cut"])
+@pytest.mark.parametrize("statement", [event_pages._AFTER_NUMBER, events._TRIM], ids=["read", "cut"])
 async def test_reads_and_cuts_of_the_log_begin_where_it_was_cut_last(url: str, statement: str) -> None:
     """What was cut before may lie there for hours, if an old snapshot keeps vacuum from it."""
     store = PostgresStore(url)
-    async with opened(store), store._engine.transaction() as connection:
+    async with opened(store), store.backend.engine.transaction() as connection:
         await connection.execute("SET LOCAL plan_cache_mode = force_generic_plan")
         found = await _planned(connection, statement)
         conditions = [node["Index Cond"] for node in found if node["Index Name"] == "event_pkey"]
@@ -93,11 +93,11 @@ async def test_reads_and_cuts_of_the_log_begin_where_it_was_cut_last(url: str, s
     assert all(" stamp >= " in f" {each.replace('(', ' ')}" for each in conditions), conditions
 
 
-@pytest.mark.parametrize("statement", [due._PAGE, due._NAMED], ids=["all queues", "some queues"])
+@pytest.mark.parametrize("statement", [upkeep._PAGE, upkeep._NAMED], ids=["all queues", "some queues"])
 async def test_what_is_due_is_read_from_the_ends_of_indexes(url: str, statement: str) -> None:
     """Idle queues cost a search in each index, and busy ones no more."""
     store = PostgresStore(url)
-    async with opened(store), store._engine.transaction() as connection:
+    async with opened(store), store.backend.engine.transaction() as connection:
         await connection.execute("SET LOCAL plan_cache_mode = force_generic_plan")
         found = {node["Index Name"] for node in await _planned(connection, statement)}
 
@@ -124,11 +124,11 @@ async def test_a_page_of_dead_letters_is_read_where_it_stands_in_their_index(
     async with opened(store):
         await enqueue(store, queue, [new_job("a", options=Options(max_attempts=1))])
         [held] = await claim(store, queue)
-        await store.settle(queue, [Bury(held.id, held.token, FAULT)])
-        await store._engine.run(_MANY_DEAD)
-        await store._engine.run("ANALYZE penstock.dead")
+        await store.moves.settle(queue, [Bury(held.id, held.token, FAULT)])
+        await store.backend.engine.run(_MANY_DEAD)
+        await store.backend.engine.run("ANALYZE penstock.dead")
         statement, _ = page_of(Query(states=frozenset({State.DEAD}), after=after))
-        async with store._engine.transaction() as connection:
+        async with store.backend.engine.transaction() as connection:
             await connection.execute("SET LOCAL plan_cache_mode = force_generic_plan")
             [node] = await _planned(connection, statement)
 
@@ -150,7 +150,7 @@ async def test_a_page_is_looked_for_only_where_its_jobs_can_be(
 ) -> None:
     """Those that wait may be few, and those that ended a million."""
     store = PostgresStore(url)
-    async with opened(store), store._engine.transaction() as connection:
+    async with opened(store), store.backend.engine.transaction() as connection:
         await connection.execute("SET LOCAL plan_cache_mode = force_generic_plan")
         found = await _planned(connection, page_of(Query(states=frozenset(states)))[0])
 

@@ -13,12 +13,12 @@ from penstock.core.moves import Complete
 from penstock.core.outcomes import Applied
 from penstock.core.states import State
 from penstock.stores.postgres import PostgresStore
-from tests.conformance.arrange import claim, enqueue, new_job
+from penstock.testing.conformance.arrange import claim, enqueue, new_job
 from tests.conformance.stores import Kind, Place, opened
 from tests.kit import pgbouncer
+from tests.kit.waiting import PATIENCE
 
 QUEUE = QueueRef("default", "q")
-SECONDS = 30.0
 
 pytestmark = pytest.mark.skipif(pgbouncer.binary() is None, reason="PgBouncer is not installed")
 
@@ -36,13 +36,15 @@ def pooler(kind: Kind, where: Place) -> Iterator[str]:
 async def test_many_calls_at_once_share_the_few_connections_of_a_pooler(pooler: str) -> None:
     """Each transaction has the settings of the store, whichever connection it got."""
     store = PostgresStore(f"{pooler}?pooler=transaction")
-    async with asyncio.timeout(SECONDS), opened(store):
+    async with asyncio.timeout(PATIENCE), opened(store):
         await asyncio.gather(*(enqueue(store, QUEUE, [new_job(f"j{n}")]) for n in range(40)))
         found = await asyncio.gather(*(claim(store, QUEUE, 1) for _ in range(40)))
         held = [job for jobs in found for job in jobs]
-        settled = await asyncio.gather(*(store.settle(QUEUE, [Complete(job.id, job.token)]) for job in held))
-        [(limit,)] = await store._engine.run("SELECT current_setting('lock_timeout')")
-        findings = await store.check(QUEUE)
+        settled = await asyncio.gather(
+            *(store.moves.settle(QUEUE, [Complete(job.id, job.token)]) for job in held)
+        )
+        [(limit,)] = await store.backend.engine.run("SELECT current_setting('lock_timeout')")
+        findings = await store.health.check(QUEUE)
 
     assert len({job.id for job in held}) == 40
     assert settled == [[Applied(State.COMPLETED)]] * 40
@@ -57,9 +59,9 @@ async def test_no_connection_of_the_pooler_is_kept_after_a_call(pooler: str) -> 
         f"{pooler.rpartition('/')[0]}/pgbouncer", autocommit=True, prepare_threshold=None
     )
     taken: list[int] = []
-    async with asyncio.timeout(SECONDS), opened(store), await console as connection:
+    async with asyncio.timeout(PATIENCE), opened(store), await console as connection:
         for _ in range(20):
-            await asyncio.gather(*(store.now() for _ in range(10)))
+            await asyncio.gather(*(store.clock.now() for _ in range(10)))
             cursor = await connection.execute("SHOW POOLS")
             names = [column.name for column in cursor.description or ()]
             pools = [dict(zip(names, row, strict=True)) for row in await cursor.fetchall()]
@@ -71,7 +73,7 @@ async def test_no_connection_of_the_pooler_is_kept_after_a_call(pooler: str) -> 
 async def test_what_the_store_sets_is_not_left_to_others(pooler: str) -> None:
     store = PostgresStore(f"{pooler}?pooler=transaction")
     async with opened(store):
-        await asyncio.gather(*(store.now() for _ in range(4)))
+        await asyncio.gather(*(store.clock.now() for _ in range(4)))
     async with await psycopg.AsyncConnection.connect(pooler) as other:
         [(limit,)] = await (await other.execute("SELECT current_setting('lock_timeout')")).fetchall()
 
@@ -85,23 +87,23 @@ async def test_a_lock_that_is_not_given_ends_the_call_behind_a_pooler_too(pooler
         async with await psycopg.AsyncConnection.connect(pooler) as other:
             await other.execute("SELECT 1 FROM penstock.job FOR UPDATE")
             with pytest.raises(StoreTimeoutError, match="locked"):
-                await store.cancel(QUEUE, ["a"])
+                await store.moves.cancel(QUEUE, ["a"])
 
         assert [job.id for job in await claim(store, QUEUE)] == ["a"]
 
 
 async def test_a_worker_behind_a_pooler_polls_and_gets_every_job(pooler: str) -> None:
-    """Its own poll is a minute away; the bells ring by the clock."""
+    """Its own poll is a minute away; subscriptions are notified at an interval."""
     app = Penstock(f"{pooler}?pooler=transaction")
 
     @app.task
     async def double(number: int) -> int:
         return 2 * number
 
-    async with asyncio.timeout(SECONDS), app:
-        worker = app.worker(poll=60)
+    async with asyncio.timeout(PATIENCE), app:
+        worker = app.worker(poll=3_600)
         working = asyncio.create_task(worker.run())
-        results = [await (await double.enqueue(n)).result(timeout=SECONDS) for n in range(3)]
+        results = [await (await double.enqueue(n)).result(timeout=PATIENCE) for n in range(3)]
         worker.stop()
         await working
 

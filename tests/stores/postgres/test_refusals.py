@@ -1,4 +1,4 @@
-"""A server that refuses what it did before: that passes, and whoever can wait does."""
+"""A server that refuses what it did before: that passes, and callers that can wait do."""
 
 import asyncio
 import secrets
@@ -14,11 +14,11 @@ from penstock.core.job import QueueRef
 from penstock.stores.postgres import PostgresStore
 from penstock.stores.postgres.faults import Faults
 from penstock.stores.postgres.owner import SchemaOwner
-from tests.conformance.arrange import enqueue, new_job
+from penstock.testing.conformance.arrange import enqueue, new_job
 from tests.conformance.stores import opened
+from tests.kit.waiting import PATIENCE
 
 QUEUE = QueueRef("default", "q")
-SECONDS = 30.0
 END = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE usename = '{role}'"
 REFUSALS = {
     "the login": (["ALTER ROLE {role} NOLOGIN", END], ["ALTER ROLE {role} LOGIN"]),
@@ -43,7 +43,7 @@ class Refusing:
         self.url = f"{url.replace('postgres@', f'{role}@', 1)}?schema=refusing"
 
     async def run(self, *statements: str) -> None:
-        """Statements of whoever owns everything; a deadlock with a worker is tried again."""
+        """Statements of the user who owns everything; a deadlock with a worker is tried again."""
         async with await psycopg.AsyncConnection.connect(self._operator, autocommit=True) as operator:
             for each in statements:
                 is_done = False
@@ -76,7 +76,7 @@ async def _until_refused(store: PostgresStore) -> None:
     """Write until the server says why it does not have it; first it may only hang up."""
     while True:
         try:
-            await store.pause(QUEUE, None)
+            await store.queues.pause_queue(QUEUE, None)
         except StoreUnavailableError as error:
             if "worked before" in str(error):
                 return
@@ -85,8 +85,8 @@ async def _until_refused(store: PostgresStore) -> None:
 @pytest.mark.parametrize("what", REFUSALS)
 async def test_a_worker_and_a_producer_live_through_a_refusal_of(url: str, what: str) -> None:
     """Neither is started anew."""
-    async with asyncio.timeout(SECONDS), refusing(url) as server:
-        app, store = Penstock(server.url, patience=SECONDS), PostgresStore(server.url)
+    async with asyncio.timeout(PATIENCE), refusing(url) as server:
+        app, store = Penstock(server.url, retry_timeout=PATIENCE), PostgresStore(server.url)
 
         @app.task
         async def double(number: int) -> int:
@@ -95,14 +95,15 @@ async def test_a_worker_and_a_producer_live_through_a_refusal_of(url: str, what:
         async with app, opened(store):
             worker = app.worker(poll=0.05)
             working = asyncio.create_task(worker.run())
-            await (await double.enqueue(1)).result(timeout=SECONDS)
+            await (await double.enqueue(1)).result(timeout=PATIENCE)
             await server.run(*REFUSALS[what][0])
             await _until_refused(store)
             meanwhile = asyncio.create_task(double.enqueue(2))
-            await asyncio.wait([meanwhile, working], timeout=0.2)
+            for _ in range(20):
+                await _until_refused(store)
             are_waiting = not meanwhile.done(), not working.done()
             await server.put_back(what)
-            found = await (await meanwhile).result(timeout=SECONDS)
+            found = await (await meanwhile).result(timeout=PATIENCE)
             worker.stop()
             await working
 
@@ -112,7 +113,7 @@ async def test_a_worker_and_a_producer_live_through_a_refusal_of(url: str, what:
 
 async def test_tables_made_anew_between_two_calls_are_not_taken_for_the_old_ones(url: str) -> None:
     """Their queues have other numbers."""
-    async with asyncio.timeout(SECONDS), refusing(url) as server:
+    async with asyncio.timeout(PATIENCE), refusing(url) as server:
         store = PostgresStore(server.url)
         async with opened(store):
             await enqueue(store, QueueRef("default", "other"), [new_job("a")])
@@ -120,7 +121,7 @@ async def test_tables_made_anew_between_two_calls_are_not_taken_for_the_old_ones
             await server.run(*REFUSALS["the tables"][0])
             await server.put_back("the tables")
             await enqueue(store, QUEUE, [new_job("b")])
-            found = [event.job for event in await store.events(QUEUE)]
+            found = [event.job for event in await store.events.read_events(QUEUE)]
 
     assert found == ["b"]
 
@@ -136,10 +137,10 @@ async def test_what_was_refused_from_the_start_is_not_waited_for(
     url: str, statement: str, error: type[Exception]
 ) -> None:
     """The url is wrong, or the rights are."""
-    async with asyncio.timeout(SECONDS), refusing(url) as server:
+    async with asyncio.timeout(PATIENCE), refusing(url) as server:
         await SchemaOwner(f"{url}?schema=refusing").up([])
         async with opened(PostgresStore(server.url)) as store:
-            await store.open_queue(QUEUE)
+            await store.queues.open_queue(QUEUE)
         await server.run(statement)
         async with opened(PostgresStore(server.url)) as store:
             with pytest.raises(error):
@@ -148,7 +149,7 @@ async def test_what_was_refused_from_the_start_is_not_waited_for(
 
 async def test_a_user_with_a_single_connection_is_refused_at_the_start(url: str) -> None:
     """One that listens and one for calls are needed: a worker would wait for the second for ever."""
-    async with asyncio.timeout(SECONDS), refusing(url) as server:
+    async with asyncio.timeout(PATIENCE), refusing(url) as server:
         await server.run("ALTER ROLE {role} CONNECTION LIMIT 1")
         with pytest.raises(ConfigError, match="CONNECTION LIMIT"):
             await PostgresStore(server.url).open()

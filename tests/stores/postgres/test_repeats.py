@@ -8,7 +8,7 @@ from penstock.core.outcomes import Enqueued, Refusal, Refused
 from penstock.core.states import State
 from penstock.stores.postgres import PostgresStore
 from penstock.stores.postgres.sources import load_sources
-from tests.conformance.arrange import claim_one, enqueue, new_job, settle
+from penstock.testing.conformance.arrange import claim_one, enqueue, new_job, settle
 from tests.conformance.stores import opened
 from tests.stores.postgres.waiting import until_it_waits
 
@@ -36,20 +36,20 @@ async def _repeat_late(
         async with await psycopg.AsyncConnection.connect(url) as other:
             await other.execute(_HOLD_THE_ID)
             twice = new_job("twice", priority=9)
-            _, task = await until_it_waits(url, second.enqueue(QUEUE, [new_job("slow"), twice]))
+            _, task = await until_it_waits(url, second.moves.enqueue(QUEUE, [new_job("slow"), twice]))
             await enqueue(first, QUEUE, [twice])
             held = await claim_one(first, QUEUE)
             await settle(first, QUEUE, Complete(held.id, held.token))
             await other.rollback()
         answers = [answer for answer in await task if isinstance(answer, Enqueued)]
-        wrong = [finding.what for finding in await first.check(QUEUE)]
-        events = await first.events(QUEUE)
+        wrong = [finding.what for finding in await first.health.check(QUEUE)]
+        events = await first.events.read_events(QUEUE)
     made = sum(event.move is Move.ENQUEUE and event.job == "twice" for event in events)
     return answers, wrong, made
 
 
 async def test_a_job_that_ran_meanwhile_is_not_made_again(url: str) -> None:
-    """It is among the ended ones, and only there; the repeat is told so."""
+    """It is among the ended ones, and only there; the repeat gets it as its answer."""
     answers, wrong, made = await _repeat_late(url)
 
     assert answers == [Enqueued("slow", True, State.PENDING), Enqueued("twice", True, State.COMPLETED)]
@@ -63,8 +63,8 @@ async def test_without_a_second_look_it_would_be_made_again(url: str) -> None:
     name = "moves/enqueue.sql"
     sources[name] = (
         sources[name]
-        .replace("made.id <> ALL (twice.ids)", "true")
-        .replace("array_agg(made.id)", "array_agg(''::text)")
+        .replace("inserted.id <> ALL (duplicates.ids)", "true")
+        .replace("array_agg(inserted.id)", "array_agg(''::text)")
     )
     _, wrong, made = await _repeat_late(url, sources)
 
@@ -85,12 +85,12 @@ async def _refuse_late(
         async with await psycopg.AsyncConnection.connect(url) as other:
             await other.execute(_HOLD_THE_ID)
             late = [new_job("slow", idempotency_key="k"), new_job("b", idempotency_key="of b")]
-            _, task = await until_it_waits(url, second.enqueue(QUEUE, late))
+            _, task = await until_it_waits(url, second.moves.enqueue(QUEUE, late))
             await other.commit()
         answers = await task
-        wrong = [finding.what for finding in await first.check(QUEUE)]
+        wrong = [finding.what for finding in await first.health.check(QUEUE)]
         again = [new_job("c", idempotency_key="k"), new_job("d", idempotency_key="of b")]
-        return answers, wrong, await first.enqueue(QUEUE, again)
+        return answers, wrong, await first.moves.enqueue(QUEUE, again)
 
 
 async def test_a_job_that_was_not_made_holds_no_key(url: str) -> None:
@@ -106,7 +106,7 @@ async def test_a_job_that_was_not_made_holds_no_key(url: str) -> None:
 
 async def test_a_key_that_was_not_let_go_of_would_be_found(url: str) -> None:
     sources = load_sources()
-    sources["moves/enqueue.sql"] = sources["moves/enqueue.sql"].replace("CROSS JOIN let_go", "")
+    sources["moves/enqueue.sql"] = sources["moves/enqueue.sql"].replace("CROSS JOIN released_keys", "")
     _, wrong, again = await _refuse_late(url, sources)
 
     assert wrong == ["an idempotency key held for a job that does not have it"]

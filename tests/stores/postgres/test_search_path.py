@@ -9,13 +9,13 @@ import pytest
 from penstock.core.job import QueueRef
 from penstock.core.moves import Complete
 from penstock.core.unique import Unique, UniqueRule
-from penstock.stores.outgoing import OUTBOX_SCHEMA
+from penstock.stores.outbox import OUTBOX_SCHEMA
 from penstock.stores.postgres import PostgresStore
 from penstock.stores.postgres.migrate import script
 from penstock.stores.postgres.outbox import PostgresOutbox, write
 from penstock.stores.postgres.owner import SchemaOwner
 from penstock.stores.values import Pause
-from tests.conformance.arrange import claim_one, enqueue, new_job
+from penstock.testing.conformance.arrange import claim_one, enqueue, new_job
 from tests.conformance.stores import opened
 from tests.stores.postgres.conftest import run
 
@@ -80,11 +80,11 @@ async def test_a_store_runs_nothing_that_stands_in_public(trapped: str, pooler: 
     async with opened(store):
         await enqueue(store, QUEUE, [new_job("a", unique=Unique("k", UniqueRule.LIVE)), new_job("b")])
         job = await claim_one(store, QUEUE)
-        await store.settle(QUEUE, [Complete(job.id, job.token)])
-        await store.pause(QUEUE, Pause(at=0))
-        await store.check(QUEUE)
-        await store.info()
-        await store.now()
+        await store.moves.settle(QUEUE, [Complete(job.id, job.token)])
+        await store.queues.pause_queue(QUEUE, Pause(at=0))
+        await store.health.check(QUEUE)
+        await store.health.info()
+        await store.clock.now()
 
     assert await caught(trapped) == []
 
@@ -118,7 +118,7 @@ async def test_an_enqueue_in_the_callers_transaction_runs_nothing_that_stands_in
     unique = Unique("k", UniqueRule.LIVE) if is_unique else None
     paths: list[object] = []
     async with opened(store), await psycopg.AsyncConnection.connect(trapped) as connection:
-        await store.open_queue(QUEUE)
+        await store.queues.open_queue(QUEUE)
         await connection.execute("SET LOCAL search_path = public, pg_catalog")
         for name in ("a", "a", "b"):
             await store.enqueue_in(connection, QUEUE, [new_job(name, unique=unique)], blocking=False)
@@ -136,7 +136,7 @@ async def test_an_outbox_runs_nothing_that_stands_in_public(trapped: str) -> Non
     try:
         async with await psycopg.AsyncConnection.connect(trapped) as connection:
             await write(connection, OUTBOX_SCHEMA, QUEUE, "{}", blocking=False)
-        async with outbox.round(10, []) as entries:
+        async with outbox.next_batch(10, []) as entries:
             found = [] if entries is None else entries.entries
         await outbox.state(10)
     finally:

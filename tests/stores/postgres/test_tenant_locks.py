@@ -8,7 +8,7 @@ import pytest
 from penstock.core.errors import StoreTimeoutError
 from penstock.core.job import QueueRef
 from penstock.stores.postgres import PostgresStore
-from tests.conformance.arrange import claim, enqueue, new_job
+from penstock.testing.conformance.arrange import claim, enqueue, new_job
 from tests.conformance.stores import opened
 from tests.stores.postgres.conftest import as_role, owner_of
 

@@ -13,18 +13,18 @@ from penstock.core.moves import Complete, Release, Snooze
 from penstock.core.outcomes import Applied
 from penstock.core.states import State
 from penstock.service.auth.development import DevelopmentKey
-from penstock.service.serving import full_service
+from penstock.service.full_service import full_service
 from penstock.stores.postgres import PostgresStore
 from penstock.stores.postgres.owner import SchemaOwner
 from penstock.stores.postgres.sources import load_migrations
 from penstock.stores.values import EVERYONE, Pause, Query, Topic
-from tests.conformance.arrange import claim, enqueue, new_job
+from penstock.testing.conformance.arrange import claim, enqueue, new_job
 from tests.conformance.stores import opened
+from tests.kit.waiting import PATIENCE
 from tests.service.kit import client_of
 from tests.stores.postgres.conftest import run
 
 MAIL, SHOP = QueueRef("mail", "q"), QueueRef("shop", "q")
-SECONDS = 30.0
 
 
 @pytest.fixture
@@ -53,11 +53,11 @@ async def test_the_store_works_for_a_role_within_its_tenant(walled: str) -> None
     """Also with queues that are opened later, and what was there before."""
     store = PostgresStore(_as("mail_app", walled))
     other = QueueRef("mail", "later")
-    async with asyncio.timeout(SECONDS), opened(store):
+    async with asyncio.timeout(PATIENCE), opened(store):
         await enqueue(store, MAIL, [new_job(f"j{n}") for n in range(3)])
         await enqueue(store, other, [new_job("x", delay_ms=60_000)])
         first, second, third, _ = await claim(store, MAIL, 4)
-        settled = await store.settle(
+        settled = await store.moves.settle(
             MAIL,
             [
                 Complete(first.id, first.token),
@@ -65,17 +65,17 @@ async def test_the_store_works_for_a_role_within_its_tenant(walled: str) -> None
                 Snooze(third.id, third.token, delay_ms=1_000),
             ],
         )
-        cancelled = await store.cancel(other, ["x"])
-        redriven = await store.redrive(other, ["x"])
-        await store.pause(MAIL, Pause(at=0))
-        await store.pause(MAIL, None)
-        async with store.bell(MAIL, Topic.READY) as bell:
+        cancelled = await store.moves.cancel(other, ["x"])
+        redriven = await store.moves.redrive(other, ["x"])
+        await store.queues.pause_queue(MAIL, Pause(at=0))
+        await store.queues.pause_queue(MAIL, None)
+        async with store.notifier.subscribe(MAIL, Topic.READY) as subscription:
             await enqueue(store, MAIL, [new_job("bell")])
-            rang = await bell.wait(SECONDS)
-        found = (await store.find(MAIL, Query())).jobs
-        moves = [event.move for event in await store.events(MAIL)]
-        names = [info.queue.name for info in await store.queues("mail")]
-        findings = [*await store.check(MAIL), *await store.check(other)]
+            is_notified = await subscription.wait(PATIENCE)
+        found = (await store.reads.find(MAIL, Query())).jobs
+        moves = [event.move for event in await store.events.read_events(MAIL)]
+        names = [info.queue.name for info in await store.queues.list_queues("mail")]
+        findings = [*await store.health.check(MAIL), *await store.health.check(other)]
 
     assert first.id == "before"
     assert [each.state for each in settled if isinstance(each, Applied)] == [
@@ -85,7 +85,7 @@ async def test_the_store_works_for_a_role_within_its_tenant(walled: str) -> None
     ]
     assert cancelled == [Applied(State.CANCELLED)]
     assert isinstance(redriven[0], Applied)
-    assert rang
+    assert is_notified
     assert len(found) == 5
     assert len(moves) == 12
     assert names == ["later", "q"]
@@ -98,19 +98,23 @@ async def test_a_role_neither_sees_nor_changes_what_is_anothers(walled: str) -> 
     async with opened(mail), opened(shop):
         await enqueue(shop, SHOP, [new_job("s1"), new_job("s2")])
         [held] = await claim(shop, SHOP, 1)
-        jobs = await mail.get(SHOP, ["s1", "s2"])
-        listed = await mail.queues("shop")
-        due = [await each.due_queues("shop", within_ms=60_000) for each in (mail, shop)]
-        named = await mail.due_queues("shop", ["q"], within_ms=60_000)
-        claimable = [await each.claimable_queues("shop", ["q"]) for each in (mail, shop)]
-        for call in (claim(mail, SHOP), mail.enqueue(SHOP, [new_job("smuggled")]), mail.cancel(SHOP, ["s2"])):
+        jobs = await mail.reads.get(SHOP, ["s1", "s2"])
+        listed = await mail.queues.list_queues("shop")
+        due = [await each.upkeep.due_queues("shop", within_ms=60_000) for each in (mail, shop)]
+        named = await mail.upkeep.due_queues("shop", ["q"], within_ms=60_000)
+        claimable = [await each.upkeep.claimable_queues("shop", ["q"]) for each in (mail, shop)]
+        for call in (
+            claim(mail, SHOP),
+            mail.moves.enqueue(SHOP, [new_job("smuggled")]),
+            mail.moves.cancel(SHOP, ["s2"]),
+        ):
             with pytest.raises(ConfigError, match="not admitted to the tenant shop"):
                 await call
         mine = _as("mail_app", walled.partition("?")[0])
         changed = await run(mine, "UPDATE walled.job SET state = 'dead' RETURNING id")
         gone = await run(mine, "DELETE FROM walled.event RETURNING job")
-        settled = await shop.settle(SHOP, [Complete(held.id, held.token)])
-        findings = await shop.check(SHOP)
+        settled = await shop.moves.settle(SHOP, [Complete(held.id, held.token)])
+        findings = await shop.health.check(SHOP)
 
     assert [[each.name for each in page.queues] for page in (*due, named)] == [[], ["q"], []]
     assert [list(page.queues) for page in claimable] == [[], ["q"]]
@@ -126,7 +130,7 @@ async def test_no_table_shows_a_role_more_than_its_own(walled: str) -> None:
     async with opened(PostgresStore(_as("shop_app", walled))) as shop:
         await enqueue(shop, SHOP, [new_job("s1"), new_job("s2", idempotency_key="k")])
         [held] = await claim(shop, SHOP, 1)
-        await shop.settle(SHOP, [Complete(held.id, held.token)])
+        await shop.moves.settle(SHOP, [Complete(held.id, held.token)])
     owner = walled.partition("?")[0]
     tables = await run(
         owner,
@@ -239,7 +243,7 @@ async def test_a_login_may_act_as_the_role_of_a_tenant(walled: str) -> None:
     async with opened(store):
         found = await claim(store, MAIL)
         with pytest.raises(ConfigError, match="mail_app was not admitted"):
-            await store.open_queue(SHOP)
+            await store.queues.open_queue(SHOP)
 
     assert [job.id for job in found] == ["before"]
 
@@ -260,14 +264,18 @@ async def test_a_role_sees_what_is_kept_for_its_tenant_alone(walled: str) -> Non
     shop, service = PostgresStore(_as("shop_app", walled)), PostgresStore(_as("service_app", walled))
     mail = PostgresStore(_as("mail_app", walled))
     try:
-        async with asyncio.timeout(SECONDS), opened(mail), opened(shop), opened(service):
-            kept = await mail.keep("mail", "quotas", "all", b"mail's")
-            of_service = await service.keep(EVERYONE, "quotas", "all", b"the service's")
-            seen_by_shop = [await shop.kept(tenant, "quotas", "all") for tenant in ("mail", EVERYONE)]
-            dropped = await shop.drop("mail", "quotas", "all")
+        async with asyncio.timeout(PATIENCE), opened(mail), opened(shop), opened(service):
+            kept = await mail.key_value.put_entry("mail", "quotas", "all", b"mail's")
+            of_service = await service.key_value.put_entry(EVERYONE, "quotas", "all", b"the service's")
+            seen_by_shop = [
+                await shop.key_value.get_entry(tenant, "quotas", "all") for tenant in ("mail", EVERYONE)
+            ]
+            dropped = await shop.key_value.delete_entry("mail", "quotas", "all")
             with pytest.raises(ConfigError, match="row-level security"):
-                await shop.keep("mail", "quotas", "all", b"shop's")
-            seen_by_all = [await service.kept(tenant, "quotas", "all") for tenant in ("mail", EVERYONE)]
+                await shop.key_value.put_entry("mail", "quotas", "all", b"shop's")
+            seen_by_all = [
+                await service.key_value.get_entry(tenant, "quotas", "all") for tenant in ("mail", EVERYONE)
+            ]
     finally:
         await run(walled.partition("?")[0], "DROP OWNED BY service_app", "DROP ROLE service_app")
 
@@ -286,11 +294,11 @@ async def test_a_wall_from_before_there_were_shelves_goes_around_them(
     try:
         place = f"{url}?schema=walled"
         async with opened(PostgresStore(place)) as owner:
-            kept = await owner.keep("mail", "quotas", "all", b"mail's")
+            kept = await owner.key_value.put_entry("mail", "quotas", "all", b"mail's")
         mail, shop = PostgresStore(_as("mail_app", place)), PostgresStore(_as("shop_app", place))
         async with opened(mail), opened(shop):
-            seen = [await store.kept("mail", "quotas", "all") for store in (mail, shop)]
-            own = await shop.keep("shop", "quotas", "all", b"shop's")
+            seen = [await store.key_value.get_entry("mail", "quotas", "all") for store in (mail, shop)]
+            own = await shop.key_value.put_entry("shop", "quotas", "all", b"shop's")
     finally:
         await run(url, "DROP SCHEMA walled CASCADE", "DROP ROLE mail_app", "DROP ROLE shop_app")
 
@@ -314,13 +322,13 @@ async def test_the_service_works_behind_the_wall(walled: str) -> None:
     try:
         async with opened(PostgresStore(walled)) as owner:
             await enqueue(owner, SHOP, [new_job("secret")])
-            async with asyncio.timeout(SECONDS), service, client_of(service) as client:
+            async with asyncio.timeout(PATIENCE), service, client_of(service) as client:
                 made = await client.post("/v1/queues/q/jobs", json=job, headers=headers("mail"))
                 claimed = await client.post("/v1/queues/q/claims", json=wish, headers=headers("mail"))
                 seen = await client.get("/v1/queues", headers=headers("shop"))
                 found = await client.get("/v1/queues/q/jobs/secret", headers=headers("shop"))
                 taken = await client.post("/v1/queues/q/jobs", json=job, headers=headers("shop"))
-            left = await owner.counts(SHOP)
+            left = await owner.reads.counts(SHOP)
     finally:
         await run(url, "DROP OWNED BY service_app", "DROP ROLE service_app")
 

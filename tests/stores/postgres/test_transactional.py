@@ -26,11 +26,12 @@ from penstock.core.errors import (
 from penstock.core.job import NewJob, QueueRef
 from penstock.core.outcomes import Enqueued, Refused
 from penstock.stores.postgres.address import address_of
-from penstock.stores.postgres.wakeups import channel_of
-from penstock.stores.postgres.within import GuestEngine
+from penstock.stores.postgres.caller_transaction import CallerEngine
+from penstock.stores.postgres.notifier import channel_of
 from penstock.stores.values import Topic
 from penstock.tasks.middleware import SendNext
 from penstock.tasks.task import Task
+from tests.stores.postgres.waiting import until_it_waits
 
 
 class Shop:
@@ -193,7 +194,7 @@ def test_a_rollback_leaves_no_job_of_blocking_code(shop: Shop, opened: Any) -> N
 async def test_a_commit_wakes_a_worker_that_waits(shop: Shop) -> None:
     """Long before it would have looked again."""
     async with shop.app:
-        pool = shop.app.worker(poll=60)
+        pool = shop.app.worker(poll=3_600)
         running = asyncio.create_task(pool.run())
         first = await shop.send.enqueue("warm")
         await first.result(20)
@@ -382,12 +383,11 @@ async def test_limits_hold_within_a_transaction(shop: Shop) -> None:
         first = await tight.enqueue_in(connection, "first")
         with pytest.raises(QueueFullError):
             await tight.enqueue_in(connection, "second")
-        waits = asyncio.create_task(tight.enqueue("third"))
-        done, _ = await asyncio.wait([waits], timeout=0.2)
+        waited, enqueuing = await until_it_waits(shop.url, tight.enqueue("third"))
         await connection.rollback()
-        third = await waits
+        third = await enqueuing
 
-        assert not done
+        assert waited
         assert await state_of(first) is None
         assert await state_of(third) is State.PENDING
 
@@ -433,8 +433,8 @@ async def test_kinds_and_keys_hold_within_a_transaction(shop: Shop) -> None:
         keyed = await turn.options(key="k").enqueue_in(connection, "keyed")
         await connection.commit()
         later = await shop.send.options(unique="live").enqueue("ada")
-        findings = await shop.app.store.check(QueueRef("default", "turns"))
-        claimed = await shop.app.store.claim(
+        findings = await shop.app.store.health.check(QueueRef("default", "turns"))
+        claimed = await shop.app.store.moves.claim(
             QueueRef("default", "turns"), worker="w", limit=5, lease_ms=30_000
         )
 
@@ -455,7 +455,7 @@ async def test_strict_transactions_are_refused_where_they_would_not_see_enough(s
 async def test_a_part_that_fails_is_taken_back_and_the_rest_goes_on(shop: Shop) -> None:
     """What the store does in a transaction of its own is a savepoint of the caller's."""
     async with psycopg_connection(shop) as connection:
-        engine = GuestEngine(address_of(shop.url), connection)
+        engine = CallerEngine(address_of(shop.url), connection)
         await engine.run("CREATE TEMPORARY TABLE seen (n integer)")
         for n in range(3):
             with suppress(ZeroDivisionError):

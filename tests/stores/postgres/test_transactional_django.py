@@ -119,7 +119,7 @@ async def _carried(url: str) -> list[str]:
     await outbox.open(make=False)
     await OutboxRelay(outbox, store).carry()
     await outbox.close()
-    page = await store.find(QueueRef("default", "default"), Query())
+    page = await store.reads.find(QueueRef("default", "default"), Query())
     return [job.id for job in page.jobs]
 
 

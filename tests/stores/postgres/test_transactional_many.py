@@ -33,7 +33,9 @@ async def test_a_commit_brings_all_of_them_in_their_order(shop: Shop) -> None:
         counts = [(await shop.app.queue(name).counts())[State.PENDING] for name in ("default", "other")]
         payloads = [(await job.info()).payload for job in (*jobs[:3], jobs[-1])]
         store = shop.app.store
-        line = await store.claim(QueueRef("default", "default"), worker="w", limit=1_000, lease_ms=1_000)
+        line = await store.moves.claim(
+            QueueRef("default", "default"), worker="w", limit=1_000, lease_ms=1_000
+        )
 
     assert before is None
     assert counts == [CHUNK_JOBS + 5, CHUNK_JOBS + 5]

@@ -13,8 +13,7 @@ from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 from penstock import Penstock
 from penstock.core.errors import BatchRefusedError, StoreTimeoutError, TransactionError
 from penstock.tasks.task import Task
-
-SECONDS = 30.0
+from tests.kit.waiting import PATIENCE
 
 
 class Shop:
@@ -50,7 +49,7 @@ async def connected(url: str, **more: Any) -> AsyncIterator[psycopg.AsyncConnect
 async def test_a_row_that_another_transaction_holds_is_not_waited_for_without_end(shop: Shop) -> None:
     """Nor is a key, or one of its kind; and the caller's own setting is as it was."""
     tasks: list[Any] = [shop.tight, shop.send.options(unique="live"), shop.send.options(idempotency_key="k")]
-    async with asyncio.timeout(SECONDS), shop.app, connected(shop.url) as first:
+    async with asyncio.timeout(PATIENCE), shop.app, connected(shop.url) as first:
         for each in tasks:
             await each.enqueue_in(first, "ada")
             async with connected(shop.url) as second:
@@ -65,7 +64,7 @@ async def test_a_row_that_another_transaction_holds_is_not_waited_for_without_en
 
 
 async def test_a_wait_that_the_caller_has_bounded_himself_stays_so(shop: Shop) -> None:
-    async with asyncio.timeout(SECONDS), shop.app, connected(shop.url) as connection:
+    async with asyncio.timeout(PATIENCE), shop.app, connected(shop.url) as connection:
         await connection.execute("SET lock_timeout = '77ms'")
         await shop.tight.enqueue_in(connection, "ada")
         [(limit,)] = await (await connection.execute("SHOW lock_timeout")).fetchall()

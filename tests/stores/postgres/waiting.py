@@ -6,6 +6,8 @@ from typing import Any, TypeVar
 
 import psycopg
 
+from tests.kit.waiting import eventually
+
 T = TypeVar("T")
 
 _WAITERS = (
@@ -17,9 +19,12 @@ async def until_it_waits(url: str, work: Coroutine[Any, Any, T]) -> tuple[bool, 
     """Start the work; whether it came to wait for a lock, or was through without."""
     task = asyncio.create_task(work)
     async with await psycopg.AsyncConnection.connect(url, autocommit=True) as watch:
-        while not task.done():
+
+        async def is_told() -> str:
+            if task.done():
+                return "through"
             row = await (await watch.execute(_WAITERS)).fetchone()
-            if row and row[0]:
-                return True, task
-            await asyncio.wait([task], timeout=0.005)
-    return False, task
+            return "waits" if row and row[0] else ""
+
+        told = await eventually(is_told, "a call that is through, or waits for a lock")
+    return told == "waits", task

@@ -8,8 +8,9 @@ import pytest
 from redis.asyncio import Redis
 
 from penstock.stores.redis import RedisStore
+from penstock.testing.conformance import aio
 from tests.conformance.stores import opened
-from tests.kit import aio, valkey
+from tests.kit import valkey
 
 
 @pytest.fixture(params=valkey.binaries(), ids=lambda path: path.name)

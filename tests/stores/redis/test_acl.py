@@ -13,6 +13,7 @@ from penstock.core.states import State
 from penstock.stores.redis.scripts import Scripts, loaded_sources
 from tests.docs.pages import ROOT
 from tests.kit import valkey
+from tests.kit.waiting import PATIENCE
 from tests.stores.redis.operating import tell
 
 PAGE: Path = ROOT / "docs/how-to/redis.md"
@@ -23,7 +24,6 @@ NOT_SENT = {"readonly"}
 """Words that are commands as well, and stand in the client as the beginning of a server's error."""
 WITHOUT_RIGHT = {"auth"}
 """Commands that every user may send."""
-SECONDS = 20.0
 
 
 def granted(text: str) -> set[str]:
@@ -34,7 +34,7 @@ def granted(text: str) -> set[str]:
 def sent_by_scripts() -> set[str]:
     """The commands in the scripts as the server gets them."""
     scripts = Scripts()
-    names = [path.removesuffix(".lua") for path in loaded_sources() if not path.startswith("include/")]
+    names = [path.removesuffix(".lua") for path in loaded_sources() if not path.startswith("shared/")]
     found = [pair for name in names for pair in IN_LUA.findall(scripts.get(name).text)]
     return {named(first, second or None) for first, second in found}
 
@@ -42,7 +42,7 @@ def sent_by_scripts() -> set[str]:
 def sent_by_the_client(known: set[str]) -> set[str]:
     """The commands that the client's modules begin a call or a tuple with."""
     found = set[str]()
-    for path in SOURCES.glob("*.py"):
+    for path in SOURCES.rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             parts = node.args if isinstance(node, ast.Call) else getattr(node, "elts", [])
             words = [part.value if isinstance(part, ast.Constant) else None for part in parts]
@@ -93,21 +93,21 @@ async def test_the_rule_on_the_page_is_enough(url: str, operator: Redis) -> None
             handle = await send.options(key="k", idempotency_key="one").enqueue(1)
             flow = await group([keyed.call(2), keyed.call(3)], then=last.options(key="l").call()).enqueue()
             later = await send.options(key="k", delay=3_600).enqueue(4)
-            assert await handle.result(timeout=SECONDS) == 1
-            assert await flow.result(timeout=SECONDS) == "done"
+            assert await handle.result(timeout=PATIENCE) == 1
+            assert await flow.result(timeout=PATIENCE) == "done"
             await later.cancel()
         finally:
             worker.stop()
             await working
         store = app.store
-        queue = (await store.queues("default"))[0].queue
-        counts = await store.counts(queue)
-        await store.turn(3_600_000)
-        await store.prune(queue)
-        findings = await store.check(queue)
-        await store.info()
-        await store.trim(queue, through=1)
-        events = await store.events(queue, after=1)
+        queue = (await store.queues.list_queues("default"))[0].queue
+        counts = await store.reads.counts(queue)
+        await store.clock.advance_clock(3_600_000)
+        await store.moves.prune(queue)
+        findings = await store.health.check(queue)
+        await store.health.info()
+        await store.events.trim(queue, through=1)
+        events = await store.events.read_events(queue, after=1)
 
     assert counts[State.CANCELLED] == 1
     assert findings == []

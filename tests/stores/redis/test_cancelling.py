@@ -10,10 +10,10 @@ from penstock.stores.redis import RedisStore
 from penstock.stores.redis.scripts import Scripts
 from penstock.stores.redis.server import Server
 from penstock.stores.values import Topic
-from tests.conformance.arrange import enqueue, new_job
+from penstock.testing.conformance.arrange import enqueue, new_job
+from tests.kit.waiting import PATIENCE
 from tests.stores.redis.operating import tell
 
-SECONDS = 1.5
 TURNS = 60
 
 
@@ -24,7 +24,7 @@ async def test_a_call_can_be_cancelled_at_every_turn_of_the_loop(store: RedisSto
         call = asyncio.create_task(_get(store, queue, "job-0"))
         assert await _cut_off(call, turns), f"turn {turns}"
 
-        [found] = await store.get(queue, [f"job-{turns}"])
+        [found] = await store.reads.get(queue, [f"job-{turns}"])
 
         assert found is not None
         assert found.id == f"job-{turns}"
@@ -37,16 +37,16 @@ async def test_a_time_limit_of_the_caller_is_a_timeout(
     await tell(operator, "CLIENT", "PAUSE", 200, "ALL")
 
     with pytest.raises(TimeoutError):
-        async with asyncio.timeout(0.05):
-            await store.get(queue, ["a"])
+        async with asyncio.timeout(0.05):  # real time: the limit is to be over before the server answers
+            await store.reads.get(queue, ["a"])
 
-    assert await store.get(queue, ["a"]) == [None]
+    assert await store.reads.get(queue, ["a"]) == [None]
 
 
 async def test_of_many_who_wait_for_the_first_connection_one_can_give_up(url: str) -> None:
     """The others get it."""
     server = Server(url, Scripts())
-    server.connect()
+    server.open()
     calls = [asyncio.create_task(server.command("PING")) for _ in range(5)]
     await asyncio.sleep(0)
     calls[0].cancel()
@@ -71,7 +71,7 @@ async def test_opening_and_hanging_can_be_cancelled_at_every_turn_of_the_loop(
             cut = await _cut_off(asyncio.create_task(_hang(store, queue)), turns)
             assert cut, f"hanging, turn {turns}"
         finally:
-            async with asyncio.timeout(SECONDS):
+            async with asyncio.timeout(PATIENCE):
                 await store.close()
         assert not _listeners()
 
@@ -81,16 +81,16 @@ async def _cut_off(task: asyncio.Task[None], turns: int) -> bool:
     for _ in range(turns):
         await asyncio.sleep(0)
     is_cancelled = task.cancel()
-    await asyncio.wait([task], timeout=SECONDS)
+    await asyncio.wait([task], timeout=PATIENCE)
     return task.done() and task.cancelled() == is_cancelled
 
 
 async def _get(store: RedisStore, queue: QueueRef, job: str) -> None:
-    await store.get(queue, [job])
+    await store.reads.get(queue, [job])
 
 
 async def _hang(store: RedisStore, queue: QueueRef, seconds: float = 60.0) -> None:
-    async with store.bell(queue, Topic.ENDED) as bell:
+    async with store.notifier.subscribe(queue, Topic.ENDED) as bell:
         await bell.wait(seconds)
 
 

@@ -24,9 +24,9 @@ async def test_queues_are_turned_ahead_of_the_clock_of_all(
             seen.append(int(await command(self, "HGET", keys_of(QUEUE).meta, "offset_ms")))
         return await command(self, *words)
 
-    await store.open_queue(QUEUE)
+    await store.queues.open_queue(QUEUE)
     monkeypatch.setattr(Server, "command", watched)
-    await store.turn(5_000)
-    await store.turn(1_000)
+    await store.clock.advance_clock(5_000)
+    await store.clock.advance_clock(1_000)
 
     assert seen == [5_000, 6_000]

@@ -16,14 +16,17 @@ from penstock.stores.redis import RedisStore
 from penstock.stores.redis.keys import keys_of
 from penstock.stores.redis.scripts import Scripts
 from penstock.stores.redis.server import Server
-from penstock.stores.values import Durability, QueueContents, Topic
-from tests.conformance.arrange import claim_one, enqueue, new_job
+from penstock.stores.values import DuePage, Durability, QueueContents, Topic
+from penstock.testing.conformance.arrange import claim_one, enqueue, new_job
 from tests.conformance.stores import opened
 from tests.kit import cluster, valkey
 from tests.kit.cluster import joined, node_of, slot_of_queue
+from tests.kit.waiting import PATIENCE, SLOWNESS, eventually
 from tests.stores.redis.operating import tell
 
 QUEUES = [QueueRef("t", name) for name in "abcdefgh"]
+ANSWER = 2 * SLOWNESS
+"""Seconds that a call waits for a node that does not answer."""
 
 
 @pytest.fixture
@@ -40,14 +43,14 @@ async def test_queues_are_deleted_and_made_anew(nodes: list[valkey.Server]) -> N
         opened(RedisStore(nodes[0].url)) as one,
         opened(RedisStore(nodes[1].url)) as other,
     ):
-        numbers = [(await other.open_queue(queue)).number for queue in QUEUES]
+        numbers = [(await other.queues.open_queue(queue)).number for queue in QUEUES]
         for queue in QUEUES:
-            assert await one.delete_queue(queue) == QueueContents()
-        listed, tenants = await one.queues("t"), await one.tenants()
+            assert await one.queues.delete_queue(queue) == QueueContents()
+        listed, tenants = await one.queues.list_queues("t"), await one.queues.list_tenants()
         for queue in QUEUES:
             await enqueue(other, queue, [new_job("a")])
-        again = await one.queues("t")
-        kept = await one.delete_queue(QUEUES[0])
+        again = await one.queues.list_queues("t")
+        kept = await one.queues.delete_queue(QUEUES[0])
 
     assert (listed, tenants) == ([], [])
     assert [each.queue for each in again] == QUEUES
@@ -62,22 +65,19 @@ async def test_queues_of_a_cluster_are_used_through_anynode_of(nodes: list[valke
         opened(RedisStore(nodes[0].url)) as store,
         opened(RedisStore(nodes[2].url)) as other,
     ):
-        heard = 0
         for queue in QUEUES:
-            async with other.bell(queue, Topic.READY) as bell:
+            async with other.notifier.subscribe(queue, Topic.READY) as bell:
                 await enqueue(store, queue, [new_job("a"), new_job("b")])
-                # A node that has just met another may lose a ring on its way: bells are hints.
-                heard += await bell.wait(2.0)
+                assert await bell.wait(PATIENCE)
             held = await claim_one(other, queue)
-            await other.settle(queue, [Complete(held.id, held.token)])
-            assert (await store.counts(queue))[State.COMPLETED] == 1
-            assert len(await store.events(queue)) == 4
-            assert await store.check(queue) == []
-        await store.turn(1_000)
+            await other.moves.settle(queue, [Complete(held.id, held.token)])
+            assert (await store.reads.counts(queue))[State.COMPLETED] == 1
+            assert len(await store.events.read_events(queue)) == 4
+            assert await store.health.check(queue) == []
+        await store.clock.advance_clock(1_000)
 
-        assert heard > len(QUEUES) // 2
         assert {node_of(queue) for queue in QUEUES} == {0, 1, 2}
-        assert [info.queue for info in await other.queues("t")] == QUEUES
+        assert [info.queue for info in await other.queues.list_queues("t")] == QUEUES
 
 
 async def test_what_is_due_is_asked_of_every_node_and_one_that_is_gone_hides_no_other(
@@ -85,17 +85,19 @@ async def test_what_is_due_is_asked_of_every_node_and_one_that_is_gone_hides_no_
 ) -> None:
     async with (
         joined(nodes),
-        opened(RedisStore(f"{nodes[0].url}?answer_timeout=2")) as store,
+        opened(RedisStore(f"{nodes[0].url}?answer_timeout={ANSWER}")) as store,
     ):
         for queue in QUEUES:
             await enqueue(store, queue, [new_job("a", delay_ms=1)])
-        whole = await store.due_queues("t", [queue.name for queue in QUEUES], within_ms=60_000)
-        every = await store.due_queues("t", within_ms=60_000)
+        whole = await store.upkeep.due_queues("t", [queue.name for queue in QUEUES], within_ms=60_000)
+        every = await store.upkeep.due_queues("t", within_ms=60_000)
         gone = node_of(QUEUES[0])
         os.kill(nodes[gone].pid, signal.SIGSTOP)
         try:
-            partly = await store.due_queues("t", [queue.name for queue in QUEUES], within_ms=60_000)
-            some = await store.claimable_queues("t", [queue.name for queue in QUEUES], within_ms=60_000)
+            partly = await store.upkeep.due_queues("t", [queue.name for queue in QUEUES], within_ms=60_000)
+            some = await store.upkeep.claimable_queues(
+                "t", [queue.name for queue in QUEUES], within_ms=60_000
+            )
         finally:
             os.kill(nodes[gone].pid, signal.SIGCONT)
 
@@ -126,10 +128,10 @@ async def test_a_call_follows_a_slot_that_moved(nodes: list[valkey.Server]) -> N
             await tell(operator, "CLUSTER", "SETSLOT", slot, "NODE", ids[new])
 
         held = await claim_one(store, queue)
-        await store.settle(queue, [Complete(held.id, held.token)])
+        await store.moves.settle(queue, [Complete(held.id, held.token)])
 
-        assert (await store.counts(queue))[State.COMPLETED] == 1
-        assert await store.check(queue) == []
+        assert (await store.reads.counts(queue))[State.COMPLETED] == 1
+        assert await store.health.check(queue) == []
 
 
 async def test_a_node_that_is_away_takes_only_its_own_queues_with_it(
@@ -146,7 +148,7 @@ async def test_a_node_that_is_away_takes_only_its_own_queues_with_it(
         os.kill(nodes[2].pid, signal.SIGKILL)
 
         with pytest.raises(StoreUnavailableError):
-            await store.counts(away)
+            await store.reads.counts(away)
         assert (await claim_one(store, here)).id == "a"
 
 
@@ -159,27 +161,27 @@ async def test_queues_of_other_nodes_go_on_whichever_node_is_away(
     async with joined(nodes) as operators, opened(RedisStore(nodes[gone].url)) as store:
         for operator in operators:
             await operator.config_set("cluster-require-full-coverage", "no")
-        await store.turn(1_000)
+        await store.clock.advance_clock(1_000)
         for queue in QUEUES:
             await enqueue(store, queue, [new_job("a", delay_ms=3_600_000)])
-        await store.due_queues("t")
-        before = await store.now()
+        await store.upkeep.due_queues("t")
+        before = await store.clock.now()
         os.kill(nodes[gone].pid, signal.SIGKILL)
 
-        assert await store.now() >= before
-        page = await store.due_queues("t", within_ms=7_200_000)
+        assert await store.clock.now() >= before
+        page = await store.upkeep.due_queues("t", within_ms=7_200_000)
         assert sorted(each.name for each in page.queues) == [queue.name for queue in here]
         every = ",".join(f"127.0.0.1:{node.port}" for node in nodes)
         async with opened(RedisStore(f"redis://{every}/0")) as other:
-            await other.now()
-            await other.info()
+            await other.clock.now()
+            await other.health.info()
             for queue in here:
-                assert (await other.open_queue(queue)).number
+                assert (await other.queues.open_queue(queue)).number
                 await enqueue(other, queue, [new_job("b")])
                 held = await claim_one(other, queue)
-                await other.settle(queue, [Complete(held.id, held.token)])
+                await other.moves.settle(queue, [Complete(held.id, held.token)])
             with pytest.raises(StoreUnavailableError):
-                await other.open_queue(next(queue for queue in QUEUES if node_of(queue) == gone))
+                await other.queues.open_queue(next(queue for queue in QUEUES if node_of(queue) == gone))
 
 
 @pytest.mark.parametrize("number", [0, 1, 2])
@@ -191,9 +193,9 @@ async def test_every_primary_is_looked_at_before_a_cluster_is_used(
         for operator in operators:
             await operator.config_set("appendonly", "yes")
         async with opened(RedisStore(nodes[0].url)) as store:
-            kept = (await store.info()).durability
+            kept = (await store.health.info()).durability
             await operators[number].config_set("appendonly", "no")
-            weakest = (await store.info()).durability
+            weakest = (await store.health.info()).durability
         for operator in operators:
             # A server that writes its first append-only file does not end when it is told to.
             await operator.config_set("appendonly", "no")
@@ -212,30 +214,33 @@ async def test_a_node_that_does_not_answer_holds_up_no_call_to_another_for_long(
     here = [queue for queue in QUEUES if node_of(queue) != 2]
     async with (
         joined(nodes) as operators,
-        opened(RedisStore(f"{nodes[2].url}?answer_timeout=1&connect_timeout=1")) as store,
+        opened(RedisStore(f"{nodes[2].url}?answer_timeout={ANSWER}&connect_timeout={ANSWER}")) as store,
     ):
         for operator in operators:
             await operator.config_set("cluster-require-full-coverage", "no")
         for queue in QUEUES:
             await enqueue(store, queue, [new_job("a")])
+
+        async def at_once() -> DuePage | None:
+            """What is due, unless the node that does not answer was waited for."""
+            try:
+                async with asyncio.timeout(ANSWER / 2):
+                    await store.clock.now()
+                    return await store.upkeep.due_queues("t", [queue.name for queue in QUEUES])
+            except TimeoutError:
+                return None
+
+        async def is_back() -> bool:
+            return not (await store.upkeep.due_queues("t", [queue.name for queue in QUEUES])).unreachable
+
         os.kill(nodes[2].pid, signal.SIGSTOP)
         try:
-            await store.due_queues("t", [queue.name for queue in QUEUES])
-            async with asyncio.timeout(cluster.SECONDS):
-                while True:
-                    try:
-                        async with asyncio.timeout(0.5):
-                            await store.now()
-                            page = await store.due_queues("t", [queue.name for queue in QUEUES])
-                        break
-                    except TimeoutError:
-                        continue
+            await store.upkeep.due_queues("t", [queue.name for queue in QUEUES])
+            page = await eventually(at_once, "an answer of the other nodes")
             reached = [(await claim_one(store, queue)).id for queue in here]
         finally:
             os.kill(nodes[2].pid, signal.SIGCONT)
-        async with asyncio.timeout(cluster.SECONDS):
-            while (await store.due_queues("t", [queue.name for queue in QUEUES])).unreachable:  # noqa: ASYNC110
-                await asyncio.sleep(0.05)
+        await eventually(is_back, "an answer of the node that goes on")
 
     assert page.unreachable == [queue.name for queue in QUEUES if node_of(queue) == 2]
     assert reached == ["a"] * len(here)
@@ -243,7 +248,7 @@ async def test_a_node_that_does_not_answer_holds_up_no_call_to_another_for_long(
 
 async def _fields(url: str, key: str | bytes) -> int:
     server = Server(url, Scripts())
-    server.connect()
+    server.open()
     try:
         return int(await server.command("HLEN", key))
     finally:

@@ -14,9 +14,10 @@ from penstock.core.moves import Complete
 from penstock.core.outcomes import Applied
 from penstock.core.states import State
 from penstock.stores.redis import RedisStore
-from tests.conformance.arrange import claim, claim_one, enqueue, new_job
+from penstock.testing.conformance.arrange import claim, claim_one, enqueue, new_job
 from tests.conformance.stores import opened
 from tests.kit import valkey
+from tests.kit.waiting import PATIENCE
 from tests.stores.redis.operating import tell
 
 
@@ -48,13 +49,13 @@ async def test_a_call_that_was_cancelled_leaves_no_answer_for_the_next_one(
     """A connection with an unread answer is closed, not used again."""
     await enqueue(store, queue, [new_job(f"job-{number}") for number in range(3)])
     await tell(operator, "CLIENT", "PAUSE", 200, "ALL")
-    calls = [asyncio.create_task(store.get(queue, [f"job-{number}"])) for number in range(3)]
-    await asyncio.sleep(0.05)
+    calls = [asyncio.create_task(store.reads.get(queue, [f"job-{number}"])) for number in range(3)]
+    await asyncio.sleep(0.05)  # real time: the calls go out to a server that does not answer yet
     for call in calls:
         call.cancel()
     cut_off = await asyncio.gather(*calls, return_exceptions=True)
 
-    found = await asyncio.gather(*(store.get(queue, [f"job-{number}"]) for number in range(3)))
+    found = await asyncio.gather(*(store.reads.get(queue, [f"job-{number}"]) for number in range(3)))
 
     assert all(isinstance(each, asyncio.CancelledError) for each in cut_off)
     assert [job.id for [job] in found if job is not None] == ["job-0", "job-1", "job-2"]
@@ -71,7 +72,7 @@ async def test_a_server_that_does_not_answer_is_a_timeout(
             os.kill(server.pid, signal.SIGSTOP)
             try:
                 with pytest.raises(StoreTimeoutError):
-                    await store.get(queue, ["a"])
+                    await store.reads.get(queue, ["a"])
             finally:
                 os.kill(server.pid, signal.SIGCONT)
 
@@ -87,15 +88,15 @@ async def test_a_server_that_went_away_is_unavailable_and_found_again(
         async with opened(RedisStore(f"redis://127.0.0.1:{port}/0")) as store:
             await enqueue(store, queue, [new_job("a")])
             process.kill()
-            process.wait(5)
+            process.wait(PATIENCE)
             with pytest.raises(StoreUnavailableError):
-                await store.get(queue, ["a"])
+                await store.reads.get(queue, ["a"])
             process, _ = valkey.start(binary, tmp_path, port=port, appendonly=True)
             # Starting it took this loop's time: only now does it learn which of its connections ended.
-            await asyncio.sleep(0.1)
+            await asyncio.sleep(0.1)  # real time: the ends of connections come from the kernel
 
             assert (await claim_one(store, queue)).id == "a"
-            assert await store.check(queue) == []
+            assert await store.health.check(queue) == []
     finally:
         valkey.stop(process)
 
@@ -109,16 +110,16 @@ async def test_a_full_server_refuses_new_jobs_and_lets_the_old_ones_end(
     await operator.config_set("maxmemory", 1)
 
     with pytest.raises(StoreFullError, match="maxmemory"):
-        await store.enqueue(queue, [new_job("c")])
-    [outcome] = await store.settle(queue, [Complete(held.id, held.token, b"{}")])
+        await store.moves.enqueue(queue, [new_job("c")])
+    [outcome] = await store.moves.settle(queue, [Complete(held.id, held.token, b"{}")])
     other = await claim_one(store, queue)
-    await store.delete(queue, [held.id])
+    await store.moves.delete(queue, [held.id])
 
     assert outcome == Applied(State.COMPLETED)
     assert other.id == "b"
-    assert await store.get(queue, ["c"]) == [None]
+    assert await store.reads.get(queue, ["c"]) == [None]
     await operator.config_set("maxmemory", 0)
-    assert await store.check(queue) == []
+    assert await store.health.check(queue) == []
 
 
 async def test_more_calls_than_connections_wait_for_their_turn(store: RedisStore, queue: QueueRef) -> None:
@@ -134,14 +135,14 @@ async def test_a_store_that_is_not_open_says_so(url: str, queue: QueueRef) -> No
     """Before open and after close."""
     store = RedisStore(url)
     with pytest.raises(StoreError, match="not open"):
-        await store.counts(queue)
+        await store.reads.counts(queue)
     await store.open()
     await store.close()
 
     with pytest.raises(StoreError, match="not open"):
-        await store.counts(queue)
+        await store.reads.counts(queue)
 
 
 async def _settled() -> None:
     """Let the loop hear of what the server closed."""
-    await asyncio.sleep(0.05)
+    await asyncio.sleep(0.05)  # real time: the ends of connections come from the kernel

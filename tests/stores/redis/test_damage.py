@@ -15,7 +15,7 @@ from penstock.stores.bounds import PROMOTE_LIMIT
 from penstock.stores.redis import RedisStore
 from penstock.stores.redis.keys import keys_of
 from penstock.stores.values import Query
-from tests.conformance.arrange import FAULT, LEASE_MS, claim, claim_one, enqueue, new_job
+from penstock.testing.conformance.arrange import FAULT, LEASE_MS, claim, claim_one, enqueue, new_job
 
 STATE, VERSION, PLACE, OPTIONS = 0, 1, 2, 27
 DAMAGED: list[bytes | str] = [
@@ -51,12 +51,12 @@ async def damage(operator: Redis, queue: QueueRef, job: str, how: bytes | str) -
 
 async def quarantine(store: RedisStore, queue: QueueRef) -> list[str]:
     """The ids that were set aside."""
-    return [each.id for each in await store.quarantined(queue)]
+    return [each.id for each in await store.quarantine.list_quarantined(queue)]
 
 
 async def sound(store: RedisStore, queue: QueueRef) -> bool:
     """True where the store's check finds nothing."""
-    return await store.check(queue) == []
+    return await store.health.check(queue) == []
 
 
 @pytest.mark.parametrize("how", DAMAGED, ids=IDS)
@@ -67,12 +67,12 @@ async def test_a_record_that_cannot_be_read_keeps_no_other_job_from_a_claim(
     spoiled = await damage(operator, queue, "b", how)
 
     assert [job.id for job in await claim(store, queue, 10)] == ["a", "c"]
-    [entry] = await store.quarantined(queue)
+    [entry] = await store.quarantine.list_quarantined(queue)
     assert (entry.id, entry.payload) == ("b", b'"mine"')
     assert entry.record is not None
     # The end of a record is read after the lease, which then is written in it.
     assert entry.record == spoiled or how in {"options", "short"}
-    assert await store.counts(queue) == {**dict.fromkeys(State, 0), State.ACTIVE: 2}
+    assert await store.reads.counts(queue) == {**dict.fromkeys(State, 0), State.ACTIVE: 2}
     assert await sound(store, queue)
 
 
@@ -93,12 +93,12 @@ async def test_a_delayed_entry_without_a_record_is_looked_at_once(
     await enqueue(store, queue, [new_job("a", delay_ms=1_000)])
     await operator.zadd(keys_of(queue).delayed, {b"%016d nobody" % 7: 1, b"no place": 2, b"\xff\xfe": 3})
 
-    claims = await store.claim(queue, worker="w", limit=1, lease_ms=LEASE_MS)
+    claims = await store.moves.claim(queue, worker="w", limit=1, lease_ms=LEASE_MS)
     assert claims.wait_ms is not None
     assert claims.wait_ms > 0
     assert await quarantine(store, queue) == ["\\xff\\xfe", "nobody", "place"]
     assert await sound(store, queue)
-    assert await store.delete_quarantined(queue, ["\\xff\\xfe", "place", "other"]) == 2
+    assert await store.quarantine.delete_quarantined(queue, ["\\xff\\xfe", "place", "other"]) == 2
     assert await quarantine(store, queue) == ["nobody"]
 
 
@@ -108,15 +108,17 @@ async def test_many_delayed_entries_without_records_do_not_stop_promotion(
     await enqueue(store, queue, [new_job("a", delay_ms=1_000)])
     many = {f"{n:016d} nobody-{n}": n for n in range(1, PROMOTE_LIMIT + 51)}
     await operator.zadd(keys_of(queue).delayed, many)
-    await store.turn(1_000)
+    await store.clock.advance_clock(1_000)
 
-    assert await store.promote(queue) == 0
-    assert await store.promote(queue) == 1
+    assert await store.moves.promote(queue) == 0
+    assert await store.moves.promote(queue) == 1
     assert [job.id for job in await claim(store, queue)] == ["a"]
-    assert len(await store.quarantined(queue, limit=1_000)) == len(many)
-    page = await store.quarantined(queue, after="nobody-99", limit=2)
+    assert len(await store.quarantine.list_quarantined(queue, limit=1_000)) == len(many)
+    page = await store.quarantine.list_quarantined(queue, after="nobody-99", limit=2)
     assert page == []
-    assert [each.id for each in await store.quarantined(queue, after="nobody-97", limit=1)] == ["nobody-98"]
+    assert [
+        each.id for each in await store.quarantine.list_quarantined(queue, after="nobody-97", limit=1)
+    ] == ["nobody-98"]
 
 
 async def test_a_delayed_record_that_cannot_be_read_is_set_aside(
@@ -124,7 +126,7 @@ async def test_a_delayed_record_that_cannot_be_read_is_set_aside(
 ) -> None:
     await enqueue(store, queue, [new_job("a", delay_ms=10), new_job("b", delay_ms=20)])
     await damage(operator, queue, "a", b"gone")
-    await store.turn(1_000)
+    await store.clock.advance_clock(1_000)
 
     assert [job.id for job in await claim(store, queue, 10)] == ["b"]
     assert await quarantine(store, queue) == ["a"]
@@ -141,10 +143,10 @@ async def test_an_expired_lease_without_a_record_keeps_no_other_from_recovery(
         await operator.hdel(keys_of(queue).records, "a")
     else:
         await damage(operator, queue, "a", how)
-    await store.turn(LEASE_MS + 1)
+    await store.clock.advance_clock(LEASE_MS + 1)
 
-    assert [lease.id for lease in await store.expired(queue)] == ["b"]
-    claims = await store.claim(queue, worker="w", limit=1, lease_ms=LEASE_MS)
+    assert [lease.id for lease in await store.reads.expired(queue)] == ["b"]
+    claims = await store.moves.claim(queue, worker="w", limit=1, lease_ms=LEASE_MS)
     assert [lease.id for lease in claims.expired] == ["b"]
     assert await quarantine(store, queue) == ["a"]
     assert await sound(store, queue)
@@ -176,7 +178,7 @@ async def test_a_pending_entry_without_a_record_is_kept_for_people(
 ) -> None:
     """A deleted job leaves such an entry, too, with a note, and is no damage."""
     await enqueue(store, queue, [new_job("a"), new_job("b"), new_job("c")])
-    await store.delete(queue, ["a"])
+    await store.moves.delete(queue, ["a"])
     await operator.hdel(keys_of(queue).records, "b")
 
     assert [job.id for job in await claim(store, queue, 10)] == ["c"]
@@ -187,16 +189,57 @@ async def test_a_pending_entry_without_a_record_is_kept_for_people(
 async def test_a_key_goes_on_when_the_record_of_its_running_job_is_lost(
     store: RedisStore, operator: Redis, queue: QueueRef
 ) -> None:
-    await store.declare(queue, Declaration(mode=Mode.KEYED))
+    await store.queues.declare(queue, Declaration(mode=Mode.KEYED))
     await enqueue(store, queue, [new_job(each, key="k") for each in "abcd"])
     assert [job.id for job in await claim(store, queue, 10)] == ["a"]
     await operator.hdel(keys_of(queue).records, "a", "b")
-    await store.turn(LEASE_MS + 1)
+    await store.clock.advance_clock(LEASE_MS + 1)
 
-    assert await store.expired(queue) == []
+    assert await store.reads.expired(queue) == []
     assert [job.id for job in await claim(store, queue, 10)] == ["c"]
     assert await quarantine(store, queue) == ["a", "b"]
     assert await sound(store, queue)
+
+
+@pytest.mark.parametrize("how", [b"", b"x", b"\xc1 no lane", b"\x93\x01\x02", b"\xdc\x00\x02\x01\x02"])
+async def test_a_lane_that_cannot_be_read_stops_no_other_key_and_is_made_anew(
+    store: RedisStore, operator: Redis, queue: QueueRef, how: bytes
+) -> None:
+    await store.queues.declare(queue, Declaration(mode=Mode.KEYED))
+    await enqueue(store, queue, [new_job(f"{key}{n}", key=key) for n in range(2) for key in "kl"])
+    await operator.hset(keys_of(queue).lanes, "k", how)
+    assert "key 'k' has jobs and no lane" in {each.what for each in await store.health.check(queue)}
+
+    assert [job.id for job in await claim(store, queue, 10)] == ["l0"]
+    assert await store.reads.oldest(queue) is not None
+    assert await store.quarantine.repair(queue) > 0
+    assert await sound(store, queue)
+    assert [job.id for job in await claim(store, queue, 10)] == ["k0"]
+
+
+async def test_a_repair_lets_a_key_take_turns_that_lost_its_own(
+    store: RedisStore, operator: Redis, queue: QueueRef
+) -> None:
+    await store.queues.declare(queue, Declaration(mode=Mode.KEYED))
+    await enqueue(store, queue, [new_job(each, key=each) for each in "kl"])
+    ready = keys_of(queue).ready
+    await operator.zrem(ready, *await operator.zrange(ready, 0, 0))
+    await operator.zadd(ready, {"no turn": 7})
+    assert len(await store.health.check(queue)) > 0
+
+    await store.quarantine.repair(queue)
+    assert await sound(store, queue)
+    assert {job.id for job in await claim(store, queue, 10)} == {"k", "l"}
+
+
+async def test_a_queue_whose_own_entry_cannot_be_read_is_named(
+    store: RedisStore, operator: Redis, queue: QueueRef
+) -> None:
+    await enqueue(store, queue, [new_job("a")])
+    await operator.hset(keys_of(queue).meta, "paused_at", "soon")
+
+    with pytest.raises(StoreFormatError, match=rf"queue {queue} cannot be read: .*{keys_of(queue).meta}"):
+        await store.queues.list_queues(queue.tenant)
 
 
 @pytest.mark.parametrize("how", [b"gone", "short", "version"])
@@ -214,15 +257,15 @@ async def test_moves_of_a_record_that_cannot_be_read_are_refused_and_others_are_
         Fail("d", leases["d"], FAULT),
     ]
 
-    first, second, third, fourth = await store.settle(queue, given)
+    first, second, third, fourth = await store.moves.settle(queue, given)
     assert (first, third) == (Refused(Refusal.LOST), Refused(Refusal.LOST))
     assert not isinstance(second, Refused)
     assert not isinstance(fourth, Refused)
-    assert await store.heartbeat(queue, [Beat("a", leases["a"])], LEASE_MS) == [Refused(Refusal.LOST)]
-    refused, done = await store.cancel(queue, ["e", "f"])
+    assert await store.moves.heartbeat(queue, [Beat("a", leases["a"])], LEASE_MS) == [Refused(Refusal.LOST)]
+    refused, done = await store.moves.cancel(queue, ["e", "f"])
     assert refused == Refused(Refusal.MISSING)
     assert not isinstance(done, Refused)
-    assert await store.delete(queue, ["g"]) == [Refused(Refusal.MISSING)]
+    assert await store.moves.delete(queue, ["g"]) == [Refused(Refusal.MISSING)]
     assert await quarantine(store, queue) == ["a", "c", "e", "g"]
 
 
@@ -232,10 +275,10 @@ async def test_a_page_passes_over_what_cannot_be_read_and_a_single_look_names_it
     await enqueue(store, queue, [new_job("a"), new_job("b")])
     await damage(operator, queue, "a", "options")
 
-    page = await store.find(queue, Query())
+    page = await store.reads.find(queue, Query())
     assert [job.id for job in page.jobs] == ["b"]
     with pytest.raises(StoreFormatError, match=r"job a of queue .* cannot be read: .* doctor --repair"):
-        await store.get(queue, ["a"])
+        await store.reads.get(queue, ["a"])
 
 
 async def test_a_repair_finds_what_no_move_has_met(
@@ -254,17 +297,17 @@ async def test_a_repair_finds_what_no_move_has_met(
     await operator.zrem(keys.active, "a")
     await operator.lrem(keys.pending(5), 1, "3 c")
     await operator.zrem(keys.delayed, *await operator.zrange(keys.delayed, -1, -1))
-    before = {each.job for each in await store.check(queue)}
+    before = {each.job for each in await store.health.check(queue)}
     assert {"a", "b", "c", "e", "f", "nobody", "no-one"} <= before
 
-    assert await store.repair(queue) > 0
+    assert await store.quarantine.repair(queue) > 0
     assert await sound(store, queue)
     assert await quarantine(store, queue) == ["b", "e", "no-one", "nobody"]
-    assert await store.repair(queue) == 0
+    assert await store.quarantine.repair(queue) == 0
     assert {job.id for job in await claim(store, queue, 10)} == {"c", "d"}
-    await store.turn(60_000)
-    assert {lease.id for lease in await store.expired(queue)} == {"a", "c", "d"}
-    assert await store.promote(queue) == 1
+    await store.clock.advance_clock(60_000)
+    assert {lease.id for lease in await store.reads.expired(queue)} == {"a", "c", "d"}
+    assert await store.moves.promote(queue) == 1
 
 
 async def test_a_deleted_entry_is_a_deleted_job_to_the_log(
@@ -275,9 +318,9 @@ async def test_a_deleted_entry_is_a_deleted_job_to_the_log(
     await operator.zadd(keys_of(queue).delayed, {f"{1:016d} nobody": 1})
     await claim(store, queue, 10)
 
-    assert await store.delete_quarantined(queue, ["a", "nobody"]) == 2
+    assert await store.quarantine.delete_quarantined(queue, ["a", "nobody"]) == 2
     assert await quarantine(store, queue) == []
-    last = (await store.events(queue))[-1]
+    last = (await store.events.read_events(queue))[-1]
     assert (last.move, last.jobs) == ("delete", ["a"])
 
 
@@ -288,7 +331,7 @@ async def test_an_event_that_cannot_be_read_is_passed_over(
     for n in (2, 3, 4, 6):
         await operator.xdel(keys_of(queue).events, f"{n}-0")
     # Streams only grow: what follows is written anew.
-    seqs = [event.seq for event in await store.events(queue)]
+    seqs = [event.seq for event in await store.events.read_events(queue)]
     assert seqs == [1, 5]
     key = keys_of(queue).events
     await operator.delete(key)
@@ -297,10 +340,10 @@ async def test_an_event_that_cannot_be_read_is_passed_over(
     await operator.hset(keys_of(queue).meta, "seq", 5)
     await enqueue(store, queue, [new_job("last")])
 
-    assert [event.seq for event in await store.events(queue, 0, 2)] == [6]
-    assert [event.seq for event in await store.events(queue, 5, 2)] == [6]
-    assert [each.seq for each in await store.damaged_events(queue)] == [1, 2, 3, 4, 5]
-    assert "cannot be read" in (await store.damaged_events(queue, 2, 1))[0].why
+    assert [event.seq for event in await store.events.read_events(queue, 0, 2)] == [6]
+    assert [event.seq for event in await store.events.read_events(queue, 5, 2)] == [6]
+    assert [each.seq for each in await store.events.damaged_events(queue)] == [1, 2, 3, 4, 5]
+    assert "cannot be read" in (await store.events.damaged_events(queue, 2, 1))[0].why
     warned = [each for each in caplog.records if each.message == "event passed over"]
     assert len(warned) == 5
 
@@ -314,14 +357,14 @@ async def test_the_idempotency_key_of_a_damaged_job_is_let_go_with_its_entry(
     await damage(operator, queue, "a", "options")
     await damage(operator, queue, "b", b"gone")
     await claim(store, queue, 10)
-    [held] = await store.enqueue(queue, [new_job(idempotency_key="key-a")])
+    [held] = await store.moves.enqueue(queue, [new_job(idempotency_key="key-a")])
     assert not isinstance(held, Refused)
     assert (held.id, held.created) == ("a", False)
 
-    assert await store.delete_quarantined(queue, ["a", "b"]) == 2
+    assert await store.quarantine.delete_quarantined(queue, ["a", "b"]) == 2
     keys = keys_of(queue)
     assert await operator.zscore(keys.freed, "key-a") is not None
     assert await operator.hexists(keys.holders, "key-b")
-    assert await store.repair(queue) == 1
+    assert await store.quarantine.repair(queue) == 1
     assert not await operator.hexists(keys.holders, "key-b")
     assert await operator.hexists(keys.holders, "key-c")

@@ -10,11 +10,11 @@ from penstock.core.states import State
 from penstock.stores.bounds import CLAIM_SCAN
 from penstock.stores.claim_limits import ClaimLimits
 from penstock.stores.redis import RedisStore
+from penstock.stores.redis.codec.jobs import Record
 from penstock.stores.redis.keys import keys_of
 from penstock.stores.redis.reads import CHUNK
-from penstock.stores.redis.records import Record
 from penstock.stores.values import Query
-from tests.conformance.arrange import claim, claim_one, enqueue, new_job
+from penstock.testing.conformance.arrange import claim, claim_one, enqueue, new_job
 from tests.stores.redis.operating import tell
 
 
@@ -24,15 +24,15 @@ async def test_a_job_that_came_back_is_claimed_once_and_at_its_new_place(
     """Its old entry stands for nothing."""
     await enqueue(store, queue, [new_job("a"), new_job("b"), new_job("c")])
     for _ in range(2):
-        await store.cancel(queue, ["a"])
-        await store.redrive(queue, ["a"])
-    counted = (await store.counts(queue))[State.PENDING]
-    ahead = await store.ahead(queue, "a")
+        await store.moves.cancel(queue, ["a"])
+        await store.moves.redrive(queue, ["a"])
+    counted = (await store.reads.counts(queue))[State.PENDING]
+    ahead = await store.reads.ahead(queue, "a")
 
     assert counted == 3
     assert ahead == 2
     assert [job.id for job in await claim(store, queue)] == ["b", "c", "a"]
-    assert await store.check(queue) == []
+    assert await store.health.check(queue) == []
 
 
 async def test_an_id_that_is_used_again_is_not_claimed_by_the_old_entry(
@@ -40,11 +40,11 @@ async def test_an_id_that_is_used_again_is_not_claimed_by_the_old_entry(
 ) -> None:
     """A deleted job's entry may be first in the list."""
     await enqueue(store, queue, [new_job("a"), new_job("b")])
-    await store.delete(queue, ["a"])
+    await store.moves.delete(queue, ["a"])
     await enqueue(store, queue, [new_job("a")])
 
     assert [job.id for job in await claim(store, queue)] == ["b", "a"]
-    assert await store.check(queue) == []
+    assert await store.health.check(queue) == []
 
 
 async def test_a_claim_passes_over_a_bounded_number_of_gone_jobs_and_says_to_come_back(
@@ -53,15 +53,15 @@ async def test_a_claim_passes_over_a_bounded_number_of_gone_jobs_and_says_to_com
     """One call does not clear away a million entries, and no worker sleeps on a job behind them."""
     gone = [f"gone-{number}" for number in range(CLAIM_SCAN + 10)]
     await enqueue(store, queue, [*(new_job(name) for name in gone), new_job("a")])
-    await store.cancel(queue, gone)
-    first = await store.claim(queue, worker="w", limit=5, lease_ms=30_000)
-    second = await store.claim(queue, worker="w", limit=5, lease_ms=30_000)
+    await store.moves.cancel(queue, gone)
+    first = await store.moves.claim(queue, worker="w", limit=5, lease_ms=30_000)
+    second = await store.moves.claim(queue, worker="w", limit=5, lease_ms=30_000)
 
     assert (first.jobs, first.is_more) == ([], True)
     assert [job.id for job in second.jobs] == ["a"]
     assert not second.is_more
-    assert (await store.counts(queue))[State.PENDING] == 0
-    assert await store.check(queue) == []
+    assert (await store.reads.counts(queue))[State.PENDING] == 0
+    assert await store.health.check(queue) == []
 
 
 async def test_a_claim_passes_over_as_many_gone_jobs_as_it_is_told(
@@ -69,9 +69,11 @@ async def test_a_claim_passes_over_as_many_gone_jobs_as_it_is_told(
 ) -> None:
     gone = [f"gone-{number}" for number in range(7)]
     await enqueue(store, queue, [*(new_job(name) for name in gone), new_job("a")])
-    await store.cancel(queue, gone)
+    await store.moves.cancel(queue, gone)
     limits = ClaimLimits(claim_scan=3)
-    found = [await store.claim(queue, worker="w", limit=5, lease_ms=30_000, limits=limits) for _ in range(3)]
+    found = [
+        await store.moves.claim(queue, worker="w", limit=5, lease_ms=30_000, limits=limits) for _ in range(3)
+    ]
 
     assert [claims.is_more for claims in found] == [True, True, False]
     assert [[job.id for job in claims.jobs] for claims in found] == [[], [], ["a"]]
@@ -86,7 +88,7 @@ async def test_lists_of_jobs_of_the_same_age_are_walked_to_the_end(
     found: list[str] = []
     after = None
     while True:
-        page = await store.find(queue, Query(limit=400, after=after, task="task"))
+        page = await store.reads.find(queue, Query(limit=400, after=after, task="task"))
         found += [job.id for job in page.jobs]
         after = page.next
         if after is None:
@@ -103,10 +105,10 @@ async def test_free_text_cannot_leave_its_place(store: RedisStore, operator: Red
         for number, text in enumerate(texts)
     ]
     await enqueue(store, queue, jobs)
-    again = await store.enqueue(
+    again = await store.moves.enqueue(
         queue, [new_job(f"other-{number}", idempotency_key=text) for number, text in enumerate(texts)]
     )
-    records = await store.get(queue, [job.id for job in jobs])
+    records = await store.reads.get(queue, [job.id for job in jobs])
     claimed = await claim(store, queue, worker="w } \0")
 
     tag = f"{{{queue.tenant}/{queue.name}}}".encode()
@@ -134,7 +136,7 @@ async def test_a_sound_queue_has_no_findings(store: RedisStore, queue: QueueRef)
     """With jobs in every state, and entries of jobs that are gone."""
     await _of_every_kind(store, queue)
 
-    assert await store.check(queue) == []
+    assert await store.health.check(queue) == []
 
 
 SPOIL = """
@@ -173,7 +175,7 @@ async def test_the_check_finds(store: RedisStore, operator: Redis, queue: QueueR
     ]
     await tell(operator, *command)
 
-    assert await store.check(queue) != []
+    assert await store.health.check(queue) != []
 
 
 async def _of_every_kind(store: RedisStore, queue: QueueRef) -> None:
@@ -184,5 +186,5 @@ async def _of_every_kind(store: RedisStore, queue: QueueRef) -> None:
         queue,
         [new_job("pending"), new_job("delayed", delay_ms=5_000), new_job("cancelled"), new_job("deleted")],
     )
-    await store.cancel(queue, ["cancelled"])
-    await store.delete(queue, ["deleted"])
+    await store.moves.cancel(queue, ["cancelled"])
+    await store.moves.delete(queue, ["deleted"])

@@ -8,7 +8,7 @@ from penstock.cli.main import run
 from penstock.core.job import QueueRef
 from penstock.core.moves import Bury, Complete
 from penstock.stores.redis import RedisStore
-from tests.conformance.arrange import FAULT, claim, enqueue, new_job
+from penstock.testing.conformance.arrange import FAULT, claim, enqueue, new_job
 from tests.kit import valkey
 from tests.kit.proxy import proxied
 
@@ -31,7 +31,7 @@ async def test_lists_and_purges_move_no_payloads(store: RedisStore, server: valk
     """Nor results: the command hears less than one of them."""
     await enqueue(store, MAIL, [new_job(f"job-{number}", payload=LARGE) for number in range(3)])
     done, dead = await claim(store, MAIL, limit=2)
-    await store.settle(MAIL, [Complete(done.id, done.token, LARGE), Bury(dead.id, dead.token, FAULT)])
+    await store.moves.settle(MAIL, [Complete(done.id, done.token, LARGE), Bury(dead.id, dead.token, FAULT)])
     async with proxied(server.port) as proxy:
         code = await asyncio.to_thread(run, [*line.split(), "--url", proxy.url])
         heard = proxy.heard

@@ -14,25 +14,25 @@ from penstock.core.job import QueueRef
 from penstock.core.limits import Declaration, Mode
 from penstock.stores.memory import MemoryStore
 from penstock.stores.redis import RedisStore
-from tests.conformance.arrange import claim, enqueue, new_job
+from penstock.testing.conformance.arrange import claim, enqueue, new_job
 from tests.conformance.stores import opened
+from tests.kit.waiting import PATIENCE, eventually
 
 KEYED = Declaration(mode=Mode.KEYED)
-SECONDS = 30.0
 
 
 async def test_whoever_uses_a_lost_queue_first_declares_it_as_it_was(
     url: str, store: RedisStore, operator: Redis, queue: QueueRef
 ) -> None:
     """Also when it only read the declaration, as workers and producers without one do."""
-    await store.declare(queue, KEYED)
+    await store.queues.declare(queue, KEYED)
     async with opened(RedisStore(url)) as other:
-        await other.open_queue(queue)
+        await other.queues.open_queue(queue)
         await operator.flushall()
         await enqueue(other, queue, [new_job(f"job-{number}", key="a") for number in range(20)])
 
         claimed = await claim(store, queue, limit=20)
-        info = await store.declare(queue, KEYED)
+        info = await store.queues.declare(queue, KEYED)
 
     assert len(claimed) == 1
     assert info.declaration == KEYED
@@ -44,14 +44,14 @@ async def test_a_lost_queue_that_was_declared_anew_since_comes_back_by_the_newes
     """An older one that another process put back is not taken for newer knowledge."""
     newer = Declaration(version=2, max_active=7)
     async with opened(RedisStore(url)) as older:
-        await older.declare(queue, Declaration(max_active=3))
-        await store.declare(queue, newer)
+        await older.queues.declare(queue, Declaration(max_active=3))
+        await store.queues.declare(queue, newer)
         await operator.flushall()
         await enqueue(older, queue, [new_job("a")])
-        there = await store.open_queue(queue)
+        there = await store.queues.open_queue(queue)
         await operator.flushall()
         await enqueue(store, queue, [new_job("a")])
-        back = await store.queue(queue)
+        back = await store.queues.find_queue(queue)
 
     assert there.declaration == Declaration(max_active=3)
     assert back is not None
@@ -61,13 +61,13 @@ async def test_a_lost_queue_that_was_declared_anew_since_comes_back_by_the_newes
 async def test_lost_queues_keep_their_numbers(store: RedisStore, operator: Redis) -> None:
     """The ids of their jobs carry them; in which order they come back is chance."""
     first, second, third = (QueueRef("default", name) for name in ("first", "second", "third"))
-    numbers = {queue: (await store.open_queue(queue)).number for queue in (first, second)}
+    numbers = {queue: (await store.queues.open_queue(queue)).number for queue in (first, second)}
     await operator.flushall()
     await enqueue(store, second, [new_job("a")])
-    third_number = (await store.open_queue(third)).number
+    third_number = (await store.queues.open_queue(third)).number
     await enqueue(store, first, [new_job("a")])
 
-    after = {info.queue: info.number for info in await store.queues("default")}
+    after = {info.queue: info.number for info in await store.queues.list_queues("default")}
     assert after == {**numbers, third: third_number}
     assert len(set(after.values())) == 3
 
@@ -102,15 +102,15 @@ async def test_running_workers_put_lost_schedules_and_declarations_back(
     @mail.task(key="{to}")
     async def send(to: str) -> None: ...
 
-    async with asyncio.timeout(SECONDS), app:
+    async with asyncio.timeout(PATIENCE), app:
         worker = app.worker()
         working = asyncio.create_task(worker.run())
         await _until_scheduled(app)
         await operator.flushall()
         await _until_scheduled(app)
-        info = await app.store.queue(QueueRef("default", "mail"))
+        info = await app.store.queues.find_queue(QueueRef("default", "mail"))
         [schedule] = await app.schedules.list()
-        now = await app.store.now()
+        now = await app.store.clock.now()
         worker.stop()
         await working
 
@@ -154,12 +154,11 @@ async def test_a_queue_that_was_deleted_is_declared_again_also_where_a_store_los
         restorer = Restorer(store, lambda: [queue], restore)
         looks = [await restorer.look(), await restorer.look()]
         before = list(restored)
-        await store.delete_queue(queue)
+        await store.queues.delete_queue(queue)
 
         assert (looks, before, await restorer.look()) == ([True, True], [], True)
         assert restored == [queue]
 
 
 async def _until_scheduled(app: Penstock) -> None:
-    while not await app.schedules.list():  # noqa: ASYNC110
-        await asyncio.sleep(0.01)
+    await eventually(app.schedules.list)

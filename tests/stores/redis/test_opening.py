@@ -3,7 +3,6 @@
 import socket
 import subprocess
 import tempfile
-import time
 from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -16,9 +15,10 @@ from penstock.core.job import QueueRef
 from penstock.stores.redis import RedisStore
 from penstock.stores.redis.opening import _version
 from penstock.stores.values import Durability
-from tests.conformance.arrange import claim_one, enqueue, new_job
+from penstock.testing.conformance.arrange import claim_one, enqueue, new_job
 from tests.conformance.stores import opened
 from tests.kit import valkey
+from tests.kit.waiting import block_until
 from tests.stores.redis.operating import tell
 
 SECRET = "hunter2:/@%"
@@ -44,9 +44,7 @@ def socket_path(binary: Path, tmp_path: Path) -> Iterator[str]:
             stdout=subprocess.DEVNULL,
         )
         try:
-            end = time.monotonic() + 10
-            while not _answers(path) and time.monotonic() < end:
-                time.sleep(0.01)
+            block_until(lambda: _answers(path))
             yield str(path)
         finally:
             valkey.stop(process)
@@ -71,7 +69,7 @@ async def test_a_user_who_may_not_ask_for_settings_is_accepted(url: str, operato
     await operator.config_set("appendonly", "yes")
 
     async with opened(RedisStore(_as(url, "app:pw"))) as store:
-        info = await store.info()
+        info = await store.health.info()
         await enqueue(store, QueueRef("default", "q"), [new_job("a")])
         claimed = await claim_one(store, QueueRef("default", "q"))
     await _end_rewrite(operator)
@@ -104,7 +102,7 @@ async def test_durability_follows_from_what_the_server_keeps(
     for name, value in settings.items():
         await operator.config_set(name, value)
 
-    info = await store.info()
+    info = await store.health.info()
     await _end_rewrite(operator)
 
     assert info.durability is wanted
@@ -146,7 +144,7 @@ async def test_the_right_password_is_shown_nowhere(url: str, operator: Redis) ->
     await operator.config_set("requirepass", SECRET)
 
     async with opened(RedisStore(_as(url, f":{QUOTED}") + "?client_name=x")) as store:
-        info = await store.info()
+        info = await store.health.info()
 
     assert info.url == url
 
@@ -185,7 +183,7 @@ async def test_a_path_that_is_no_number_of_a_database_is_refused(url: str, schem
 async def test_a_path_is_the_number_of_a_database_or_nothing(url: str, path: str) -> None:
     """Nothing means database 0."""
     async with opened(RedisStore(url.removesuffix("/0") + path)) as store:
-        assert await store.now() > 0
+        assert await store.clock.now() > 0
 
 
 async def test_a_server_that_is_not_there_is_unavailable(binary: Path, tmp_path: Path) -> None:
@@ -210,13 +208,13 @@ async def test_several_addresses_are_for_clusters(url: str) -> None:
 async def test_the_schemes_of_valkey_are_understood(url: str) -> None:
     """The same protocol under another name."""
     async with opened(RedisStore(url.replace("redis://", "valkey://"))) as store:
-        assert await store.now() > 0
+        assert await store.clock.now() > 0
 
 
 async def test_a_server_on_a_socket_file_is_reached(socket_path: str) -> None:
     """By a url that has no host."""
     async with opened(RedisStore(f"unix://{socket_path}")) as store:
-        info = await store.info()
+        info = await store.health.info()
 
     assert info.url == f"unix://{socket_path}"
 

@@ -3,6 +3,7 @@
 import asyncio
 import logging
 from collections.abc import Callable, Coroutine
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,10 +12,10 @@ from redis.asyncio import Redis
 from penstock import Penstock, StoreUnavailableError
 from penstock.core.job import QueueRef
 from penstock.stores.redis import RedisStore
-from tests.conformance.arrange import new_job
+from penstock.testing.conformance.arrange import new_job
+from tests.kit.waiting import PATIENCE, until
 from tests.stores.redis.operating import tell
 
-SECONDS = 60.0
 Act = Callable[[Redis], Coroutine[Any, Any, None]]
 
 
@@ -58,7 +59,7 @@ async def test_workers_and_producers_wait_until_the_server_accepts_again(
     """They say why, each kind of call once, and without a traceback."""
     caplog.set_level(logging.WARNING)
     await tell(operator, "ACL", "SETUSER", "app", "on", ">pw", "~penstock:*", "&penstock:*", "+@all")
-    app = Penstock(url.replace("redis://", "redis://app:pw@"), patience=SECONDS)
+    app = Penstock(url.replace("redis://", "redis://app:pw@"), retry_timeout=PATIENCE)
     mail = app.queue("mail")
 
     @mail.task
@@ -68,15 +69,14 @@ async def test_workers_and_producers_wait_until_the_server_accepts_again(
     # The scheduler writes only when something is due: give it something every second.
     app.every(seconds=1, kwargs={"number": 0})(send)
 
-    async with asyncio.timeout(SECONDS), app:
+    async with asyncio.timeout(PATIENCE), app:
         worker = app.worker(poll=0.05, lease=1)
         working = asyncio.create_task(worker.run())
         before = await (await send.enqueue(1)).result()
         await refuse(operator)
         meanwhile = asyncio.create_task(send.enqueue(2))
-        for logger in ("penstock.client", "penstock.worker", "penstock.scheduler"):
-            while not _told(caplog, logger, said):  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+        for logger in ("penstock.client", "penstock.worker", "penstock.maintenance"):
+            await until(partial(_told, caplog, logger, said))
         is_over = working.done() or meanwhile.done()
         await accept(operator)
         after = await (await meanwhile).result()
@@ -93,11 +93,11 @@ async def test_a_producer_that_has_no_patience_is_told_at_once(
     store: RedisStore, operator: Redis, queue: QueueRef
 ) -> None:
     """The store itself repeats nothing."""
-    await store.open_queue(queue)
+    await store.queues.open_queue(queue)
     await _want_replicas(operator)
 
     with pytest.raises(StoreUnavailableError, match="worked before and now accepts no writes"):
-        await store.enqueue(queue, [new_job("a")])
+        await store.moves.enqueue(queue, [new_job("a")])
 
 
 def _told(caplog: pytest.LogCaptureFixture, logger: str, said: str) -> int:

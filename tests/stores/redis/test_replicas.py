@@ -16,12 +16,11 @@ from penstock.core.outcomes import Enqueued
 from penstock.stores.protocol import Store
 from penstock.stores.redis import RedisStore
 from penstock.stores.values import Durability, Replication
-from tests.conformance.arrange import claim_one, enqueue, new_job
+from penstock.testing.conformance.arrange import claim_one, enqueue, new_job
 from tests.conformance.stores import opened
 from tests.kit import valkey
+from tests.kit.waiting import PATIENCE, eventually
 from tests.stores.redis.operating import tell
-
-SECONDS = 20.0
 
 
 @pytest.fixture
@@ -42,11 +41,11 @@ async def test_an_enqueue_waits_until_the_replica_has_it(
     async with opened(RedisStore(f"{server.url}?wait_replicas=1&wait_timeout=5s")) as store:
         copy = Redis.from_url(replica.url)
         for number in range(20):
-            [outcome] = await store.enqueue(queue, [new_job(f"job-{number}")])
+            [outcome] = await store.moves.enqueue(queue, [new_job(f"job-{number}")])
             found = await copy.keys("*")
             assert isinstance(outcome, Enqueued)
             assert found
-        info = await store.info()
+        info = await store.health.info()
         names = sorted(await copy.keys("*"))
         await copy.aclose()
 
@@ -58,7 +57,7 @@ async def test_an_enqueue_waits_until_the_replica_has_it(
 async def test_a_wish_alone_makes_nothing_replicated(url: str) -> None:
     """Without as many replicas as are wished, each accepted job stands in one place."""
     async with opened(RedisStore(f"{url}?wait_replicas=1")) as store:
-        assert (await store.info()).durability is Durability.PROCESS
+        assert (await store.health.info()).durability is Durability.PROCESS
 
 
 async def test_too_few_replicas_are_told_and_the_job_is_there(
@@ -73,12 +72,12 @@ async def test_too_few_replicas_are_told_and_the_job_is_there(
         try:
             for _ in range(2):
                 with pytest.raises(NotReplicatedError, match="0 replicas of 1 confirmed"):
-                    await store.enqueue(queue, [job])
+                    await store.moves.enqueue(queue, [job])
         finally:
             os.kill(replica.pid, signal.SIGCONT)
         await _until_confirmed(store, queue)
-        [outcome] = await store.enqueue(queue, [job])
-        counts = await store.counts(queue)
+        [outcome] = await store.moves.enqueue(queue, [job])
+        counts = await store.reads.counts(queue)
 
     assert isinstance(outcome, Enqueued)
     assert sum(counts.values()) == 2
@@ -93,10 +92,12 @@ async def test_a_wish_counts_on_connections_of_its_own(
         await enqueue(store, queue, [new_job("first")])
         os.kill(replica.pid, signal.SIGSTOP)
         try:
-            waiting = asyncio.create_task(store.enqueue(queue, [new_job("a")]))
-            async with asyncio.timeout(SECONDS):
-                while sum((await store.counts(queue)).values()) < 2:  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
+            waiting = asyncio.create_task(store.moves.enqueue(queue, [new_job("a")]))
+
+            async def are_there() -> bool:
+                return sum((await store.reads.counts(queue)).values()) == 2
+
+            await eventually(are_there)
             is_done = waiting.done()
         finally:
             os.kill(replica.pid, signal.SIGCONT)
@@ -114,9 +115,9 @@ async def test_replication_is_part_of_what_the_store_says_of_itself(
     asked = f"{server.url}?wait_replicas=1"
     forbidden = asked.replace("redis://", "redis://app:pw@")
     async with opened(RedisStore(asked)) as store, opened(RedisStore(forbidden)) as other:
-        before = [(await each.info()).replication for each in (store, other)]
+        before = [(await each.health.info()).replication for each in (store, other)]
         await operator.config_set("min-replicas-to-write", 1)
-        after = [(await each.info()).replication for each in (store, other)]
+        after = [(await each.health.info()).replication for each in (store, other)]
 
     assert before == [Replication(1, 1, 0)] * 2
     assert after == [Replication(1, 1, 1)] * 2
@@ -138,10 +139,12 @@ async def test_a_primary_that_was_demoted_is_left_and_found_again(
         await enqueue(store, queue, [new_job("a")])
         await tell(operator, "REPLICAOF", "127.0.0.1", replica.port)
         with pytest.raises(StoreUnavailableError, match="worked before and now is a replica"):
-            await store.enqueue(queue, [new_job("b")])
-        async with asyncio.timeout(SECONDS):
-            while await _clients(operator, "ours"):  # noqa: ASYNC110
-                await asyncio.sleep(0.01)
+            await store.moves.enqueue(queue, [new_job("b")])
+
+        async def are_gone() -> bool:
+            return not await _clients(operator, "ours")
+
+        await eventually(are_gone)
         await tell(operator, "REPLICAOF", "NO", "ONE")
 
         await enqueue(store, queue, [new_job("b")])
@@ -152,7 +155,7 @@ async def _clients(operator: Redis, name: str) -> int:
 
 
 async def _until_synced(operator: Redis) -> None:
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(PATIENCE):
         while True:
             await operator.set("penstock:probe", "1", px=1)
             if await tell(operator, "WAIT", 1, 100):
@@ -160,10 +163,10 @@ async def _until_synced(operator: Redis) -> None:
 
 
 async def _until_confirmed(store: Store, queue: QueueRef) -> None:
-    async with asyncio.timeout(SECONDS):
+    async with asyncio.timeout(PATIENCE):
         while True:
             try:
-                await store.enqueue(queue, [new_job("first")])
+                await store.moves.enqueue(queue, [new_job("first")])
             except NotReplicatedError:
                 continue
             return

@@ -1,6 +1,7 @@
 """Workers live through the loss of their server, and through a server that is full."""
 
 import asyncio
+from functools import partial
 from pathlib import Path
 
 from redis.asyncio import Redis
@@ -12,12 +13,12 @@ from penstock.core.outcomes import Applied
 from penstock.core.states import State
 from penstock.stores.redis import RedisStore
 from penstock.stores.values import Topic
-from tests.conformance.arrange import LEASE_MS, claim, enqueue, new_job
+from penstock.testing.conformance.arrange import LEASE_MS, claim, enqueue, new_job
 from tests.conformance.stores import opened
 from tests.kit import valkey
+from tests.kit.subscriptions import take_rings
+from tests.kit.waiting import PATIENCE, eventually
 from tests.stores.redis.operating import tell
-
-SECONDS = 30.0
 
 
 async def test_a_worker_goes_on_after_its_server_was_killed_and_came_back(
@@ -38,25 +39,25 @@ async def test_a_worker_goes_on_after_its_server_was_killed_and_came_back(
         return number
 
     try:
-        async with asyncio.timeout(SECONDS), app:
-            worker = app.worker(poll=60)
+        async with asyncio.timeout(PATIENCE), app:
+            worker = app.worker(poll=3_600)
             working = asyncio.create_task(worker.run())
             before = await send.enqueue(1)
             await begun.wait()
-            waiting = asyncio.create_task(before.result(timeout=SECONDS))
+            waiting = asyncio.create_task(before.result(timeout=PATIENCE))
             process.kill()
-            process.wait(5)
+            process.wait(PATIENCE)
             gate.set()
             meanwhile = asyncio.create_task(send.enqueue(2))
             process, _ = valkey.start(binary, tmp_path, port=port, appendonly=True)
             # Enqueued while the server was away; settled and claimed by scripts that it has to get again.
-            results = [await waiting, await (await meanwhile).result(timeout=SECONDS)]
+            results = [await waiting, await (await meanwhile).result(timeout=PATIENCE)]
             # The fallback poll is a minute away: what is heard now is heard over a new subscription.
-            results.append(await (await send.enqueue(3)).result(timeout=SECONDS))
+            results.append(await (await send.enqueue(3)).result(timeout=PATIENCE))
             worker.stop()
             await working
             queue = QueueRef("default", "mail")
-            assert await app.store.check(queue) == []
+            assert await app.store.health.check(queue) == []
     finally:
         valkey.stop(process)
 
@@ -70,21 +71,18 @@ async def test_bells_are_hung_again_on_a_server_that_came_back(
     process, port = valkey.start(binary, tmp_path, appendonly=True)
     url = f"redis://127.0.0.1:{port}/0"
     try:
-        async with opened(RedisStore(url)) as store, store.bell(queue, Topic.READY) as bell:
+        async with opened(RedisStore(url)) as store, store.notifier.subscribe(queue, Topic.READY) as bell:
             process.kill()
-            process.wait(5)
-            assert await bell.wait(SECONDS)
+            process.wait(PATIENCE)
+            assert await bell.wait(PATIENCE)
             process, _ = valkey.start(binary, tmp_path, port=port, appendonly=True)
             operator = Redis.from_url(url)
-            async with asyncio.timeout(SECONDS):
-                while not await operator.pubsub_channels("*bell*"):  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
+            await eventually(partial(operator.pubsub_channels, "*bell*"))
             await operator.aclose()
-            while await bell.wait(0.05):
-                pass
+            await take_rings(bell)
             await enqueue(store, queue, [new_job()])
 
-            assert await bell.wait(SECONDS)
+            assert await bell.wait(PATIENCE)
     finally:
         valkey.stop(process)
 
@@ -97,15 +95,15 @@ async def test_at_maxmemory_jobs_that_run_are_renewed_and_settled_and_the_next_i
     held = await claim(store, queue, limit=1)
     await tell(operator, "CONFIG", "SET", "maxmemory", "1mb")
     try:
-        await store.enqueue(queue, [new_job("more")])
+        await store.moves.enqueue(queue, [new_job("more")])
     except StoreFullError:
         is_refused = True
     else:
         is_refused = False
-    [renewed] = await store.heartbeat(queue, [Beat(held[0].id, held[0].token)], LEASE_MS)
-    [settled] = await store.settle(queue, [Complete(held[0].id, held[0].token)])
+    [renewed] = await store.moves.heartbeat(queue, [Beat(held[0].id, held[0].token)], LEASE_MS)
+    [settled] = await store.moves.settle(queue, [Complete(held[0].id, held[0].token)])
     other = await claim(store, queue, limit=1)
-    counts, events = await store.counts(queue), await store.events(queue)
+    counts, events = await store.reads.counts(queue), await store.events.read_events(queue)
     await tell(operator, "CONFIG", "SET", "maxmemory", "0")
 
     assert is_refused
@@ -114,4 +112,4 @@ async def test_at_maxmemory_jobs_that_run_are_renewed_and_settled_and_the_next_i
     assert len(other) == 1
     assert (counts[State.COMPLETED], counts[State.ACTIVE], counts[State.PENDING]) == (1, 1, 1)
     assert len(events) == 6
-    assert await store.check(queue) == []
+    assert await store.health.check(queue) == []

@@ -1,5 +1,7 @@
 """The scripts: how they are joined, that each is whole, and that the server gets those it lost."""
 
+import re
+
 import pytest
 from redis.asyncio import Redis
 
@@ -11,8 +13,11 @@ from penstock.core.outcomes import Applied
 from penstock.core.states import State
 from penstock.core.transitions import TABLE
 from penstock.stores.redis import RedisStore
+from penstock.stores.redis.codec.jobs import RECORD_FIELDS
+from penstock.stores.redis.codec.names import NAMES
+from penstock.stores.redis.keys import KEY_NAMES
 from penstock.stores.redis.scripts import Scripts, loaded_sources
-from tests.conformance.arrange import claim_one, enqueue, new_job
+from penstock.testing.conformance.arrange import claim_one, enqueue, new_job
 
 MARK = "-- guard: "
 
@@ -21,8 +26,8 @@ def test_no_guard_stands_elsewhere_than_in_the_file_of_its_move() -> None:
     """And each file has those of its own row only."""
     for path, text in loaded_sources().items():
         found = {line.rpartition(MARK)[2] for line in text.splitlines() if MARK in line}
-        move = path.removesuffix(".lua")
-        wanted = TABLE[Move(move)].guards if "/" not in path else frozenset()
+        folder, _, move = path.removesuffix(".lua").partition("/")
+        wanted = TABLE[Move(move)].guards if folder == "moves" else frozenset()
 
         assert found == wanted, path
 
@@ -30,13 +35,12 @@ def test_no_guard_stands_elsewhere_than_in_the_file_of_its_move() -> None:
 async def test_every_script_is_accepted_with_each_guard_dropped(operator: Redis) -> None:
     """A mutant that cannot be loaded would prove nothing."""
     sources = loaded_sources()
-    entries = [path.removesuffix(".lua") for path in sources if not path.startswith("include/")]
     for path, text in sources.items():
         lines = text.splitlines()
         for number, line in enumerate(lines):
             if MARK in line:
                 without = Scripts({path: "\n".join(lines[:number] + lines[number + 1 :])})
-                for entry in entries:
+                for entry in _entries():
                     await operator.script_load(without.get(entry).text)
 
 
@@ -50,21 +54,53 @@ def test_an_include_is_joined_once_and_a_move_only_above_its_main_line() -> None
     assert text.count("-- main") == 1
 
 
-def test_names_of_numbers_and_keys_are_replaced_but_not_in_strings_and_comments() -> None:
+def test_names_are_filled_in_but_not_in_strings_and_comments() -> None:
     source = """
-local META, EVENTS = unpack(KEYS, 3, 4)
-local STATE, PLACE = 1, 2
 -- META's place; the job's STATE
-local function moved(job) return redis.call('HSET', META, 'STATE', job[STATE], EVENTS, job[PLACE]) end
-return moved({})
+local function moved(job, meta)
+  return redis.call('HSET', META, 'STATE', job[STATE], EVENTS, job[PLACE], meta[META_SEQ])
+end
+return moved({}, {})
 """
 
-    text = Scripts({"moved.lua": source}).get("moved").text
+    text = Scripts({"calls/moved.lua": source}).get("calls/moved").text
 
-    assert "('HSET', KEYS[3], 'STATE', job[1], KEYS[4], job[2])" in text
+    assert "('HSET', KEYS[1], 'STATE', job[1], KEYS[2], job[3], meta[2])" in text
     assert "-- META's place; the job's STATE" in text
-    assert "local META" not in text
-    assert "local STATE" not in text
+
+
+def test_no_name_stands_for_two_things() -> None:
+    """Records, lanes, events and the rest have names of their own."""
+    prefixed = [
+        name for name in NAMES if name.split("_")[0] in {"LANE", "EVENT", "META", "CHILD", "SCHEDULE"}
+    ]
+
+    assert not set(RECORD_FIELDS) & set(KEY_NAMES)
+    assert not {name.lower() for name in prefixed} & {*RECORD_FIELDS, *(set(KEY_NAMES) - {"meta"})}
+
+
+def test_every_name_in_capitals_is_filled_in_or_declared_beside_it() -> None:
+    """One that nobody fills in would be nothing to the server, and tell so only where it is met."""
+    scripts = Scripts()
+    for entry in _entries():
+        code = re.sub(r"'(?:[^'\\]|\\.)*'|--.*", "", scripts.get(entry).text)
+        declared = {
+            name
+            for names in re.findall(r"local ([A-Z_]+(?:, [A-Z_]+)*) =", code)
+            for name in names.split(", ")
+        }
+
+        assert set(re.findall(r"\b[A-Z][A-Z_]+\b", code)) - declared <= {"KEYS", "ARGV"}, entry
+
+
+def test_no_script_packs_or_knows_positions_outside_the_codec() -> None:
+    """Moves name fields; bytes are made in the shared files."""
+    for path, text in loaded_sources().items():
+        if path.startswith("shared/") or path == "reads/at_once.lua":
+            continue
+        code = "\n".join(line.partition("--")[0] for line in text.splitlines())
+        assert not re.search(r"(?:job|lane|event|meta|head|schedule|child|known|parent)\[\d+\]", code), path
+        assert not re.search(r"\\\d", code), path
 
 
 def test_functions_that_nobody_calls_are_left_out() -> None:
@@ -82,7 +118,7 @@ end
 return used('second')
 """
 
-    text = Scripts({"moved.lua": source}).get("moved").text
+    text = Scripts({"calls/moved.lua": source}).get("calls/moved").text
 
     assert text.count("local function") == 1
     assert "local function used(n) return n end" in text
@@ -91,7 +127,7 @@ return used('second')
 
 
 def test_a_frame_is_a_function_around_what_follows() -> None:
-    text = Scripts({"moved.lua": "local n = 1\n-- frame\nreturn n"}).get("moved").text
+    text = Scripts({"calls/moved.lua": "local n = 1\n-- frame\nreturn n"}).get("calls/moved").text
 
     assert text == "#!lua\nlocal n = 1\nreturn (function()\nreturn n\nend)()\n"
 
@@ -99,16 +135,16 @@ def test_a_frame_is_a_function_around_what_follows() -> None:
 def test_a_missing_include_says_what_is_missing() -> None:
     """A package that was not installed whole."""
     with pytest.raises(StoreError, match=r"nothing\.lua is missing"):
-        Scripts({"claim.lua": "-- include: nothing"}).get("claim")
+        Scripts({"moves/claim.lua": "-- include: shared/nothing"}).get("claim")
 
 
 async def test_the_version_of_events_is_the_core_s(store: RedisStore, queue: QueueRef) -> None:
     """It stands in the scripts as a number, once for each of the three shapes of events."""
     await enqueue(store, queue, [new_job("a")])
-    await store.cancel(queue, ["a"])
-    await store.delete(queue, ["a"])
+    await store.moves.cancel(queue, ["a"])
+    await store.moves.delete(queue, ["a"])
 
-    events = await store.events(queue)
+    events = await store.events.read_events(queue)
 
     assert [event.move for event in events] == [Move.ENQUEUE, Move.CANCEL, Move.DELETE]
     assert {event.v for event in events} == {EVENT_VERSION}
@@ -124,7 +160,7 @@ async def test_scripts_that_the_server_lost_are_given_to_it_again(
 
     job = await claim_one(store, queue)
     await operator.script_flush()
-    [outcome] = await store.settle(queue, [Complete(job.id, job.token)])
+    [outcome] = await store.moves.settle(queue, [Complete(job.id, job.token)])
 
     assert outcome == Applied(State.COMPLETED)
 
@@ -138,5 +174,10 @@ async def test_a_server_that_came_back_empty_gets_its_queues_again(
 
     await enqueue(store, queue, [new_job("b")])
 
-    assert [info.queue for info in await store.queues(queue.tenant)] == [queue]
+    assert [info.queue for info in await store.queues.list_queues(queue.tenant)] == [queue]
     assert (await claim_one(store, queue)).id == "b"
+
+
+def _entries() -> list[str]:
+    """The scripts that are run, by their names."""
+    return [path.removesuffix(".lua") for path in loaded_sources() if not path.startswith("shared/")]

@@ -14,23 +14,23 @@ from penstock.core.job import Claimed, QueueRef
 from penstock.stores.redis import RedisStore
 from penstock.stores.redis.keys import keys_of
 from penstock.stores.redis.scripts import loaded_sources
-from tests.conformance.arrange import enqueue, new_job
+from penstock.testing.conformance.arrange import enqueue, new_job
 from tests.conformance.stores import opened
 from tests.kit import valkey
 from tests.kit.proxy import proxied
+from tests.kit.waiting import PATIENCE
 
 HOUR = 3_600
-SECONDS = 20.0
 BEHIND = "behind"
 _TIME = "local clock = redis.call('TIME')\n"
 
 
 def skewed() -> dict[str, str]:
     """The scripts, with a clock that is as many seconds behind as the server was told."""
-    meta = loaded_sources()["include/meta.lua"]
+    meta = loaded_sources()["shared/meta.lua"]
     assert meta.count(_TIME) == 1
     skew = f"clock[1] = clock[1] - (redis.call('GET', '{BEHIND}') or 0)\n"
-    return {"include/meta.lua": meta.replace(_TIME, _TIME + skew)}
+    return {"shared/meta.lua": meta.replace(_TIME, _TIME + skew)}
 
 
 @pytest.fixture
@@ -49,11 +49,11 @@ async def fail_over(server: valkey.Server, replica: valkey.Server, seconds: int)
     promoted = Redis.from_url(replica.url)
     async with proxied(server.port) as proxy, opened(RedisStore(proxy.url, sources=skewed())) as store:
         await enqueue(store, queue, [new_job("a")])
-        async with asyncio.timeout(SECONDS):
+        async with asyncio.timeout(PATIENCE):
             while not await promoted.exists(keys_of(queue).records):
                 pass
         await promoted.replicaof("NO", "ONE")
-        before = await store.claim(queue, worker="w", limit=1, lease_ms=30_000)
+        before = await store.moves.claim(queue, worker="w", limit=1, lease_ms=30_000)
         await promoted.set(BEHIND, seconds)
         proxy.point_to(replica.port)
         proxy.drop()
@@ -61,7 +61,7 @@ async def fail_over(server: valkey.Server, replica: valkey.Server, seconds: int)
         while after is None:
             # The first calls find connections that were cut.
             with suppress(StoreUnavailableError):
-                after = await store.claim(queue, worker="w", limit=1, lease_ms=30_000)
+                after = await store.moves.claim(queue, worker="w", limit=1, lease_ms=30_000)
     await promoted.aclose()
     return before.jobs[0], after.jobs[0]
 

@@ -7,16 +7,17 @@ from redis.asyncio import Redis
 
 from penstock.core.job import QueueRef
 from penstock.core.states import State
-from penstock.stores.redis import RedisStore, wakeups
+from penstock.stores.redis import RedisStore, notifier
 from penstock.stores.values import Topic
-from tests.conformance.arrange import claim, enqueue, new_job
+from penstock.testing.conformance.arrange import claim, enqueue, new_job
 from tests.conformance.stores import opened
 from tests.kit import valkey
 from tests.kit.proxy import proxied
+from tests.kit.subscriptions import take_rings
+from tests.kit.waiting import PATIENCE, eventually, until
 from tests.stores.redis.operating import tell
 from tests.worker.kit import Desk
 
-SECONDS = 10.0
 BRIEF = 0.05
 
 
@@ -24,10 +25,10 @@ async def test_a_bell_rings_for_what_another_process_did(
     store: RedisStore, url: str, queue: QueueRef
 ) -> None:
     """And not before."""
-    async with opened(RedisStore(url)) as other, store.bell(queue, Topic.READY) as bell:
-        quiet = await bell.wait(BRIEF)
+    async with opened(RedisStore(url)) as other, store.notifier.subscribe(queue, Topic.READY) as bell:
+        quiet = await bell.wait(BRIEF)  # real time: nothing comes meanwhile
         await enqueue(other, queue, [new_job()])
-        rang = await bell.wait(SECONDS)
+        rang = await bell.wait(PATIENCE)
 
     assert not quiet
     assert rang
@@ -37,15 +38,15 @@ async def test_a_bell_hears_its_own_queue_and_topic_only(store: RedisStore, queu
     """However many hang in the store."""
     neighbour = QueueRef(queue.tenant, "neighbour")
     async with (
-        store.bell(queue, Topic.READY) as ready,
-        store.bell(queue, Topic.ENDED) as ended,
-        store.bell(neighbour, Topic.READY) as other,
+        store.notifier.subscribe(queue, Topic.READY) as ready,
+        store.notifier.subscribe(queue, Topic.ENDED) as ended,
+        store.notifier.subscribe(neighbour, Topic.READY) as other,
     ):
         await enqueue(store, queue, [new_job()])
 
-        assert await ready.wait(SECONDS)
-        assert not await ended.wait(BRIEF)
-        assert not await other.wait(BRIEF)
+        assert await ready.wait(PATIENCE)
+        assert not await ended.wait(BRIEF)  # real time: nothing comes meanwhile
+        assert not await other.wait(BRIEF)  # real time: nothing comes meanwhile
 
 
 async def test_all_bells_of_a_store_share_one_connection(
@@ -53,9 +54,9 @@ async def test_all_bells_of_a_store_share_one_connection(
 ) -> None:
     """And leave no subscription behind."""
     async with (
-        store.bell(queue, Topic.READY),
-        store.bell(queue, Topic.READY),
-        store.bell(queue, Topic.ENDED),
+        store.notifier.subscribe(queue, Topic.READY),
+        store.notifier.subscribe(queue, Topic.READY),
+        store.notifier.subscribe(queue, Topic.ENDED),
     ):
         subscribers = [client for client in await operator.client_list() if int(client["sub"]) > 0]
         channels = await operator.pubsub_channels("*bell*")
@@ -69,16 +70,18 @@ async def test_a_lost_subscription_rings_every_bell_and_comes_back(
     store: RedisStore, operator: Redis, queue: QueueRef
 ) -> None:
     """Something may have been missed meanwhile."""
-    async with store.bell(queue, Topic.READY) as ready, store.bell(queue, Topic.ENDED) as ended:
+    async with (
+        store.notifier.subscribe(queue, Topic.READY) as ready,
+        store.notifier.subscribe(queue, Topic.ENDED) as ended,
+    ):
         await tell(operator, "CLIENT", "KILL", "TYPE", "pubsub")
-        assert await ready.wait(SECONDS)
-        assert await ended.wait(SECONDS)
+        assert await ready.wait(PATIENCE)
+        assert await ended.wait(PATIENCE)
         await _until_subscribed(operator, 2)
-        while await ready.wait(BRIEF):
-            pass
+        await take_rings(ready)
 
         await enqueue(store, queue, [new_job()])
-        rang = await ready.wait(SECONDS)
+        rang = await ready.wait(PATIENCE)
 
     assert rang
 
@@ -87,12 +90,12 @@ async def test_a_ring_that_was_lost_with_its_connection_is_made_up_for(
     store: RedisStore, operator: Redis, queue: QueueRef
 ) -> None:
     """What was enqueued while nobody listened rings as soon as somebody does."""
-    async with store.bell(queue, Topic.READY) as bell:
+    async with store.notifier.subscribe(queue, Topic.READY) as bell:
         for number in range(10):
             await tell(operator, "CLIENT", "KILL", "TYPE", "pubsub")
             await enqueue(store, queue, [new_job(f"job-{number}")])
 
-            assert await bell.wait(SECONDS)
+            assert await bell.wait(PATIENCE)
 
 
 async def test_a_worker_wakes_for_a_job_whose_notice_was_lost(
@@ -122,10 +125,10 @@ async def test_no_job_slips_in_between_looking_and_listening(
             sending = asyncio.create_task(enqueue(other, queue, [new_job(f"job-{number}")]))
             for _ in range(number % 10):
                 await asyncio.sleep(0)
-            async with store.bell(queue, Topic.READY) as bell:
+            async with store.notifier.subscribe(queue, Topic.READY) as bell:
                 found = await claim(store, queue, limit=1)
                 if not found:
-                    assert await bell.wait(SECONDS)
+                    assert await bell.wait(PATIENCE)
                     found = await claim(store, queue, limit=1)
             await sending
 
@@ -136,21 +139,18 @@ async def test_a_silent_connection_is_noticed_and_made_anew(
     server: valkey.Server, queue: QueueRef, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One that neither speaks nor ends."""
-    monkeypatch.setattr(wakeups, "_SILENCE_SECONDS", 0.05)
+    monkeypatch.setattr(notifier, "_SILENCE_SECONDS", 0.05)
     async with proxied(server.port) as proxy, opened(RedisStore(f"{proxy.url}?idle_connections=0")) as store:
-        await store.open_queue(queue)
-        async with store.bell(queue, Topic.READY) as bell:
+        await store.queues.open_queue(queue)
+        async with store.notifier.subscribe(queue, Topic.READY) as bell:
             before = proxy.connections
             # Nothing but the listening connection speaks now, and its next word is held back.
             proxy.cut(0, silent=True)
-            async with asyncio.timeout(SECONDS):
-                while proxy.connections == before:  # noqa: ASYNC110
-                    await asyncio.sleep(0.01)
-            while await bell.wait(0.2):
-                pass
+            await until(lambda: proxy.connections > before)
+            await take_rings(bell)
             await enqueue(store, queue, [new_job()])
 
-            assert await bell.wait(SECONDS)
+            assert await bell.wait(PATIENCE)
 
 
 async def test_a_bell_hangs_even_when_the_server_lets_nobody_listen(
@@ -158,8 +158,8 @@ async def test_a_bell_hangs_even_when_the_server_lets_nobody_listen(
 ) -> None:
     """A wake-up is a hint: without it a worker polls."""
     await tell(operator, "ACL", "SETUSER", "default", "resetchannels")
-    async with store.bell(queue, Topic.READY) as bell:
-        rang = await bell.wait(BRIEF)
+    async with store.notifier.subscribe(queue, Topic.READY) as bell:
+        rang = await bell.wait(BRIEF)  # real time: whether it rings does not matter
 
     # It may ring for the connection that was lost; what counts is that nothing is raised.
     assert rang in (True, False)
@@ -169,10 +169,10 @@ async def test_a_turned_clock_rings_the_bells_of_other_processes(
     store: RedisStore, url: str, queue: QueueRef
 ) -> None:
     """What was not due may be now."""
-    async with opened(RedisStore(url)) as other, store.bell(queue, Topic.READY) as bell:
-        await other.turn(1_000)
+    async with opened(RedisStore(url)) as other, store.notifier.subscribe(queue, Topic.READY) as bell:
+        await other.clock.advance_clock(1_000)
 
-        assert await bell.wait(SECONDS)
+        assert await bell.wait(PATIENCE)
 
 
 async def test_bells_of_one_database_are_not_heard_in_another(
@@ -181,21 +181,22 @@ async def test_bells_of_one_database_are_not_heard_in_another(
     """Keys are told apart by the server; the names of channels are not."""
     async with (
         opened(RedisStore(f"{url.removesuffix('0')}1")) as other,
-        store.bell(queue, Topic.READY) as bell,
-        other.bell(queue, Topic.READY) as neighbour,
+        store.notifier.subscribe(queue, Topic.READY) as bell,
+        other.notifier.subscribe(queue, Topic.READY) as neighbour,
     ):
         for each in (bell, neighbour):
-            while await each.wait(BRIEF):
-                pass
+            await take_rings(each)
         await enqueue(other, queue, [new_job()])
-        await other.turn(1_000)
+        await other.clock.advance_clock(1_000)
 
-        assert await neighbour.wait(SECONDS)
-        assert not await bell.wait(BRIEF)
+        assert await neighbour.wait(PATIENCE)
+        assert not await bell.wait(BRIEF)  # real time: nothing comes meanwhile
 
 
 async def _until_subscribed(operator: Redis, channels: int) -> None:
-    async with asyncio.timeout(SECONDS):
-        # The server tells nobody of a subscription but the subscriber.
-        while len(await operator.pubsub_channels("*bell*")) != channels:  # noqa: ASYNC110
-            await asyncio.sleep(0.01)
+    """The server tells nobody of a subscription but the subscriber."""
+
+    async def are_there() -> bool:
+        return len(await operator.pubsub_channels("*bell*")) == channels
+
+    await eventually(are_there)

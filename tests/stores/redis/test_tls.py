@@ -10,10 +10,11 @@ from penstock.core.errors import ConfigError, StoreUnavailableError
 from penstock.core.job import QueueRef
 from penstock.stores.redis import RedisStore
 from penstock.stores.values import Topic
-from tests.conformance.arrange import claim_one, enqueue, new_job
+from penstock.testing.conformance.arrange import claim_one, enqueue, new_job
 from tests.conformance.stores import opened
 from tests.kit import valkey
 from tests.kit.proxy import proxied
+from tests.kit.waiting import PATIENCE
 
 
 class Papers:
@@ -49,10 +50,10 @@ async def test_a_server_with_the_right_certificate_is_used(
     """For calls and for bells."""
     async with proxied(server.port, papers.context()) as proxy:
         url = f"rediss://127.0.0.1:{proxy.port}/0?ca={papers.ca}"
-        async with opened(RedisStore(url)) as store, store.bell(queue, Topic.READY) as bell:
+        async with opened(RedisStore(url)) as store, store.notifier.subscribe(queue, Topic.READY) as bell:
             await enqueue(store, queue, [new_job("a")])
 
-            assert await bell.wait(10)
+            assert await bell.wait(PATIENCE)
             assert (await claim_one(store, queue)).id == "a"
 
 
@@ -83,7 +84,7 @@ async def test_a_certificate_for_another_name_is_refused_unless_names_are_not_ch
         with pytest.raises(ConfigError, match="certificate that is not accepted"):
             await RedisStore(url).open()
         async with opened(RedisStore(f"{url}&check_hostname=false")) as store:
-            assert await store.now() > 0
+            assert await store.clock.now() > 0
 
 
 async def test_a_server_that_wants_a_certificate_gets_it(server: valkey.Server, papers: Papers) -> None:
@@ -93,7 +94,7 @@ async def test_a_server_that_wants_a_certificate_gets_it(server: valkey.Server, 
         with pytest.raises(StoreUnavailableError):
             await RedisStore(url).open()
         async with opened(RedisStore(f"{url}&cert={papers.cert}&key={papers.key}")) as store:
-            assert await store.now() > 0
+            assert await store.clock.now() > 0
 
 
 async def test_a_plain_url_to_a_server_with_tls_fails_at_once(server: valkey.Server, papers: Papers) -> None:

@@ -17,15 +17,14 @@ from penstock.stores.protocol import Store
 from penstock.stores.redis import RedisStore
 from penstock.stores.redis.keys import keys_of
 from penstock.stores.redis.scripts import Scripts, loaded_sources
-from tests.conformance.arrange import FAULT, claim, claim_one, enqueue, new_job, settle, states_of
+from penstock.testing.conformance import aio
+from penstock.testing.conformance.arrange import FAULT, claim, claim_one, enqueue, new_job, settle, states_of
+from penstock.testing.conformance.walking import World, walk_together
+from penstock.testing.conformance.walking_wide import wide_walks
 from tests.conformance.stores import opened
-from tests.conformance.walking import World, walk_together
-from tests.conformance.walking_wide import wide_walks
-from tests.kit import aio
 from tests.stores.redis.operating import tell
 
 FROM_TOMORROW = "from tomorrow"
-LAST_OF_EVENT = 26
 JOBS = 200
 STEPS = 300
 
@@ -33,13 +32,18 @@ STEPS = 300
 def _tomorrow() -> dict[str, str]:
     """The scripts of a later version: each is changed, and records, lanes and events have one field more."""
     sources = {path: f"{text}\n-- tomorrow\n" for path, text in loaded_sources().items()}
-    fill = f"for at = #event + 1, {LAST_OF_EVENT} do event[at] = false end"
     more = {
-        "enqueue.lua": ("  append_enqueue(id, job", f"  job[30], job[31] = false, '{FROM_TOMORROW}'\n"),
-        "include/lanes.lua": ("    lanes[key] = lane\n", f"    lane[10] = lane[10] or '{FROM_TOMORROW}'\n"),
-        "include/events.lua": (
-            "  append_packed(cmsgpack",
-            f"  {fill}\n  event[#event + 1] = '{FROM_TOMORROW}'\n",
+        "moves/enqueue.lua": (
+            "    append_enqueue(id, job",
+            f"    job[LEASE_MS], job[LEASE_MS + 1] = false, '{FROM_TOMORROW}'\n",
+        ),
+        "shared/lanes.lua": (
+            "    lanes[key] = lane\n",
+            f"    lane[LANE_WEIGHT + 1] = lane[LANE_WEIGHT + 1] or '{FROM_TOMORROW}'\n",
+        ),
+        "shared/codec.lua": (
+            "  while event[last] == nil",
+            f"  last = LAST_OF_EVENT + 1\n  event[last] = '{FROM_TOMORROW}'\n",
         ),
     }
     for path, (before, line) in more.items():
@@ -47,8 +51,8 @@ def _tomorrow() -> dict[str, str]:
         sources[path] = sources[path].replace(before, line + before)
     # Parts that are packed once have no room for it.
     joined = "if state == 'pending' and not extra then"
-    assert sources["enqueue.lua"].count(joined) == 1
-    sources["enqueue.lua"] = sources["enqueue.lua"].replace(joined, "if false then")
+    assert sources["moves/enqueue.lua"].count(joined) == 1
+    sources["moves/enqueue.lua"] = sources["moves/enqueue.lua"].replace(joined, "if false then")
     return sources
 
 
@@ -76,7 +80,7 @@ def new(url: str) -> aio.InLoop:
 
 def test_scripts_of_another_version_are_other_scripts() -> None:
     """Else the two sides would run what the other one loaded."""
-    entries = [path.removesuffix(".lua") for path in loaded_sources() if not path.startswith("include/")]
+    entries = [path.removesuffix(".lua") for path in loaded_sources() if not path.startswith("shared/")]
     ours, theirs = Scripts(), Scripts(_tomorrow())
 
     assert not {ours.get(entry).sha for entry in entries} & {theirs.get(entry).sha for entry in entries}
@@ -94,12 +98,12 @@ async def test_what_a_newer_worker_wrote_survives_the_moves_of_an_older_one(
     third = await claim_one(new, queue)
     await settle(old, queue, Complete(third.id, third.token, b"7"))
 
-    [job] = await old.get(queue, ["a"])
+    [job] = await old.reads.get(queue, ["a"])
 
     assert job is not None
-    assert [job] == await new.get(queue, ["a"])
+    assert [job] == await new.reads.get(queue, ["a"])
     assert (job.state, job.result, job.delivery, job.attempts) == (State.COMPLETED, b"7", 3, 1)
-    assert await old.events(queue) == await new.events(queue)
+    assert await old.events.read_events(queue) == await new.events.read_events(queue)
     assert await _last_fields(operator, keys_of(queue).records) == [FROM_TOMORROW]
 
 
@@ -120,7 +124,7 @@ async def test_old_and_new_workers_drain_a_queue_whose_keys_take_turns(
     old: RedisStore, new: RedisStore, operator: Redis, queue: QueueRef
 ) -> None:
     """Both at once: each job is delivered once, and lanes keep what only the newer side knows."""
-    await new.declare(queue, Declaration(mode=Mode.KEYED, key_limit=3))
+    await new.queues.declare(queue, Declaration(mode=Mode.KEYED, key_limit=3))
     jobs = [new_job(f"j{n}", key=f"k{n % 7}") for n in range(JOBS)]
     for n, side in enumerate((old, new)):
         await enqueue(side, queue, jobs[n::2])
@@ -129,8 +133,8 @@ async def test_old_and_new_workers_drain_a_queue_whose_keys_take_turns(
 
     assert lanes == [FROM_TOMORROW] * 7
     assert sorted(itertools.chain(*taken)) == sorted(job.id for job in jobs)
-    assert (await new.counts(queue))[State.COMPLETED] == JOBS
-    assert [await side.check(queue) for side in (old, new)] == [[], []]
+    assert (await new.reads.counts(queue))[State.COMPLETED] == JOBS
+    assert [await side.health.check(queue) for side in (old, new)] == [[], []]
 
 
 async def test_old_and_new_together_walk_beside_the_reference(
@@ -148,7 +152,7 @@ async def test_old_and_new_together_walk_beside_the_reference(
 async def _drain(store: Store, queue: QueueRef) -> list[str]:
     done: list[str] = []
     while jobs := await claim(store, queue, limit=2):
-        await store.settle(queue, [Complete(job.id, job.token) for job in jobs])
+        await store.moves.settle(queue, [Complete(job.id, job.token) for job in jobs])
         done += [job.id for job in jobs]
     return done
 

@@ -9,6 +9,7 @@ import msgspec
 
 from penstock.stores.remote import RemoteStore
 from penstock.stores.wire import Hello
+from tests.conformance.stores import patient
 
 Say = Callable[[str, bytes, asyncio.StreamWriter], Awaitable[None]]
 """What to do for a request: the last part of its path, its head, and where the answer goes."""
@@ -70,7 +71,7 @@ async def saying(say: Say) -> AsyncIterator[str]:
 @asynccontextmanager
 async def opened(url: str, **more: Any) -> AsyncIterator[Any]:
     """A remote store, open for the time of the block."""
-    store = RemoteStore(url, **more)
+    store = RemoteStore(patient(url), **more)
     await store.open()
     try:
         yield store

@@ -31,7 +31,7 @@ def test_a_url_says_where_the_service_is(url: str, host: str, port: int, path: s
 
 
 def test_numbers_follow_the_question_mark() -> None:
-    numbers = parse("https://h?connections=3&answer_timeout=2m&idle_timeout=500ms").numbers
+    numbers = parse("https://h?connections=3&answer_timeout=2m&idle_timeout=500ms").pool
 
     assert (numbers.connections, numbers.answer_timeout, numbers.idle_timeout) == (3, 120.0, 0.5)
 

@@ -22,6 +22,9 @@ from penstock.core.errors import (
     StoreVersionError,
 )
 from penstock.stores.remote import RemoteStore
+from penstock.stores.remote.address import PoolSettings
+from tests.kit.clock import turned_clock
+from tests.kit.waiting import PATIENCE, until
 from tests.stores.remote.kit import HELLO, answer, opened, packed, problem, saying
 
 HTML, PROBLEM = "text/html", "application/problem+json"
@@ -68,7 +71,7 @@ async def test_an_answer_becomes_an_error_of_its_kind(name: str) -> None:
 
     async with saying(say) as url, opened(url.replace("//", "//s3cret@")) as store:
         with pytest.raises(kind, match=words) as caught:
-            await store.now()
+            await store.clock.now()
 
     assert type(caught.value) is kind
     assert "s3cret" not in str(caught.value)
@@ -80,7 +83,7 @@ async def test_what_was_trimmed_comes_with_the_error() -> None:
 
     async with saying(say) as url, opened(url) as store:
         with pytest.raises(CursorLostError) as caught:
-            await store.now()
+            await store.clock.now()
 
     assert (str(caught.value), caught.value.trimmed) == ("gone", (1, 7))
 
@@ -91,7 +94,7 @@ async def test_an_answer_of_another_version_is_told_as_such() -> None:
 
     async with saying(say) as url, opened(url) as store:
         with pytest.raises(StoreVersionError, match="its answer to now cannot be read"):
-            await store.now()
+            await store.clock.now()
 
 
 async def test_interim_answers_are_passed_over() -> None:
@@ -99,7 +102,7 @@ async def test_interim_answers_are_passed_over() -> None:
         writer.write(b"HTTP/1.1 103 Early Hints\r\nlink: x\r\n\r\n" + packed(7))
 
     async with saying(say) as url, opened(url) as store:
-        assert await store.now() == 7
+        assert await store.clock.now() == 7
 
 
 async def test_a_token_that_is_refused_at_first_is_the_wrong_one() -> None:
@@ -119,7 +122,7 @@ async def test_a_token_that_was_forgotten_is_asked_for(monkeypatch: pytest.Monke
 
     async with saying(say) as url, opened(url) as store:
         with pytest.raises(ConfigError, match="wants a token: set PENSTOCK_TOKEN"):
-            await store.now()
+            await store.clock.now()
 
 
 async def test_a_new_token_in_the_file_is_tried_before_giving_up(tmp_path: Path) -> None:
@@ -133,10 +136,10 @@ async def test_a_new_token_in_the_file_is_tried_before_giving_up(tmp_path: Path)
 
     async with saying(say) as url, opened(f"{url}?token_file={file}") as store:
         with pytest.raises(StoreUnavailableError, match="does not accept the token"):
-            await store.now()
+            await store.clock.now()
         file.write_text("new")
 
-        assert await store.now() == 7
+        assert await store.clock.now() == 7
         assert shown == [b"old", b"old", b"new"]
 
 
@@ -152,20 +155,34 @@ async def test_a_late_answer_is_never_taken_for_the_next_one() -> None:
 
     async with saying(say) as url, opened(f"{url}?answer_timeout=500ms") as store:
         with pytest.raises(StoreTimeoutError, match="did not answer in time"):
-            await store.now()
+            await store.clock.now()
         writers[0].write(packed(1))
 
-        assert await store.now() == 2
+        assert await store.clock.now() == 2
 
 
 async def test_an_answer_that_keeps_coming_is_not_late_yet() -> None:
-    async def say(_: str, __: bytes, writer: asyncio.StreamWriter) -> None:
-        for byte in packed(7):
-            await asyncio.sleep(0.01)
-            writer.write(bytes([byte]))
+    """Its halves come in two times of the timeout."""
+    asked = asyncio.Event()
+    writers: list[asyncio.StreamWriter] = []
 
-    async with saying(say) as url, opened(f"{url}?answer_timeout=500ms") as store:
-        assert await store.now() == 7
+    async def say(_: str, __: bytes, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        asked.set()
+
+    whole = packed(7)
+    async with saying(say) as url, opened(url) as store:
+        (connection,) = store._backend._pool._connections
+        with turned_clock() as turn:
+            calling = asyncio.create_task(store.clock.now())
+            await asked.wait()
+            before = connection._received
+            writers[0].write(whole[:20])
+            await until(lambda: connection._received - before == 20)
+            turn(PATIENCE + 1)
+            writers[0].write(whole[20:])
+
+            assert await calling == 7
 
 
 async def test_a_call_that_was_given_up_takes_its_connection_with_it() -> None:
@@ -179,12 +196,12 @@ async def test_a_call_that_was_given_up_takes_its_connection_with_it() -> None:
         asked.set()
 
     async with saying(say) as url, opened(url) as store:
-        call = asyncio.create_task(store.now())
+        call = asyncio.create_task(store.clock.now())
         await asked.wait()
         call.cancel()
         await asyncio.wait([call])
 
-        assert await store.now() == 2
+        assert await store.clock.now() == 2
         assert writers[0] is not writers[1]
 
 
@@ -197,10 +214,10 @@ async def test_calls_wait_for_a_connection_only_so_long() -> None:
         writer.write(packed(7))
 
     async with saying(say) as url, opened(f"{url}?connections=1&pool_timeout=20ms") as store:
-        first = asyncio.create_task(store.now())
+        first = asyncio.create_task(store.clock.now())
         await asked.wait()
         with pytest.raises(PoolTimeoutError, match="nothing was sent"):
-            await store.now()
+            await store.clock.now()
         done.set()
 
         assert await first == 7
@@ -216,12 +233,13 @@ async def test_connections_are_used_again_while_they_are_fresh() -> None:
     async with saying(say) as url:
         async with opened(url) as store:
             for _ in range(5):
-                await store.now()
+                await store.clock.now()
             fresh = len(seen)
-        async with opened(f"{url}?idle_timeout=1ms") as store:
-            for _ in range(3):
-                await store.now()
-                await asyncio.sleep(0.002)
+        async with opened(url) as store:
+            with turned_clock() as turn:
+                for _ in range(3):
+                    await store.clock.now()
+                    turn(PoolSettings().idle_timeout + 1)
 
     assert fresh == 1
     assert len(seen) == 4
@@ -232,7 +250,7 @@ async def test_a_service_that_is_away_is_unavailable() -> None:
         writer.write(packed(7))
 
     async with saying(say) as url, opened(url) as store:
-        await store.now()
+        await store.clock.now()
     with pytest.raises(StoreUnavailableError, match="cannot be reached"):
         await RemoteStore(url).open()
 

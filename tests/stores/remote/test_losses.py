@@ -10,17 +10,18 @@ from penstock import Penstock
 from penstock.core.errors import StoreUnavailableError
 from penstock.core.job import QueueRef
 from penstock.service.app import Service
-from penstock.service.ask import Ask
-from penstock.service.auth.door import door_of
+from penstock.service.auth.authenticator import authenticator_of
+from penstock.service.request import Request
 from penstock.service.server import Server, listen
 from penstock.stores.memory import MemoryStore
 from penstock.stores.values import Topic
-from tests.conformance.arrange import new_job
+from penstock.testing.conformance.arrange import new_job
 from tests.kit.service import KEY, token
+from tests.kit.subscriptions import take_rings
+from tests.kit.waiting import PATIENCE
 from tests.stores.remote.kit import opened
 
 QUEUE = QueueRef("acme", "mail")
-SECONDS = 30.0
 
 
 class Deaf(Server):
@@ -49,7 +50,7 @@ async def served(service: Service, port: int = 0) -> AsyncIterator[int]:
 @contextlib.asynccontextmanager
 async def service_of(store: MemoryStore) -> AsyncIterator[Service]:
     """A service whose store outlives what it is served by."""
-    async with Service(store, door=door_of(None, None, KEY)) as service:
+    async with Service(store, authenticator=authenticator_of(None, None, KEY)) as service:
         yield service
 
 
@@ -59,18 +60,16 @@ async def test_bells_are_hung_again_when_the_service_is_back() -> None:
         async with served(service) as port:
             url = f"http://{token('acme')}@127.0.0.1:{port}"
             remote = await stack.enter_async_context(opened(url))
-            bell = await stack.enter_async_context(remote.bell(QUEUE, Topic.READY))
+            bell = await stack.enter_async_context(remote.notifier.subscribe(QUEUE, Topic.READY))
         # The loss itself rings: something may have been missed.
-        with contextlib.suppress(TimeoutError):
-            while await bell.wait(0.01):
-                pass
+        await take_rings(bell)
         with pytest.raises(StoreUnavailableError):
-            await remote.now()
+            await remote.clock.now()
         async with served(service, port):
-            rang_as_it_came_back = await bell.wait(SECONDS)
-            await store.enqueue(QUEUE, [new_job()])
-            rang = await bell.wait(SECONDS)
-            counts = await remote.counts(QUEUE)
+            rang_as_it_came_back = await bell.wait(PATIENCE)
+            await store.moves.enqueue(QUEUE, [new_job()])
+            rang = await bell.wait(PATIENCE)
+            counts = await remote.reads.counts(QUEUE)
             await stack.aclose()
 
     assert (rang_as_it_came_back, rang) == (True, True)
@@ -90,10 +89,10 @@ async def test_a_worker_goes_on_when_the_service_is_back() -> None:
             await stack.enter_async_context(app)
             pool = app.worker(concurrency=5, poll=0.05)
             working = asyncio.create_task(pool.run())
-            before = await (await double.enqueue(1)).result(timeout=SECONDS)
+            before = await (await double.enqueue(1)).result(timeout=PATIENCE)
         pending = asyncio.create_task(double.enqueue(2))
         async with served(service, port):
-            after = await (await pending).result(timeout=SECONDS)
+            after = await (await pending).result(timeout=PATIENCE)
             pool.stop()
             await working
             await stack.aclose()
@@ -107,9 +106,10 @@ async def test_a_stream_is_shared_and_outlives_a_bell() -> None:
         served(service) as port,
         opened(f"http://{token('acme')}@127.0.0.1:{port}") as remote,
     ):
-        streams: list[Ask] = []
+        streams: list[Request] = []
         for _ in range(3):
-            async with remote.bell(QUEUE, Topic.ENDED), remote.bell(QUEUE, Topic.ENDED):
+            hear = remote.notifier.subscribe
+            async with hear(QUEUE, Topic.ENDED), hear(QUEUE, Topic.ENDED):
                 streams = list(service.waiting)
         same = list(service.waiting)
 
@@ -120,5 +120,5 @@ async def test_a_stream_is_shared_and_outlives_a_bell() -> None:
 async def test_a_bell_that_may_not_be_heard_hangs_all_the_same() -> None:
     async with service_of(MemoryStore()) as service, served(service) as port:
         url = f"http://{token('acme', scopes=('store:other',))}@127.0.0.1:{port}"
-        async with opened(url) as remote, remote.bell(QUEUE, Topic.READY) as bell:
-            assert not await bell.wait(0.01)
+        async with opened(url) as remote, remote.notifier.subscribe(QUEUE, Topic.READY) as bell:
+            assert not await bell.wait(0.01)  # real time: nothing can ring it, however long it is

@@ -7,9 +7,9 @@ import pytest
 
 from penstock.core.job import QueueRef
 from penstock.stores.sqlite import SqliteStore, check
-from tests.conformance.arrange import enqueue, new_job
+from penstock.testing.conformance import aio
+from penstock.testing.conformance.arrange import enqueue, new_job
 from tests.conformance.stores import opened
-from tests.kit import aio
 from tests.stores.sqlite.test_damage import NOT_UTF8, damage
 
 
@@ -34,7 +34,9 @@ async def test_every_page_is_read_whatever_an_id_is(
     damage(path, "d", "options", "'nope'")
     damage(path, "b", "options", "'nope'")
     damage(path, "b", "id", ids)
-    found = [each.job for each in await store.check(queue) if each.what.startswith("a record that cannot")]
+    found = [
+        each.job for each in await store.health.check(queue) if each.what.startswith("a record that cannot")
+    ]
 
     assert len(found) == 2
     assert "d" in found
@@ -49,6 +51,6 @@ async def test_a_check_leaves_the_memory_of_the_connection_as_it_was(
         names = ("temp_store", "cache_size")
         return [connection.execute(f"PRAGMA {name}").fetchone()[0] for name in names]
 
-    before = await store._read(settings)
-    assert await store.check(queue) == []
-    assert await store._read(settings) == before
+    before = await store._backend.read(settings)
+    assert await store.health.check(queue) == []
+    assert await store._backend.read(settings) == before

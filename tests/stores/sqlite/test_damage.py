@@ -16,9 +16,10 @@ from penstock.core.outcomes import Refusal, Refused
 from penstock.core.states import State
 from penstock.stores.sqlite import SqliteStore
 from penstock.stores.values import Query
-from tests.conformance.arrange import LEASE_MS, claim, enqueue, new_job
+from penstock.testing.conformance import aio
+from penstock.testing.conformance.arrange import LEASE_MS, claim, enqueue, new_job
 from tests.conformance.stores import opened
-from tests.kit import aio
+from tests.kit.waiting import PATIENCE
 
 NOT_UTF8 = "CAST(x'ff80' AS TEXT)"
 DAMAGES = [
@@ -47,7 +48,7 @@ def store(path: Path) -> aio.InLoop:
 
 def tamper(path: Path, sql: str, *params: Any) -> None:
     """What somebody does to the file."""
-    with closing(sqlite3.connect(path, timeout=30)) as connection:
+    with closing(sqlite3.connect(path, timeout=PATIENCE)) as connection:
         assert connection.execute(sql, params).rowcount > 0
         connection.commit()
 
@@ -59,7 +60,19 @@ def damage(path: Path, job: str, column: str, value: str) -> None:
 
 async def quarantine(store: SqliteStore, queue: QueueRef) -> list[str]:
     """The ids that were set aside."""
-    return [each.id for each in await store.quarantined(queue)]
+    return [each.id for each in await store.quarantine.list_quarantined(queue)]
+
+
+@pytest.mark.parametrize("column", ["seq", "place", "at_us", "virtual", "lanes", "step_at"])
+@pytest.mark.parametrize("value", ["x'fffe'", "'soon'", "1e300"])
+async def test_a_queue_whose_own_row_cannot_be_read_is_named(
+    store: SqliteStore, path: Path, queue: QueueRef, column: str, value: str
+) -> None:
+    await enqueue(store, queue, [new_job("a")])
+    tamper(path, f"UPDATE queue SET {column} = {value}")
+
+    with pytest.raises(StoreFormatError, match=f"queue {queue} cannot be read: .* for a number"):
+        await claim(store, queue)
 
 
 @pytest.mark.parametrize(("column", "value"), DAMAGES)
@@ -68,22 +81,22 @@ async def test_a_job_that_cannot_be_read_keeps_no_other_from_a_claim(
 ) -> None:
     await enqueue(store, queue, [new_job("a"), new_job("b"), new_job("c")])
     damage(path, "b", column, value)
-    assert [each.job for each in await store.check(queue)] == ["b"]
+    assert [each.job for each in await store.health.check(queue)] == ["b"]
 
     jobs = await claim(store, queue, 10)
     assert {job.id for job in jobs} == {"a", "c"}
     assert len({job.token for job in jobs}) == 2
-    [entry] = await store.quarantined(queue)
+    [entry] = await store.quarantine.list_quarantined(queue)
     assert entry.id == "b"
     assert entry.what.startswith("a record that cannot be read: ")
     assert entry.at > 0
     assert entry.record is not None
     assert b'"task"' in entry.record
     assert entry.payload is not None
-    assert await store.counts(queue) == {**dict.fromkeys(State, 0), State.ACTIVE: 2}
-    assert await store.check(queue) == []
-    assert await store.get(queue, ["b"]) == [None]
-    for move in (store.cancel, store.delete, store.redrive):
+    assert await store.reads.counts(queue) == {**dict.fromkeys(State, 0), State.ACTIVE: 2}
+    assert await store.health.check(queue) == []
+    assert await store.reads.get(queue, ["b"]) == [None]
+    for move in (store.moves.cancel, store.moves.delete, store.moves.redrive):
         assert await move(queue, ["b"]) == [Refused(Refusal.MISSING)]
 
 
@@ -93,20 +106,20 @@ async def test_a_claim_of_nothing_but_damaged_jobs_goes_on_to_the_next(
     await enqueue(store, queue, [new_job("a"), new_job("b"), new_job("c")])
     damage(path, "a", "options", "''")
 
-    claims = await store.claim(queue, worker="w", limit=1, lease_ms=LEASE_MS)
+    claims = await store.moves.claim(queue, worker="w", limit=1, lease_ms=LEASE_MS)
     assert claims.jobs == []
     assert claims.is_more
     assert [job.id for job in await claim(store, queue, 1)] == ["b"]
 
 
 async def test_a_key_goes_on_behind_a_damaged_job(store: SqliteStore, path: Path, queue: QueueRef) -> None:
-    await store.declare(queue, Declaration(mode=Mode.KEYED))
+    await store.queues.declare(queue, Declaration(mode=Mode.KEYED))
     await enqueue(store, queue, [new_job("a", key="k"), new_job("b", key="k"), new_job("c", key="l")])
     damage(path, "a", "options", "''")
 
     assert {job.id for job in await claim(store, queue, 10)} == {"b", "c"}
     assert await quarantine(store, queue) == ["a"]
-    assert await store.check(queue) == []
+    assert await store.health.check(queue) == []
 
 
 @pytest.mark.parametrize("by_claim", [True, False])
@@ -116,12 +129,12 @@ async def test_an_expired_lease_that_cannot_be_read_keeps_no_other_from_recovery
     await enqueue(store, queue, [new_job("a"), new_job("b")])
     await claim(store, queue, 2)
     damage(path, "a", "options", "'no'")
-    await store.turn(LEASE_MS + 1)
+    await store.clock.advance_clock(LEASE_MS + 1)
 
     if by_claim:
-        expired = (await store.claim(queue, worker="w", limit=1, lease_ms=LEASE_MS)).expired
+        expired = (await store.moves.claim(queue, worker="w", limit=1, lease_ms=LEASE_MS)).expired
     else:
-        expired = await store.expired(queue)
+        expired = await store.reads.expired(queue)
     assert [lease.id for lease in expired] == ["b"]
     assert await quarantine(store, queue) == ["a"]
 
@@ -133,9 +146,9 @@ async def test_a_running_job_that_was_set_aside_has_lost_its_lease(
     [job] = await claim(store, queue)
     damage(path, "a", "options", "'no'")
 
-    assert await store.repair(queue) == 1
-    assert await store.repair(queue) == 0
-    assert await store.settle(queue, [Complete("a", job.token)]) == [Refused(Refusal.LOST)]
+    assert await store.quarantine.repair(queue) == 1
+    assert await store.quarantine.repair(queue) == 0
+    assert await store.moves.settle(queue, [Complete("a", job.token)]) == [Refused(Refusal.LOST)]
 
 
 async def test_a_page_passes_over_what_cannot_be_read_and_a_single_look_names_it(
@@ -144,11 +157,11 @@ async def test_a_page_passes_over_what_cannot_be_read_and_a_single_look_names_it
     await enqueue(store, queue, [new_job(each) for each in "abc"])
     damage(path, "b", "payload", NOT_UTF8)
 
-    first = await store.find(queue, Query(limit=2))
+    first = await store.reads.find(queue, Query(limit=2))
     assert [job.id for job in first.jobs] == ["c"]
-    assert [job.id for job in (await store.find(queue, Query(after=first.next))).jobs] == ["a"]
+    assert [job.id for job in (await store.reads.find(queue, Query(after=first.next))).jobs] == ["a"]
     with pytest.raises(StoreFormatError, match=r"job b of queue .* cannot be read: its payload is a bytes"):
-        await store.get(queue, ["b"])
+        await store.reads.get(queue, ["b"])
 
 
 async def test_a_parent_that_cannot_be_read_stops_no_relay(
@@ -159,7 +172,7 @@ async def test_a_parent_that_cannot_be_read_stops_no_relay(
     damage(path, "a", "more", "'{'")
 
     ending = ChildEnding("a", child, State.COMPLETED)
-    assert await store.child_ended(queue, [ending]) == [Refused(Refusal.MISSING)]
+    assert await store.flows.child_ended(queue, [ending]) == [Refused(Refusal.MISSING)]
     assert await quarantine(store, queue) == ["a"]
 
 
@@ -168,14 +181,14 @@ async def test_a_deleted_entry_is_a_deleted_job_to_the_log(
 ) -> None:
     await enqueue(store, queue, [new_job("a", idempotency_key="k"), new_job("b")])
     damage(path, "a", "options", "'no'")
-    assert await store.repair(queue) == 1
-    assert await store.enqueue(queue, [new_job("a")]) == [Refused(Refusal.DUPLICATE)]
+    assert await store.quarantine.repair(queue) == 1
+    assert await store.moves.enqueue(queue, [new_job("a")]) == [Refused(Refusal.DUPLICATE)]
 
-    assert await store.delete_quarantined(queue, ["a", "b", "other"]) == 1
+    assert await store.quarantine.delete_quarantined(queue, ["a", "b", "other"]) == 1
     assert await quarantine(store, queue) == []
-    last = (await store.events(queue))[-1]
+    last = (await store.events.read_events(queue))[-1]
     assert (last.move, last.jobs) == ("delete", ["a"])
-    assert await store.check(queue) == []
+    assert await store.health.check(queue) == []
 
 
 async def test_a_queue_is_deleted_with_its_quarantine(
@@ -183,9 +196,9 @@ async def test_a_queue_is_deleted_with_its_quarantine(
 ) -> None:
     await enqueue(store, queue, [new_job("a")])
     damage(path, "a", "options", "'no'")
-    await store.repair(queue)
+    await store.quarantine.repair(queue)
 
-    contents = await store.delete_queue(queue)
+    contents = await store.queues.delete_queue(queue)
     assert contents is not None
     assert contents.is_empty
     assert await quarantine(store, queue) == []
@@ -198,8 +211,8 @@ async def test_an_event_that_cannot_be_read_is_passed_over(
     tamper(path, "UPDATE event SET move = 'no such move' WHERE seq IN (2, 3)")
     tamper(path, f"UPDATE event SET job = {NOT_UTF8} WHERE seq = 4")
 
-    assert [event.seq for event in await store.events(queue)] == [1, 5, 6]
-    assert [event.seq for event in await store.events(queue, 1, 2)] == [5]
-    assert [each.seq for each in await store.damaged_events(queue)] == [2, 3, 4]
-    assert [each.seq for each in await store.damaged_events(queue, 2, 1)] == [3]
+    assert [event.seq for event in await store.events.read_events(queue)] == [1, 5, 6]
+    assert [event.seq for event in await store.events.read_events(queue, 1, 2)] == [5]
+    assert [each.seq for each in await store.events.damaged_events(queue)] == [2, 3, 4]
+    assert [each.seq for each in await store.events.damaged_events(queue, 2, 1)] == [3]
     assert len([each for each in caplog.records if each.message == "event passed over"]) == 3

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from penstock.core.job import NewJob, QueueRef
+from penstock.spark.lake.folder import folder_at
 from penstock.spark.sink.folders import refuse_unusable
-from penstock.spark.tables.files import LocalFiles
 from penstock.stores.sqlite import SqliteStore
 from penstock.stores.sqlite.outbox import SqliteOutbox
 
@@ -32,7 +32,7 @@ async def use(path: Path) -> dict[str, int]:
     """The modes of the files while the store is in use."""
     store = SqliteStore(path)
     await store.open()
-    await store.enqueue(QUEUE, [NewJob(id="a", nonce="a", task="send", payload=b"{}")])
+    await store.moves.enqueue(QUEUE, [NewJob(id="a", nonce="a", task="send", payload=b"{}")])
     found = {each.name: mode(each) for each in path.parent.iterdir() if not each.is_symlink()}
     await store.close()
     return found
@@ -69,7 +69,7 @@ async def test_an_outbox_that_is_made_is_the_owners_alone(tmp_path: Path) -> Non
 
 
 def test_folders_of_tables_and_quarantines_are_the_owners_alone(tmp_path: Path) -> None:
-    LocalFiles(str(tmp_path)).put("tables/one/manifest", b"{}")
+    folder_at(str(tmp_path / "tables")).write("one/manifest", b"{}")
     refuse_unusable("quarantine", str(tmp_path / "bad" / "rows"))
 
     assert mode(tmp_path / "tables") == mode(tmp_path / "tables" / "one") == 0o700

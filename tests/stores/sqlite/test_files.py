@@ -26,6 +26,7 @@ from penstock.core.states import State
 from penstock.stores.sqlite import SqliteStore
 from penstock.stores.sqlite.sources import load_migrations
 from penstock.stores.values import Durability, QueueContents
+from tests.kit.waiting import PATIENCE
 
 QUEUE = QueueRef("default", "mail")
 
@@ -82,17 +83,17 @@ async def test_a_file_from_before_there_were_readers_gets_them(
         await store.open()
         _open_queue_as_before(tmp_path / "jobs.db")
         _enqueue_as_before(tmp_path / "jobs.db", "a", "b")
-        written = (await store.info()).schema_version
+        written = (await store.health.info()).schema_version
         await store.close()
     store = SqliteStore(tmp_path / "jobs.db")
     await store.open()
-    first, second = await store.events(QUEUE)
-    reader = await store.keep_reader(QUEUE, "audit", first.cursor)
-    info = await store.info()
+    first, second = await store.events.read_events(QUEUE)
+    reader = await store.readers.register_reader(QUEUE, "audit", first.cursor)
+    info = await store.health.info()
 
     assert (written, info.schema_version) == (2, len(load_migrations()))
-    assert await store.events(QUEUE, after=reader.cursor) == [second]
-    assert await store.check(QUEUE) == []
+    assert await store.events.read_events(QUEUE, after=reader.cursor) == [second]
+    assert await store.health.check(QUEUE) == []
     await store.close()
 
 
@@ -110,10 +111,10 @@ async def test_queues_from_before_they_could_be_deleted_keep_their_numbers(
         await store.close()
     store = SqliteStore(tmp_path / "jobs.db")
     await store.open()
-    before = await store.queue(QUEUE)
-    await store.delete(QUEUE, ["a"])
-    deleted = await store.delete_queue(QUEUE)
-    after = await store.open_queue(QUEUE)
+    before = await store.queues.find_queue(QUEUE)
+    await store.moves.delete(QUEUE, ["a"])
+    deleted = await store.queues.delete_queue(QUEUE)
+    after = await store.queues.open_queue(QUEUE)
     tables = {"event", "idempotency", "deleted_queue"}
     with closing(sqlite3.connect(tmp_path / "jobs.db")) as connection:
         left = [connection.execute(f"SELECT count(*) FROM {each}").fetchone()[0] for each in tables]
@@ -122,7 +123,7 @@ async def test_queues_from_before_they_could_be_deleted_keep_their_numbers(
     assert (before.number, before.made) == (1, "")
     assert (deleted, after.number, bool(after.made)) == (QueueContents(), 2, True)
     assert left == [0, 0, 0]
-    assert await store.check(QUEUE) == []
+    assert await store.health.check(QUEUE) == []
     await store.close()
 
 
@@ -133,15 +134,15 @@ async def test_events_of_a_deleted_queue_are_removed_in_batches(
     monkeypatch.setattr("penstock.stores.sqlite.deletion.SWEEP_LIMIT", 3)
     store = SqliteStore(tmp_path / "jobs.db")
     await store.open()
-    await store.enqueue(QUEUE, [new(f"j{number}") for number in range(10)])
-    await store.delete(QUEUE, [f"j{number}" for number in range(10)])
+    await store.moves.enqueue(QUEUE, [new(f"j{number}") for number in range(10)])
+    await store.moves.delete(QUEUE, [f"j{number}" for number in range(10)])
     with monkeypatch.context() as patched:
-        patched.setattr("penstock.stores.sqlite.deletion._sweep", lambda _: False)
-        await store.delete_queue(QUEUE)
-    await store.enqueue(QUEUE, [new("a")])
-    events = await store.events(QUEUE)
-    await store.delete(QUEUE, ["a"])
-    deleted = await store.delete_queue(QUEUE)
+        patched.setattr("penstock.stores.sqlite.queues.sweep", lambda _: False)
+        await store.queues.delete_queue(QUEUE)
+    await store.moves.enqueue(QUEUE, [new("a")])
+    events = await store.events.read_events(QUEUE)
+    await store.moves.delete(QUEUE, ["a"])
+    deleted = await store.queues.delete_queue(QUEUE)
     with closing(sqlite3.connect(tmp_path / "jobs.db")) as connection:
         left = connection.execute("SELECT count(*) FROM event").fetchone()
 
@@ -187,7 +188,7 @@ async def test_a_lease_from_before_it_kept_its_duration_is_held_and_ends(
         await store.open()
         _open_queue_as_before(tmp_path / "jobs.db")
         _enqueue_as_before(tmp_path / "jobs.db", "a")
-        now = await store.now()
+        now = await store.clock.now()
         await store.close()
     with closing(sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)) as connection:
         connection.execute(
@@ -204,12 +205,12 @@ async def test_a_lease_from_before_it_kept_its_duration_is_held_and_ends(
         connection.execute("UPDATE queue SET seq = 2, at_us = ?", (now * 1000,))
     store = SqliteStore(tmp_path / "jobs.db")
     await store.open()
-    held = await store.expired(QUEUE)
-    renewed = await store.heartbeat(QUEUE, [Beat("a", "t")], 30_000)
-    await store.turn(31_000)
-    ended = await store.expired(QUEUE)
-    info = await store.queue(QUEUE)
-    findings = await store.check(QUEUE)
+    held = await store.reads.expired(QUEUE)
+    renewed = await store.moves.heartbeat(QUEUE, [Beat("a", "t")], 30_000)
+    await store.clock.advance_clock(31_000)
+    ended = await store.reads.expired(QUEUE)
+    info = await store.queues.find_queue(QUEUE)
+    findings = await store.health.check(QUEUE)
     await store.close()
 
     assert (held, renewed, [lease.id for lease in ended]) == ([], [Applied(State.ACTIVE)], ["a"])
@@ -265,20 +266,20 @@ def test_a_read_only_folder_is_named(tmp_path: Path) -> None:
 async def test_a_full_disk_refuses_the_call_and_loses_nothing(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "jobs.db")
     await store.open()
-    await store.enqueue(QUEUE, [new("first")])
+    await store.moves.enqueue(QUEUE, [new("first")])
 
     def shrink(connection: sqlite3.Connection) -> None:
         connection.execute("PRAGMA max_page_count = 60")
 
-    store._engine.write(shrink).result(timeout=10)
+    store._backend.engine.write(shrink).result(timeout=PATIENCE)
     with pytest.raises(StoreFullError, match="disk is full"):
-        await store.enqueue(QUEUE, [new(f"big{i}", b'"' + b"x" * 100_000 + b'"') for i in range(10)])
+        await store.moves.enqueue(QUEUE, [new(f"big{i}", b'"' + b"x" * 100_000 + b'"') for i in range(10)])
 
-    counts = await store.counts(QUEUE)
-    claims = await store.claim(QUEUE, worker="w", limit=10, lease_ms=1000)
+    counts = await store.reads.counts(QUEUE)
+    claims = await store.moves.claim(QUEUE, worker="w", limit=10, lease_ms=1000)
     assert sum(counts.values()) == 1
     assert [job.id for job in claims.jobs] == ["first"]
-    assert await store.check(QUEUE) == []
+    assert await store.health.check(QUEUE) == []
     await store.close()
 
 
@@ -288,7 +289,7 @@ async def test_a_file_that_is_no_longer_at_its_place_takes_nothing_in(tmp_path: 
     path, aside = tmp_path / "jobs.db", tmp_path / "aside.db"
     store = SqliteStore(path)
     await store.open()
-    await store.enqueue(QUEUE, [new("first")])
+    await store.moves.enqueue(QUEUE, [new("first")])
     if fate == "deleted":
         path.unlink()
     else:
@@ -297,14 +298,14 @@ async def test_a_file_that_is_no_longer_at_its_place_takes_nothing_in(tmp_path: 
         path.write_bytes(b"")
 
     with pytest.raises(StoreUnavailableError, match="was moved"):
-        await store.enqueue(QUEUE, [new("second")])
+        await store.moves.enqueue(QUEUE, [new("second")])
     with pytest.raises(StoreUnavailableError, match="was moved"):
-        await store.counts(QUEUE)
+        await store.reads.counts(QUEUE)
 
     if fate == "moved":
         aside.rename(path)
-        await store.enqueue(QUEUE, [new("third")])
-        assert [job is not None for job in await store.get(QUEUE, ["first", "second", "third"])] == [
+        await store.moves.enqueue(QUEUE, [new("third")])
+        assert [job is not None for job in await store.reads.get(QUEUE, ["first", "second", "third"])] == [
             True,
             False,
             True,
@@ -321,32 +322,32 @@ async def test_a_call_at_fault_does_not_take_others_down(tmp_path: Path) -> None
         connection.execute("INSERT INTO nowhere VALUES (1)")
 
     async def fail() -> None:
-        await asyncio.wrap_future(store._engine.write(broken))
+        await asyncio.wrap_future(store._backend.engine.write(broken))
 
     outcomes = await asyncio.gather(
-        store.enqueue(QUEUE, [new("a")]),
+        store.moves.enqueue(QUEUE, [new("a")]),
         fail(),
-        store.enqueue(QUEUE, [new("b")]),
+        store.moves.enqueue(QUEUE, [new("b")]),
         return_exceptions=True,
     )
 
     assert isinstance(outcomes[1], StoreError)
-    assert [job is not None for job in await store.get(QUEUE, ["a", "b"])] == [True, True]
+    assert [job is not None for job in await store.reads.get(QUEUE, ["a", "b"])] == [True, True]
     await store.close()
 
 
 async def test_a_lock_held_for_too_long_is_a_timeout(tmp_path: Path) -> None:
-    store = SqliteStore(tmp_path / "jobs.db", patience=0.2)
+    store = SqliteStore(tmp_path / "jobs.db", busy_timeout=0.2)
     await store.open()
     other = sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)
     other.execute("BEGIN IMMEDIATE")
 
     with pytest.raises(StoreTimeoutError, match="locked"):
-        await store.enqueue(QUEUE, [new("a")])
+        await store.moves.enqueue(QUEUE, [new("a")])
 
     other.execute("ROLLBACK")
     other.close()
-    await store.enqueue(QUEUE, [new("a")])
+    await store.moves.enqueue(QUEUE, [new("a")])
     await store.close()
 
 
@@ -354,7 +355,7 @@ async def test_a_closed_store_says_so(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "jobs.db")
 
     with pytest.raises(StoreError, match="not open"):
-        await store.counts(QUEUE)
+        await store.reads.counts(QUEUE)
 
 
 async def test_the_durability_class_sets_what_a_commit_waits_for(tmp_path: Path) -> None:
@@ -362,9 +363,9 @@ async def test_the_durability_class_sets_what_a_commit_waits_for(tmp_path: Path)
     for durability in (Durability.POWER, Durability.SERVER):
         store = SqliteStore(tmp_path / f"{durability}.db", durability=durability)
         await store.open()
-        future = store._engine.write(lambda c: c.execute("PRAGMA synchronous").fetchone()[0])
+        future = store._backend.engine.write(lambda c: c.execute("PRAGMA synchronous").fetchone()[0])
         levels[durability] = await asyncio.wrap_future(future)
-        assert (await store.info()).durability is durability
+        assert (await store.health.info()).durability is durability
         await store.close()
 
     assert levels == {Durability.POWER: 2, Durability.SERVER: 1}
@@ -376,11 +377,11 @@ async def test_time_does_not_go_back_within_a_queue(tmp_path: Path, monkeypatch:
     import time
 
     real = time.time_ns
-    await store.enqueue(QUEUE, [new("a")])
+    await store.moves.enqueue(QUEUE, [new("a")])
     monkeypatch.setattr(time, "time_ns", lambda: real() - 5_000_000_000)
-    await store.enqueue(QUEUE, [new("b")])
+    await store.moves.enqueue(QUEUE, [new("b")])
     monkeypatch.undo()
 
-    first, second = await store.events(QUEUE)
+    first, second = await store.events.read_events(QUEUE)
     assert second.at >= first.at
     await store.close()

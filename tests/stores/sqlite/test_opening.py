@@ -2,7 +2,6 @@
 
 import asyncio
 import threading
-import time
 from pathlib import Path
 
 import pytest
@@ -10,6 +9,7 @@ import pytest
 from penstock.core.errors import StoreError
 from penstock.core.job import QueueRef
 from penstock.stores.sqlite import SqliteStore
+from tests.kit.waiting import block_until
 
 
 async def test_one_that_has_only_begun(tmp_path: Path) -> None:
@@ -28,8 +28,8 @@ async def test_one_that_was_through_and_nobody_had_heard(tmp_path: Path) -> None
     before, store = set(threading.enumerate()), SqliteStore(tmp_path / "jobs.db")
     opening = asyncio.create_task(store.open())
     await asyncio.sleep(0)
-    while not store._users:
-        time.sleep(0.001)  # noqa: ASYNC251 (the event loop must not hear of it)
+    # The event loop must not hear of it.
+    block_until(lambda: store._users)
     opening.cancel()
     with pytest.raises(asyncio.CancelledError):
         await opening
@@ -43,4 +43,4 @@ async def _check_closed(store: SqliteStore, before: set[threading.Thread]) -> No
 
     assert set(threading.enumerate()) <= before
     with pytest.raises(StoreError, match="not open"):
-        await store.counts(QueueRef("default", "mail"))
+        await store.reads.counts(QueueRef("default", "mail"))

@@ -9,6 +9,7 @@ from penstock.core.moves import Complete
 from penstock.core.states import State
 from penstock.stores.sqlite import SqliteStore
 from penstock.stores.values import Topic
+from tests.kit.waiting import PATIENCE
 
 QUEUE = QueueRef("default", "mail")
 
@@ -19,7 +20,7 @@ def _enqueue(path: str, name: str, count: int) -> None:
         await store.open()
         for number in range(count):
             job = f"{name}-{number}"
-            await store.enqueue(QUEUE, [NewJob(id=job, nonce=job, task="t", payload=b"{}")])
+            await store.moves.enqueue(QUEUE, [NewJob(id=job, nonce=job, task="t", payload=b"{}")])
         await store.close()
 
     asyncio.run(run())
@@ -29,9 +30,9 @@ def _work(path: str, name: str, total: int) -> None:
     async def run() -> None:
         store = SqliteStore(path)
         await store.open()
-        while (await store.counts(QUEUE))[State.COMPLETED] < total:
-            claims = await store.claim(QUEUE, worker=name, limit=5, lease_ms=60_000)
-            await store.settle(QUEUE, [Complete(job.id, job.token) for job in claims.jobs])
+        while (await store.reads.counts(QUEUE))[State.COMPLETED] < total:
+            claims = await store.moves.claim(QUEUE, worker=name, limit=5, lease_ms=60_000)
+            await store.moves.settle(QUEUE, [Complete(job.id, job.token) for job in claims.jobs])
         await store.close()
 
     asyncio.run(run())
@@ -46,15 +47,15 @@ async def test_processes_share_one_file_from_its_first_moment(tmp_path: Path) ->
     for process in processes:
         process.start()
     for process in processes:
-        await asyncio.to_thread(process.join, 60)
+        await asyncio.to_thread(process.join, PATIENCE)
 
     assert [process.exitcode for process in processes] == [0] * 8
     store = SqliteStore(path)
     await store.open()
-    events = await store.events(QUEUE, limit=1000)
+    events = await store.events.read_events(QUEUE, limit=1000)
     assert len([event for event in events if event.move == "claim"]) == total
     assert [event.seq for event in events] == list(range(1, 3 * total + 1))
-    assert await store.check(QUEUE) == []
+    assert await store.health.check(QUEUE) == []
     await store.close()
 
 
@@ -62,14 +63,13 @@ async def test_a_bell_rings_for_what_another_process_enqueued(tmp_path: Path) ->
     path = tmp_path / "jobs.db"
     store = SqliteStore(path)
     await store.open()
-    async with store.bell(QUEUE, Topic.READY) as bell:
+    async with store.notifier.subscribe(QUEUE, Topic.READY) as bell:
         # The first look at the file rings once; after it only changes do.
-        while await bell.wait(0.3):
-            pass
+        assert await bell.wait(PATIENCE)
         process = multiprocessing.get_context("spawn").Process(target=_enqueue, args=(str(path), "p", 1))
         process.start()
 
-        assert await bell.wait(30)
+        assert await bell.wait(PATIENCE)
 
-        await asyncio.to_thread(process.join, 30)
+        await asyncio.to_thread(process.join, PATIENCE)
     await store.close()

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from penstock import Cancel, Fail, JobContext, Penstock, Retry, Snooze, SoftTimeoutError
+from tests.kit.waiting import block_until
 
 app = Penstock("memory://")
 work = app.queue("work", executor="process", max_attempts=1)
@@ -174,8 +175,7 @@ def daemon(path: str, then: str) -> None:
             time.sleep(300)
         os._exit(0)
     os.wait()
-    while not Path(path).exists() or not Path(path).read_text():
-        time.sleep(0.005)
+    block_until(lambda: Path(path).exists() and Path(path).read_text())
     if then == "die":
         os.kill(os.getpid(), signal.SIGSEGV)
 
@@ -199,8 +199,7 @@ def helper_and_sleep(path: str) -> None:
 @work.task
 def looks(ctx: JobContext, path: str) -> str:
     Path(path).touch()
-    while not ctx.is_cancelled:
-        time.sleep(0.005)
+    block_until(lambda: ctx.is_cancelled)
     return "stopped"
 
 
@@ -225,8 +224,7 @@ def sleeps(path: str) -> None:
 @work.task
 def until(path: str, end: str) -> str:
     Path(path).write_text(str(os.getpid()))
-    while not Path(end).exists():
-        time.sleep(0.005)
+    block_until(lambda: Path(end).exists())
     return "finished"
 
 
@@ -286,7 +284,7 @@ async def too_soft_async() -> None:
 @work.task(timeout=60)
 def hold_gil(seconds: int) -> str:
     # PyDLL keeps the lock of the interpreter while C code runs.
-    ctypes.PyDLL(None).sleep(seconds)
+    ctypes.PyDLL(None).sleep(seconds)  # real time: no clock of ours is asked while the lock is held
     return "done"
 
 

@@ -1,6 +1,5 @@
 """A queue whose handlers run in processes, in few words."""
 
-import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -15,16 +14,17 @@ from penstock.core.payload import decode_json
 from penstock.stores.protocol import Store
 from penstock.worker.executors.process.host import Host
 from penstock.worker.worker import Worker
+from tests.kit.waiting import until
 from tests.worker.executors import handlers
-from tests.worker.kit import PATIENCE, Desk, eventually, running
+from tests.worker.kit import StoppedDesk, running
 
 WORK = QueueRef("default", "work")
 BOX = QueueRef("default", "box")
 PROGRAMS = QueueRef("default", "programs")
 
 
-class Crew(Desk):
-    """A queue of an app of handlers."""
+class Crew(StoppedDesk):
+    """A queue of an app of handlers. Processes take long to start: no lease runs out meanwhile."""
 
     def __init__(
         self, queue: QueueRef = WORK, store: Store | None = None, app: Penstock = handlers.app
@@ -45,7 +45,8 @@ class Crew(Desk):
         )
 
     def worker(self, *functions: Callable[..., Any], **options: Any) -> Worker:
-        settings = {"lease": 30.0, "shutdown_timeout": 5.0, "tick": 60.0} | options
+        defaults: dict[str, Any] = {"lease": 30.0, "shutdown_timeout": 5.0, "tick": 60.0, "clock": self.clock}
+        settings = defaults | options
         self.host = Host(place_of(self.app))
         return Worker(self.store, self.queue, self.app.registry, host=self.host, **settings)
 
@@ -70,18 +71,12 @@ def result_of(job: Job) -> Any:
 
 async def appears(path: Path, text: str = "") -> None:
     """Wait until the file is there, with that text."""
-
-    async def is_there() -> bool:
-        return path.exists() and text in path.read_text()
-
-    await eventually(is_there)
+    await until(lambda: path.exists() and text in path.read_text(), f"{path.name} with {text!r}")
 
 
-async def pid_in(path: Path, patience: float = PATIENCE) -> int:
+async def pid_in(path: Path) -> int:
     """The number that a file holds, once it does."""
-    async with asyncio.timeout(patience):
-        while not path.exists() or not path.read_text().isdigit():  # noqa: ASYNC110 (nobody tells of it)
-            await asyncio.sleep(0.005)
+    await until(lambda: path.exists() and path.read_text().isdigit(), f"a number in {path.name}")
     return int(path.read_text())
 
 

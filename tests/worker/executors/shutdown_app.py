@@ -29,7 +29,7 @@ inline = app.queue("inline")
 @inline.task(name="inline.ends")
 async def inline_ends(folder: str) -> None:
     begun(folder, "ends")
-    await asyncio.sleep(0.5)
+    await asyncio.sleep(0.5)  # real time: the signal comes while it runs, and it ends in the drain
 
 
 @inline.task(name="inline.ignores")
@@ -45,8 +45,8 @@ async def inline_blocks(folder: str) -> None:
     """Longer than a lease; nothing in its process could end it, and the worker waits for it."""
     begun(folder, "blocks")
     # After the others have begun.
-    await asyncio.sleep(0.1)
-    time.sleep(1.5)  # noqa: ASYNC251 (that is the point)
+    await asyncio.sleep(0.1)  # real time: the others begin meanwhile
+    time.sleep(1.5)  # noqa: ASYNC251 # real time: it blocks the loop for longer than a lease
 
 
 @inline.task(name="inline.spawns")
@@ -77,7 +77,7 @@ async def held_waits(folder: str) -> None:
 
 def ends(folder: str) -> None:
     begun(folder, "ends")
-    time.sleep(0.5)
+    time.sleep(0.5)  # real time: the signal comes while it runs, and it ends in the drain
 
 
 def ignores(folder: str) -> None:

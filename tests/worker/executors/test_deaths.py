@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from penstock.core.states import State
+from tests.kit.waiting import eventually
 from tests.worker.executors.kit import Crew, appears, is_alive, pid_in, result_of
-from tests.worker.kit import eventually
 
 DEATHS = {
     "segfault": ("KILLED: SIGSEGV", "was killed by SIGSEGV"),
@@ -126,4 +126,4 @@ async def test_the_stack_of_a_hanging_handler_can_be_asked_for(
             return "in stack" in shown
 
         await eventually(is_shown)
-        await crew.store.cancel(crew.queue, [job])
+        await crew.store.moves.cancel(crew.queue, [job])

@@ -15,7 +15,7 @@ async def test_processes_return_die_and_are_cancelled(store: Store, queue: Queue
     cancelled = await crew.add("waits", path=str(tmp_path / "begun"))
     async with crew.at_work(lease=1.5):
         await appears(tmp_path / "begun")
-        await crew.store.cancel(queue, [cancelled])
+        await crew.store.moves.cancel(queue, [cancelled])
         ended = [await crew.ended(job) for job in (good, dead, program, cancelled)]
 
     assert result_of(ended[0]) == 3

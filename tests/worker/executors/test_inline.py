@@ -1,7 +1,6 @@
 """Soft limits of handlers in the worker itself."""
 
 import asyncio
-import threading
 
 from penstock.core.errors import SoftTimeoutError
 from penstock.core.states import State
@@ -10,6 +9,7 @@ from penstock.tasks.execution import Execution
 from penstock.tasks.registry import Registry
 from penstock.tasks.task import Task
 from penstock.worker.worker import Worker
+from tests.kit.waiting import block_until
 from tests.worker.kit import Desk
 
 
@@ -50,9 +50,7 @@ async def test_a_soft_limit_cancels_a_coroutine(desk: Desk) -> None:
 
 async def test_a_soft_limit_is_told_to_a_thread(desk: Desk) -> None:
     def looks(ctx: JobContext) -> str:
-        gate = threading.Event()
-        while not ctx.is_cancelled:
-            gate.wait(0.005)
+        block_until(lambda: ctx.is_cancelled)
         return "what was there"
 
     job = await desk.enqueue("looks")

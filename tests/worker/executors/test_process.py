@@ -15,10 +15,11 @@ from penstock.core.job import QueueRef
 from penstock.core.states import State
 from penstock.stores.memory import MemoryStore
 from penstock.tasks.context import JobContext
-from penstock.telemetry.aside import STDERR
+from penstock.telemetry.nonblocking_stderr import STDERR
 from penstock.worker.executors.process.host import Host
 from penstock.worker.executors.process.wire import FrameError, Frames, Start
 from penstock.worker.worker import Worker
+from tests.kit.waiting import PATIENCE
 from tests.worker.executors import handlers
 from tests.worker.executors.handlers import app
 from tests.worker.executors.kit import WORK, Crew, is_alive, pid_in, result_of
@@ -239,10 +240,10 @@ async def test_the_children_of_a_flow_are_known_and_made_through_the_wire() -> N
             handle = await flow.enqueue()
             spawner = await handlers.spawn.enqueue()
             await app.worker(["work"], burst=True).run()
-            spawned = await spawner.result(5)
+            spawned = await spawner.result(PATIENCE)
 
-            assert [await handle[each].result(5) for each in seen] == [[3, 7], [3, 7]]
-            assert [await app.job("work", each).result(5) for each in spawned] == [3, 7]
+            assert [await handle[each].result(PATIENCE) for each in seen] == [[3, 7], [3, 7]]
+            assert [await app.job("work", each).result(PATIENCE) for each in spawned] == [3, 7]
 
 
 async def test_a_worker_can_have_processes_for_what_does_not_say() -> None:
@@ -294,7 +295,7 @@ async def main() -> None:
     async with app:
         handle = await where.enqueue()
         await app.worker(burst=True).run()
-        print(await handle.result(5) != os.getpid())
+        print(await handle.result(60) != os.getpid())
 
 if __name__ == "__main__":
     asyncio.run(main())
@@ -316,5 +317,5 @@ def test_a_frame_that_is_too_long_is_refused_before_it_is_read() -> None:
 
 
 async def _all(crew: Crew) -> list[Any]:
-    ids = {event.job for event in await crew.store.events(crew.queue) if event.job is not None}
+    ids = {event.job for event in await crew.store.events.read_events(crew.queue) if event.job is not None}
     return [await crew.job(job) for job in ids]

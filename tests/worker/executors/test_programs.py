@@ -98,7 +98,7 @@ async def test_a_cancel_ends_a_program(programs: Crew, tmp_path: Path) -> None:
         jobs = [await programs.add(task, path=str(tmp_path / task)) for task in tasks]
         for task in tasks:
             await appears(tmp_path / task)
-        await programs.store.cancel(programs.queue, jobs)
+        await programs.store.moves.cancel(programs.queue, jobs)
         found = [await programs.ended(job) for job in jobs]
 
     assert [(job.state, job.attempts) for job in found] == [(State.CANCELLED, 0)] * 3

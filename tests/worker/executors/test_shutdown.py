@@ -18,14 +18,13 @@ from penstock.core.states import State
 from penstock.stores.sqlite.store import SqliteStore
 from penstock.worker.pool import ECHO
 from tests.docs.pages import ROOT
+from tests.kit.waiting import eventually
 from tests.worker.executors.kit import is_alive, pid_in
-from tests.worker.kit import eventually
 
 HOW = ("ends", "ignores", "blocks", "spawns")
 TIERS = ("inline", "thread", "process", "subprocess")
 TIMES = {"SIGTERM": 1, "SIGTERM twice": 2}
 DRAIN = 2.0
-START = 60.0
 BOUND = 30.0
 """Seconds: the drain, and each step after it at its longest, on a machine that is busy."""
 AT_ONCE = 6
@@ -64,16 +63,16 @@ async def _stop(folder: Path, tier: str, times: int, handlers: Sequence[str]) ->
     with _worker(folder, tier) as worker:
         # The one that holds the event loop lets nobody begin after it.
         for each in [[job] for job in jobs] if tier == "held" else [jobs]:
-            await store.enqueue(queue, each)
-            pids |= {job.id: await pid_in(folder / job.id, START) for job in each}
+            await store.moves.enqueue(queue, each)
+            pids |= {job.id: await pid_in(folder / job.id) for job in each}
         worker.send_signal(signal.SIGTERM)
         if times == 2:
             # The same signal within that time is taken for an echo of the first.
-            await asyncio.sleep(ECHO + 0.1)
+            await asyncio.sleep(ECHO + 0.1)  # real time: the worker's own clock tells an echo
             worker.send_signal(signal.SIGTERM)
         code = await asyncio.to_thread(worker.wait, BOUND)
-        found = await store.get(queue, handlers)
-        leases = await store.leases(queue)
+        found = await store.reads.get(queue, handlers)
+        leases = await store.reads.leases(queue)
     await store.close()
     survivors = [how for how in handlers if is_alive(pids[how])]
     if tier == "thread" and "spawns" in survivors:
@@ -115,9 +114,9 @@ async def test_a_worker_that_is_killed_leaves_no_process_of_its_handlers(tmp_pat
     payload = f'{{"folder":"{tmp_path}"}}'.encode()
     for tier in ("process", "subprocess"):
         new = NewJob(id="a", nonce="n", task=f"{tier}.spawns", payload=payload)
-        await store.enqueue(QueueRef("default", tier), [new])
+        await store.moves.enqueue(QueueRef("default", tier), [new])
         with _worker(tmp_path, tier) as worker:
-            pid = await pid_in(tmp_path / "spawns", START)
+            pid = await pid_in(tmp_path / "spawns")
             worker.kill()
             worker.wait()
 

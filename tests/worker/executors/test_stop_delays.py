@@ -11,7 +11,7 @@ from penstock.core.errors import OptionError
 from penstock.core.job import QueueRef
 from penstock.stores.memory import MemoryStore
 from penstock.tasks.registry import Registry
-from penstock.worker.delivery import Stop
+from penstock.worker.delivery import Lease, Stop
 from penstock.worker.executors.stopping import StopDelays, stop
 from penstock.worker.worker import Worker
 
@@ -34,7 +34,7 @@ async def test_each_step_waits_for_its_delay(delays: StopDelays, ends_at: object
         if what == ends_at:
             asyncio.get_running_loop().call_soon(done.set_result, None)
 
-    delivery: Any = SimpleNamespace(stop=Stop.CANCEL, lost=False)
+    delivery: Any = SimpleNamespace(stop=Stop.CANCEL, lease=Lease(0.0))
     process: Any = SimpleNamespace(send_signal=step)
     async with asyncio.timeout(60):
         await stop(delivery, process, done, lambda: step("told"), delays)

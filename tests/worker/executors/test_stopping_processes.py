@@ -8,8 +8,8 @@ from typing import Any
 
 from penstock.core.moves import Move
 from penstock.core.states import State
-from penstock.stores.memory import MemoryStore
 from penstock.worker.clock import boottime
+from tests.kit.intercepted import InterceptedStore
 from tests.worker.executors.kit import Crew, appears, pid_in, result_of
 
 
@@ -49,7 +49,7 @@ async def test_a_cancel_from_anywhere_ends_a_handler_in_a_process_once(crew: Cre
         jobs = {task: await crew.add(task, path=str(tmp_path / task)) for task in tasks}
         for task in tasks:
             await appears(tmp_path / task)
-        await crew.store.cancel(crew.queue, list(jobs.values()))
+        await crew.store.moves.cancel(crew.queue, list(jobs.values()))
         found = {task: await crew.ended(job) for task, job in jobs.items()}
         assert result_of(await crew.ended(await crew.add("add", a=1, b=2))) == 3
 
@@ -81,26 +81,26 @@ async def test_a_lost_lease_ends_the_process_of_its_handler(crew: Crew, tmp_path
     async with crew.at_work(lease=1.0):
         await appears(tmp_path / "begun")
         (tmp_path / "begun").unlink()
-        await crew.store.turn(3_600_000)
+        await crew.store.clock.advance_clock(3_600_000)
         await crew.reaches(job, State.DEAD)
         assert result_of(await crew.ended(await crew.add("add", a=1, b=2))) == 3
 
     assert (await crew.job(job)).reason == "LEASE_EXPIRED"
 
 
-class Beats(MemoryStore):
+class Beats(InterceptedStore):
     """Notes when leases were renewed."""
 
     def __init__(self) -> None:
         super().__init__()
         self.at: list[float] = []
 
-    def twin(self) -> "Beats":
+    def clone(self) -> "Beats":
         return self
 
     async def heartbeat(self, *args: Any, **kwargs: Any) -> Any:
         self.at.append(boottime())
-        return await super().heartbeat(*args, **kwargs)
+        return await self.real.moves.heartbeat(*args, **kwargs)
 
 
 async def test_a_handler_that_holds_the_interpreter_for_three_leases_runs_once() -> None:

@@ -1,5 +1,11 @@
-"""The life of one job as its events tell it, and what each next event must be."""
+"""The rules on the events of one job: what is known of the job, and what each next event must be.
 
+The one place where these rules are written. They are a fold over the events of a job in their order:
+`advance` for an event of its own, `remove` for one that took it away with others, `lose` for one that cannot
+be read. The checker folds the jobs of a log side by side, the audit on Spark job after job.
+"""
+
+from collections import Counter
 from collections.abc import Callable
 from typing import Final
 
@@ -36,6 +42,9 @@ class Life(msgspec.Struct, gc=False, array_like=True):
     max_attempts: int | None = None
     is_cancelling: bool | None = False
     idempotency_key: str | None = None
+    """The key that it holds, until its ending."""
+    since: int = 0
+    """The number of its enqueue; 0 where that is not known."""
     tier: int | None = None
     """The tier it waits in, while its turn can be told."""
     place: int = 0
@@ -49,7 +58,76 @@ class Life(msgspec.Struct, gc=False, array_like=True):
     """True when a handler recorded an execution under the newest lease."""
 
 
-def born(event: Event) -> Life:
+class Totals(msgspec.Struct):
+    """What the events of jobs add up to."""
+
+    events: int = 0
+    unknown: int = 0
+    jobs: int = 0
+    deleted: int = 0
+    removed: int = 0
+    moves: Counter[Move] = msgspec.field(default_factory=Counter)
+    ends: Counter[State] = msgspec.field(default_factory=Counter)
+
+
+def advance(life: Life | None, event: Event, tell: Tell, totals: Totals, *, is_cut: bool) -> Life | None:
+    """Hold the next event of a job against what is known of it; what is known then, None once it is gone.
+
+    The life is changed in place, but for an enqueue, which begins another one. Where the log `is_cut` a job
+    may begin with any event.
+    """
+    totals.moves[event.move] += 1
+    if event.move is Move.ENQUEUE:
+        if life is not None:
+            tell(Rule.ID_TAKEN, event, f"enqueued again while it was {life.state}")
+        totals.jobs += 1
+        _check_birth(event, tell)
+        return _born(event)
+    if life is None:
+        if not is_cut:
+            tell(Rule.NO_ENQUEUE, event, f"{event.move} of a job that was never enqueued")
+        totals.jobs += 1
+        life = _met(event)
+    before = life.state
+    _follow(life, event, tell)
+    if event.move in REMOVALS:
+        life.state = event.source if before is None else before
+        _count_removal(life, totals)
+        return None
+    if before in ENDED:
+        totals.ends[before] -= 1
+    if event.target in ENDED:
+        totals.ends[event.target] += 1
+    return life
+
+
+def remove(life: Life | None, move: Move, totals: Totals, *, is_cut: bool) -> tuple[Rule, str] | None:
+    """Take a job out with others; what is wrong with that, if anything."""
+    if life is None:
+        return None if is_cut else (Rule.NO_ENQUEUE, f"{move} of a job that is not there")
+    _count_removal(life, totals)
+    sources = TABLE[move].sources if move in REMOVALS else frozenset[State]()
+    if life.state is None or life.state in sources:
+        return None
+    return Rule.TABLE, f"{move} of a job that is {life.state}"
+
+
+def lose(life: Life, version: int | None, totals: Totals) -> None:
+    """After an event that cannot be read nothing is known of the job but its version."""
+    if life.state in ENDED:
+        totals.ends[life.state] -= 1
+    life.version = life.version + 1 if version is None else version
+    life.state = life.fence = life.deadline = life.lease_ms = life.visible_at = life.is_cancelling = None
+
+
+def _count_removal(life: Life, totals: Totals) -> None:
+    if life.state in ENDED:
+        totals.removed += 1
+    else:
+        totals.deleted += 1
+
+
+def _born(event: Event) -> Life:
     """The life that an enqueue begins."""
     return Life(
         state=event.target,
@@ -58,11 +136,12 @@ def born(event: Event) -> Life:
         visible_at=event.visible_at,
         max_attempts=event.max_attempts,
         idempotency_key=event.idempotency_key,
+        since=event.seq,
         key=event.key,
     )
 
 
-def met(event: Event) -> Life:
+def _met(event: Event) -> Life:
     """A life whose earlier events are not at hand."""
     redrives = 1 if event.move is Move.REDRIVE else 0
     return Life(
@@ -75,13 +154,7 @@ def met(event: Event) -> Life:
     )
 
 
-def blur(life: Life, version: int | None) -> None:
-    """After an event that cannot be read nothing is known but the version."""
-    life.version = life.version + 1 if version is None else version
-    life.state = life.fence = life.deadline = life.lease_ms = life.visible_at = life.is_cancelling = None
-
-
-def check_birth(event: Event, tell: Tell) -> None:
+def _check_birth(event: Event, tell: Tell) -> None:
     """An enqueue comes from nothing, as version 1 of drive 1."""
     if event.version != 1:
         tell(Rule.VERSION, event, f"begins with version {event.version}")
@@ -91,7 +164,7 @@ def check_birth(event: Event, tell: Tell) -> None:
         tell(Rule.TABLE, event, _path(event))
 
 
-def follow(life: Life, event: Event, tell: Tell) -> None:
+def _follow(life: Life, event: Event, tell: Tell) -> None:
     """Hold the event of a known job against what came before it, and take it over."""
     move, target = event.move, event.target
     version, drive = life.version + 1, life.drive
@@ -222,4 +295,5 @@ def _legal() -> frozenset[tuple[Move, State | None, State | None]]:
 LEGAL: Final = _legal()
 """Every (move, from, to) that the table has, where no cancel was asked for."""
 AFTER_ENDING: Final = frozenset({Move.REDRIVE, Move.DELETE, Move.PRUNE})
+REMOVALS: Final = frozenset({Move.DELETE, Move.PRUNE})
 TRIES_AGAIN: Final = frozenset({State.DELAYED, State.PENDING})

@@ -1,6 +1,5 @@
 """The history of one queue: the numbers of its log, its jobs, its keys and the records held against it."""
 
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Final
 
@@ -8,8 +7,7 @@ import msgspec
 
 from penstock.core.clocks import STEP_MS
 from penstock.core.events import Event
-from penstock.core.history import life as lives
-from penstock.core.history.life import Life
+from penstock.core.history.life import Life, Totals, advance, lose, remove
 from penstock.core.history.limits import Limits
 from penstock.core.history.lines import Lines
 from penstock.core.history.rules import Breach, Declared, Executed, Produced, Rule
@@ -32,18 +30,6 @@ class UnreadEvent(msgspec.Struct):
     job: str | None = None
     version: int | None = None
     jobs: list[str] | None = None
-
-
-class Totals(msgspec.Struct):
-    """What one queue adds to the verdict."""
-
-    events: int = 0
-    unknown: int = 0
-    jobs: int = 0
-    deleted: int = 0
-    removed: int = 0
-    moves: Counter[Move] = msgspec.field(default_factory=Counter)
-    ends: Counter[State] = msgspec.field(default_factory=Counter)
 
 
 class QueueHistory:
@@ -110,10 +96,11 @@ class QueueHistory:
         if move not in TABLE:
             self._skip(event)
             return
-        totals.moves[move] += 1
         if event.jobs is not None:
+            totals.moves[move] += 1
             self._remove_many(event, event.jobs)
         elif event.job is None:
+            totals.moves[move] += 1
             self._tell(Rule.TABLE, event, f"{move} of no job")
         elif move is Move.ENQUEUE:
             self._enqueue(event.job, event)
@@ -155,14 +142,13 @@ class QueueHistory:
         return True
 
     def _enqueue(self, job: str, event: Event) -> None:
-        totals = self.totals
         before = self.lives.get(job)
+        life = advance(before, event, self._tell, self.totals, is_cut=self._is_cut)
         if before is not None:
-            self._tell(Rule.ID_TAKEN, event, f"enqueued again while it was {before.state}")
             self._forget(job, before)
-        lives.check_birth(event, self._tell)
-        life = self.lives[job] = lives.born(event)
-        totals.jobs += 1
+        if life is None:
+            return
+        self.lives[job] = life
         self._stand(job, life, event)
         if event.schedule is not None and event.instant is not None:
             self._check_instant(event.schedule, event.instant, event)
@@ -175,23 +161,22 @@ class QueueHistory:
         self._produced.discard(job)
 
     def _follow(self, job: str, event: Event) -> None:
-        life = self.lives.get(job)
+        before = self.lives.get(job)
+        life = advance(before, event, self._tell, self.totals, is_cut=self._is_cut)
+        if before is None:
+            self._produced.discard(job)
         if life is None:
-            life = self._meet(job, event)
-        before, move, target = life.state, event.move, event.target
-        lives.follow(life, event, self._tell)
-        if move in _REMOVALS:
-            life.state = event.source if before is None else before
-            self._remove(job, life, event)
+            if before is not None:
+                self._remove(job, before, event)
             return
+        if before is None:
+            self.lives[job] = life
+        target = event.target
         if self._limits is not None or life.tier is not None or target is State.PENDING:
             self._stand(job, life, event)
         if self.executed is not None:
             self._check_execution(job, life, event, self.executed)
-        if before in ENDED:
-            self.totals.ends[before] -= 1
         if target in ENDED:
-            self.totals.ends[target] += 1
             # From its ending on, the time that a key is held for runs, and events do not tell how long it is.
             self._free_key(job, life)
 
@@ -222,33 +207,16 @@ class QueueHistory:
         elif event.move is Move.COMPLETE and not life.was_executed:
             self._tell(Rule.NO_EXECUTION, event, f"completed, but no handler ran under fence {event.fence}")
 
-    def _meet(self, job: str, event: Event) -> Life:
-        if not self._is_cut:
-            self._tell(Rule.NO_ENQUEUE, event, f"{event.move} of a job that was never enqueued")
-        self.totals.jobs += 1
-        self._produced.discard(job)
-        life = self.lives[job] = lives.met(event)
-        return life
-
     def _remove_many(self, event: Event, jobs: list[str]) -> None:
-        sources = TABLE[event.move].sources if event.move in _REMOVALS else frozenset[State]()
         for job in jobs:
             life = self.lives.get(job)
-            if life is None:
-                if not self._is_cut:
-                    says = f"{event.move} of a job that is not there"
-                    self._breaches.append(Breach(Rule.NO_ENQUEUE, self.queue, job, event.seq, says))
-                continue
-            if life.state is not None and life.state not in sources:
-                says = f"{event.move} of a job that is {life.state}"
-                self._breaches.append(Breach(Rule.TABLE, self.queue, job, event.seq, says))
-            self._remove(job, life, event)
+            broken = remove(life, event.move, self.totals, is_cut=self._is_cut)
+            if broken is not None:
+                self._breaches.append(Breach(broken[0], self.queue, job, event.seq, broken[1]))
+            if life is not None:
+                self._remove(job, life, event)
 
     def _remove(self, job: str, life: Life, event: Event) -> None:
-        if life.state in ENDED:
-            self.totals.removed += 1
-        else:
-            self.totals.deleted += 1
         if self._limits is not None:
             self._limits.removed(job, life, event.at)
         self._forget(job, life)
@@ -283,9 +251,7 @@ class QueueHistory:
             if self._limits is not None:
                 self._limits.leave(job, life)
             self._free_key(job, life)
-            if life.state in ENDED:
-                self.totals.ends[life.state] -= 1
-            lives.blur(life, event.version)
+            lose(life, event.version, self.totals)
 
     # The end
 
@@ -309,4 +275,3 @@ class QueueHistory:
 
 TRIM_EVERY: Final = 512
 """Events between two looks at how much is in memory."""
-_REMOVALS: Final = frozenset({Move.DELETE, Move.PRUNE})

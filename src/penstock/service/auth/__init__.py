@@ -1,1 +1,1 @@
-"""Who may do what: JWTs of issuers that are trusted, and API tokens that are kept hashed."""
+"""Authentication and scopes: JWTs of trusted issuers, and API tokens that are stored as hashes."""

@@ -1,4 +1,4 @@
-"""API tokens: made here, shown once, and kept as nothing but a hash."""
+"""API tokens: created here, shown once, and stored as hashes."""
 
 import hashlib
 import hmac
@@ -16,10 +16,10 @@ from penstock.core.payload import Words
 from penstock.service.auth.bearer import Bearer
 from penstock.service.auth.scopes import ALL, check_scopes, read_scopes
 from penstock.service.auth.strict import refuse
-from penstock.stores.protocol import Clock, Shelves
+from penstock.stores.protocol import HasClock, HasKeyValue
 from penstock.stores.values import EVERYONE
 
-SHELF: Final = "api-tokens"
+NAMESPACE: Final = "api-tokens"
 PREFIX: Final = "pst_"
 KNOWN_SECONDS: Final = 4.0
 """How long an answer of the store is used again: a token that was revoked is good for no longer.
@@ -35,7 +35,7 @@ MOST: Final = 1_000
 
 
 class ApiToken(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What is kept of a token. `tenants` are an operator's; times are Unix milliseconds."""
+    """The stored record of a token. `tenants` are those of an operator; times are Unix milliseconds."""
 
     id: str
     digest: str
@@ -48,18 +48,18 @@ class ApiToken(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def bearer(self) -> Bearer:
-        """Who shows it."""
+        """The principal of the token."""
         return Bearer(self.tenant, self.subject, read_scopes(self.scopes.split(" ")), self.tenants)
 
 
-class _Place(Shelves, Clock, Protocol):
-    """What is needed of a store."""
+class _Backend(HasKeyValue, HasClock, Protocol):
+    """The parts of a store that this module uses."""
 
 
 class ApiTokens:
     """The tokens of a store. What was found is known for KNOWN_SECONDS."""
 
-    def __init__(self, store: _Place, *, clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, store: _Backend, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._store = store
         self._clock = clock
         self._known: dict[str, tuple[float, ApiToken]] = {}
@@ -82,7 +82,7 @@ class ApiTokens:
         owner = EVERYONE if operator else names[0]
         if await self._count(owner) >= MOST:
             raise _too_many()
-        now = await self._store.now()
+        now = await self._store.clock.now()
         secret, name = secrets.token_urlsafe(32), secrets.token_hex(8)
         token = ApiToken(
             id=name,
@@ -94,15 +94,17 @@ class ApiTokens:
             made_at=now,
             expires_at=None if seconds is None else now + round(seconds * 1000),
         )
-        await self._store.keep(EVERYONE, SHELF, name, msgspec.json.encode(token), expected=0)
+        await self._store.key_value.put_entry(
+            EVERYONE, NAMESPACE, name, msgspec.json.encode(token), expected=0
+        )
         if await self._count(owner) > MOST:
             # Others were made at the same time; rather one too few than one too many.
-            await self._store.drop(EVERYONE, SHELF, name)
+            await self._store.key_value.delete_entry(EVERYONE, NAMESPACE, name)
             raise _too_many()
         return f"{PREFIX}{name}_{secret}", token
 
     async def bearer(self, text: str) -> Bearer:
-        """Whose token it is; UnauthenticatedError unless it is kept and has not expired."""
+        """The principal of a token; UnauthenticatedError unless the token is stored and has not expired."""
         parts = _TEXT.fullmatch(text)
         token = None if parts is None else await self._find(parts[1])
         if parts is None or token is None or not hmac.compare_digest(token.digest, _digest(parts[2])):
@@ -111,10 +113,10 @@ class ApiTokens:
         return token.bearer
 
     async def all(self, tenant: str | None = None) -> list[ApiToken]:
-        """What is kept of the tokens, of those for a tenant if one is named."""
+        """The records of all tokens, or of those of one tenant."""
         found: list[ApiToken] = []
         after = ""
-        while page := await self._store.shelf(EVERYONE, SHELF, after=after, limit=_PAGE):
+        while page := await self._store.key_value.list_entries(EVERYONE, NAMESPACE, after=after, limit=_PAGE):
             found += [msgspec.json.decode(entry.body, type=ApiToken) for entry in page]
             after = page[-1].name
         return [each for each in found if tenant is None or tenant in (each.tenant, *each.tenants)]
@@ -123,22 +125,22 @@ class ApiTokens:
         return sum(each.tenant == owner for each in await self.all())
 
     async def revoke(self, name: str) -> bool:
-        """Accept a token no more; False when there is none of that id."""
+        """Revoke a token; False when there is none of that id."""
         self._known.pop(name, None)
-        return await self._store.drop(EVERYONE, SHELF, check_name("id", name))
+        return await self._store.key_value.delete_entry(EVERYONE, NAMESPACE, check_name("id", name))
 
     async def _find(self, name: str) -> ApiToken | None:
-        """What is kept of a token that is still good."""
+        """The record of a token that is still valid."""
         now = self._clock()
         until, token = self._known.pop(name, (0.0, None))
         if token is None or now >= until:
-            entry = await self._store.kept(EVERYONE, SHELF, name)
+            entry = await self._store.key_value.get_entry(EVERYONE, NAMESPACE, name)
             if entry is None:
                 return None
             token = msgspec.json.decode(entry.body, type=ApiToken)
             left = KNOWN_SECONDS
             if token.expires_at is not None:
-                left = min(left, (token.expires_at - await self._store.now()) / 1000)
+                left = min(left, (token.expires_at - await self._store.clock.now()) / 1000)
             if left <= 0:
                 return None
             until = now + left

@@ -1,4 +1,4 @@
-"""Whoever shows a token that was accepted."""
+"""The holder of an accepted token."""
 
 import msgspec
 
@@ -9,7 +9,7 @@ from penstock.stores.values import EVERYONE
 
 
 class Bearer(msgspec.Struct, frozen=True):
-    """One tenant's, or an operator with a list of tenants, whose `tenant` is `*` until it acts for one."""
+    """A principal of one tenant, or an operator, whose `tenant` is `*` until it acts for one tenant."""
 
     tenant: str
     subject: str
@@ -17,11 +17,11 @@ class Bearer(msgspec.Struct, frozen=True):
     tenants: tuple[str, ...] = ()
 
     def may(self, verb: str, queue: str | None = None) -> bool:
-        """True when it is allowed in this queue; without one, in some; `*` asks for all of them."""
+        """True when the verb is allowed in this queue; without a queue, in some queue; `*` stands for all."""
         return self.scopes.allow(verb, queue)
 
     def acting_for(self, tenant: str) -> "Bearer":
-        """The same for one of its tenants alone; ForbiddenError for any other."""
+        """The principal restricted to one of its tenants; ForbiddenError for any other tenant."""
         is_known = tenant in self.tenants or ALL in self.tenants if self.tenants else tenant == self.tenant
         if not is_known or tenant == EVERYONE:
             raise ForbiddenError("the token is not for this tenant")

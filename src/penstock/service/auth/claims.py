@@ -1,4 +1,4 @@
-"""What the claims of a token have to say, once its signature was found good."""
+"""Checks the claims of a token whose signature was verified."""
 
 from typing import Any, Final
 
@@ -17,7 +17,7 @@ SUBJECT_CHARS: Final = 255
 
 
 def bearer_of(claims: dict[str, Any], issuer: Issuer, audience: str, now: float) -> Bearer:
-    """Who the claims speak of; UnauthenticatedError unless each is there, of its type and good now."""
+    """The principal of the claims; UnauthenticatedError unless each is present, valid and current."""
     if claims.get("iss") != issuer.issuer:
         refuse("it is from another issuer")
     _check_audience(claims.get("aud"), audience)

@@ -1,4 +1,4 @@
-"""A key for trying things out: whoever has its text can make tokens for every tenant."""
+"""A key for development: the holder of its text can make tokens for every tenant."""
 
 import base64
 import binascii
@@ -33,7 +33,7 @@ class DevelopmentKey:
 
     @classmethod
     def make(cls) -> "DevelopmentKey":
-        """A new one."""
+        """A new key."""
         return cls(secrets.token_bytes(_BYTES))
 
     @classmethod
@@ -51,12 +51,12 @@ class DevelopmentKey:
 
     @property
     def text(self) -> str:
-        """How it is written down."""
+        """The text of the key."""
         return PREFIX + base64.urlsafe_b64encode(self._secret).rstrip(b"=").decode()
 
     @property
     def keys(self) -> KeySet:
-        """What its tokens are checked with."""
+        """The keys that verify its tokens."""
         return KeySet((Key(None, frozenset({_ALGORITHM}), self._secret),))
 
     def mint(

@@ -1,4 +1,4 @@
-"""Whose tokens are accepted: the file that names issuers, the algorithms of each, and where its keys are."""
+"""The file that names the accepted issuers, their algorithms, and where their keys are."""
 
 import tomllib
 from enum import StrEnum
@@ -27,7 +27,7 @@ class Family(StrEnum):
 
     @property
     def algorithms(self) -> tuple[str, ...]:
-        """The names that the header of a token may say."""
+        """The algorithm names that the header of a token may have."""
         return ("EdDSA",) if self is Family.EDDSA else tuple(f"{self}{bits}" for bits in (256, 384, 512))
 
     @property
@@ -37,7 +37,7 @@ class Family(StrEnum):
 
 
 class Issuer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """One that makes tokens. Its keys are those of `jwks`, a url or a file. Times are seconds."""
+    """An issuer of tokens. `jwks` is the url or file of its keys. Times are seconds."""
 
     issuer: Annotated[str, msgspec.Meta(min_length=1, max_length=1_024)]
     family: Family
@@ -60,7 +60,7 @@ class Issuer(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class AuthFile(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """All that the file says. `audience` is what tokens have to be for."""
+    """The content of the file. `audience` is the audience that tokens must have."""
 
     issuers: tuple[Issuer, ...]
     audience: Annotated[str, msgspec.Meta(min_length=1, max_length=1_024)] = AUDIENCE

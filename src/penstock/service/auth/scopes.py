@@ -1,4 +1,4 @@
-"""What a token allows: verbs, each for all queues or for those that a pattern names."""
+"""Scopes of a token: verbs, each for all queues or for those that a pattern names."""
 
 import re
 from collections.abc import Iterable

@@ -1,4 +1,4 @@
-"""Where keys come from while the service runs: asked for again now and then, never trusted for too long."""
+"""Sources of keys while the service runs: fetched again now and then, never trusted for too long."""
 
 import asyncio
 import logging
@@ -15,12 +15,12 @@ from penstock.service.auth.strict import refuse
 from penstock.service.errors import ServiceError
 
 COOLDOWN: Final = 30.0
-"""Seconds between two questions for keys, whatever names of keys tokens make up."""
+"""Seconds between two fetches of keys, whatever key names tokens make up."""
 _log: Final = logging.getLogger("penstock.service")
 
 
 class IssuerUnavailableError(ServiceError):
-    """The keys of the issuer cannot be had: nobody can say whether the token is good."""
+    """The keys of the issuer cannot be fetched, so the token can be neither accepted nor refused."""
 
     status: ClassVar[int] = 503
     slug: ClassVar[str] = "issuer-unavailable"
@@ -28,7 +28,7 @@ class IssuerUnavailableError(ServiceError):
 
     @property
     def headers(self) -> dict[str, str]:
-        """When to come back."""
+        """The header that says when to retry."""
         return {"retry-after": str(int(COOLDOWN))}
 
 
@@ -47,7 +47,7 @@ class FixedKeys:
         self._keys = keys
 
     async def find(self, kid: str | None, alg: str) -> Key:
-        """The key."""
+        """The key of that name."""
         return self._keys.find(kid, alg) or refuse("its key is not known")
 
 
@@ -87,7 +87,7 @@ class IssuerKeys:
         return key or refuse("its key is not known")
 
     async def close(self) -> None:
-        """Ask no more."""
+        """Stop fetching."""
         if self._asking is not None:
             self._asking.cancel()
             with suppress(asyncio.CancelledError):
@@ -105,7 +105,7 @@ class IssuerKeys:
         return self._keys is not None and self._age < self._issuer.keep
 
     def _ask(self) -> asyncio.Task[None] | None:
-        """The question under way, begun if it is time; None when it is too early for another."""
+        """The fetch under way, begun if it is time; None when it is too early for another."""
         if self._asking is not None and not self._asking.done():
             return self._asking
         now = self._clock()

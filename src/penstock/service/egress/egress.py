@@ -1,4 +1,4 @@
-"""The one way out: a request to a checked address, and of the answer its status."""
+"""Sends a request to a checked address and reads the status of its response."""
 
 import asyncio
 import email.utils
@@ -13,22 +13,22 @@ from typing import Final
 
 import msgspec
 
-from penstock.core.errors import AddressRefusedError, EgressError
 from penstock.core.ranges import Address, why_not
+from penstock.service.egress.errors import AddressRefusedError, EgressError
 from penstock.service.egress.policy import EgressPolicy
 from penstock.service.egress.resolver import Resolve, SystemResolver
 from penstock.service.egress.target import Target, read_target
 
 HEAD_BYTES: Final = 16_384
-"""What of an answer is read: status and headers, never its body."""
+"""Bytes of a response that are read: status and headers, never its body."""
 MOST_ADDRESSES: Final = 4
 """Tried one after the other when a connection cannot be made."""
 _STATUS: Final = re.compile(rb"HTTP/1\.[01] ([1-5][0-9]{2})(?: .*)?")
 _UNSAFE: Final = re.compile(r"[^\t -~]")
 
 
-class Answer(msgspec.Struct, frozen=True):
-    """How a request was answered. `retry_after` is what the other side asked for, in seconds."""
+class EgressResponse(msgspec.Struct, frozen=True):
+    """The response to a request. `retry_after` is what the receiver asked for, in seconds."""
 
     status: int
     seconds: float
@@ -64,7 +64,7 @@ class Egress:
         """The target, as far as it can be judged without a name server; OptionError if it cannot be one."""
         return read_target(field, url, self.policy)
 
-    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> Answer:
+    async def post(self, url: str, headers: Mapping[str, str], body: bytes) -> EgressResponse:
         """Send the body; AddressRefusedError when it may not go there, EgressError when it got no answer."""
         target = self.check("url", url)
         head = self._head(target, headers, len(body))
@@ -76,7 +76,7 @@ class Egress:
                 try:
                     status, retry_after = await _exchanged(reader, writer, head + body)
                 finally:
-                    # No goodbye: whoever does not take it would hold this up.
+                    # No TLS goodbye: a receiver that does not take it would hold this up.
                     writer.transport.abort()
         except TimeoutError:
             raise EgressError(f"{target.host} did not answer within {self.policy.timeout:g} s") from None
@@ -84,10 +84,10 @@ class Egress:
             raise EgressError(f"{target.host} cannot be trusted: {_ssl_text(error)}") from None
         except OSError as error:
             raise EgressError(f"{target.host}: the connection broke: {_os_text(error)}") from None
-        return Answer(status, time.monotonic() - began, retry_after)
+        return EgressResponse(status, time.monotonic() - began, retry_after)
 
     async def _addresses(self, target: Target) -> list[Address]:
-        """Where the request may go: every address of the target, or AddressRefusedError."""
+        """The addresses of the target; AddressRefusedError where one of them is not allowed."""
         found = [target.address] if target.address else await self._resolve(target.host, target.port)
         if not found:
             raise EgressError(f"the name {target.host} has no address")
@@ -128,14 +128,14 @@ class Egress:
         for name, value in lines.items():
             if _UNSAFE.search(name + value):
                 raise EgressError(f"the header {name} has signs that cannot be sent")
-        told = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
-        return f"POST {target.path} HTTP/1.1\r\n{told}\r\n".encode("ascii")
+        head = "".join(f"{name}: {value}\r\n" for name, value in lines.items())
+        return f"POST {target.path} HTTP/1.1\r\n{head}\r\n".encode("ascii")
 
 
 async def _exchanged(
     reader: asyncio.StreamReader, writer: asyncio.StreamWriter, request: bytes
 ) -> tuple[int, float | None]:
-    # Beside the reading: whoever answers before the end, and takes no more, is heard.
+    # Sent while reading: a receiver may answer before it has taken everything.
     sending = asyncio.create_task(_sent(writer, request))
     try:
         for _ in range(5):

@@ -8,8 +8,8 @@ from functools import partial
 from ipaddress import ip_address
 from typing import Final
 
-from penstock.core.errors import EgressError
 from penstock.core.ranges import Address
+from penstock.service.egress.errors import EgressError
 
 Resolve = Callable[[str, int], Awaitable[list[Address]]]
 THREADS: Final = 8

@@ -12,9 +12,7 @@ from penstock.core.job import QueueRef
 from penstock.core.names import check_name
 from penstock.core.payload import Words
 from penstock.core.states import State
-from penstock.service import entering, portions
-from penstock.service.answers import LINES, Bytes, Stream
-from penstock.service.ask import Ask, unbroken
+from penstock.service import portions, quota_calls
 from penstock.service.auth.scopes import ALL
 from penstock.service.checks import check_arguments
 from penstock.service.errors import (
@@ -24,15 +22,17 @@ from penstock.service.errors import (
     QuotaError,
     TooLargeError,
 )
-from penstock.service.naming import require_named, require_relayed, shown_relays
+from penstock.service.named_queues import require_named, require_relayed, shown_relays
 from penstock.service.portions import in_portions
 from penstock.service.principal import Verb
 from penstock.service.problems import BadRequestError, validation_fault
-from penstock.service.reserved import check_reader, is_reserved
+from penstock.service.request import Request, unbroken
+from penstock.service.reserved_names import check_reader, is_reserved
+from penstock.service.responses import LINES, EncodedBody, StreamResponse
 from penstock.service.routing import Routes
 from penstock.stores.absent import ANSWERS
 from penstock.stores.bounds import CLAIMABLE_LIMIT, DUE_LIMIT
-from penstock.stores.protocol import Bell, HasHoldups, QueueBell
+from penstock.stores.protocol import HasHoldups, Subscription, TenantSubscription
 from penstock.stores.values import (
     EVERYONE,
     ClaimablePage,
@@ -48,155 +48,166 @@ from penstock.stores.wire import (
     ANY_QUEUE,
     CALLS,
     MEDIA_TYPE,
-    MOST_BELLS,
     MOST_ITEMS,
-    Bells,
+    MOST_SUBSCRIPTIONS,
     Call,
     Hello,
-    Ring,
+    QueueTopic,
+    Subscriptions,
 )
 
 routes: Final = Routes()
-SHELF: Final = "client."
-"""Stands before the names of a client's shelves: those of the service hold its secrets."""
+NAMESPACE: Final = "client."
+"""Prefix of the namespaces of clients: namespaces without it hold the service's own secrets."""
 MOST_WORKERS: Final = 1_000
 """Registered workers of a tenant: they are read together."""
 WORKER_BYTES: Final = 64 << 10
-"""What a worker says of itself: its queues and tasks."""
+"""Bytes of the record in which a worker describes its queues and tasks."""
+WORKERS_BYTES: Final = 4 << 20
+"""The same of all workers of a tenant together: a client that lists one of them gets them all."""
 MOST_READERS: Final = 1_000
 """Registered readers of the events of a queue."""
 ALIVE: Final = 15.0
-"""Seconds after which a stream without rings shows that it lives."""
+"""Seconds after which a stream without notifications sends a sign of life."""
+COSTLY_CALLS: Final = frozenset(
+    {"check", "children", "find", "leases", "list_queues", "list_schedules", "list_tenants", "list_workers"}
+)
+"""Calls that read many records."""
 _PACKER: Final = msgspec.msgpack.Encoder()
-_Handler = Callable[[Ask, Call, list[Any], dict[str, Any]], Awaitable[Any]]
+_Handler = Callable[[Request, Call, list[Any], dict[str, Any]], Awaitable[Any]]
 
 
 @routes.post("/v1/store/hello", Verb.STORE)
-async def hello(ask: Ask) -> Bytes:
-    """Say what those have to know who use the store from afar."""
-    info = await ask.store.info()
-    return _packed(Hello(info.kind, ask.store.numbers_in_order, ask.service.limits.body_bytes))
+async def hello(request: Request) -> EncodedBody:
+    """Describe the store to a remote client: its kind and limits."""
+    info = await request.store.health.info()
+    return _packed(Hello(info.kind, request.store.numbers_in_order, request.service.limits.body_bytes))
 
 
-@routes.post("/v1/store/bells", Verb.STORE)
-async def bells(ask: Ask, body: bytes) -> Stream:
-    """Listen to bells: a line of JSON for each that rang, and null once all are heard and now and then."""
-    wanted: Bells = _unpacked(body, Bells)
-    if not 1 <= len(wanted.bells) <= MOST_BELLS:
-        raise MalformedError(f"bells: found {len(wanted.bells)}, wanted 1 to {MOST_BELLS}")
-    tenant = _tenant(ask, wanted.tenant)
-    one_each = [each for each in wanted.bells if each.queue != ANY_QUEUE]
-    refs = [(_queue(ask, tenant, each.queue), each) for each in one_each]
-    return Stream(_rings(ask, refs, tenant if len(one_each) < len(wanted.bells) else None), LINES)
+@routes.post("/v1/store/subscriptions", Verb.STORE)
+async def subscriptions(request: Request, body: bytes) -> StreamResponse:
+    """Subscribe: a line of JSON for each notification, and null once subscribed and now and then after."""
+    wanted: Subscriptions = _unpacked(body, Subscriptions)
+    if not 1 <= len(wanted.topics) <= MOST_SUBSCRIPTIONS:
+        raise MalformedError(f"topics: found {len(wanted.topics)}, wanted 1 to {MOST_SUBSCRIPTIONS}")
+    tenant = _tenant(request, wanted.tenant)
+    one_each = [each for each in wanted.topics if each.queue != ANY_QUEUE]
+    refs = [(_queue(request, tenant, each.queue), each) for each in one_each]
+    return StreamResponse(
+        _notifications(request, refs, tenant if len(one_each) < len(wanted.topics) else None), LINES
+    )
 
 
-@routes.post("/v1/store/{move}", Verb.STORE)
-async def call_store(ask: Ask, move: str, body: bytes) -> Bytes:
-    """Make one call of the store's protocol for the tenant."""
+@routes.post("/v1/store/{move}", Verb.STORE, costly_calls=COSTLY_CALLS)
+async def call_store(request: Request, move: str, body: bytes) -> EncodedBody:
+    """Make one call of the store protocol for the tenant."""
     call = CALLS.get(move)
     if call is None:
         raise NotFoundError(f"a store has no call {move!r}")
     try:
-        named, queue, given = await ask.yielder.run(call.decode_in_steps(body))
+        named, queue, given = await request.yielder.run(call.decode_in_steps(body))
     except msgspec.ValidationError as error:
         raise BadRequestError(validation_fault(str(error))) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
         raise MalformedError(f"the body is not MessagePack: {error}") from None
-    await ask.yielder.run(check_arguments(move, given))
+    await request.yielder.run(check_arguments(move, given))
     first: list[Any] = []
     if move == "put_schedule":
         # The schedule itself says which queue is its own.
         queue = given["schedule"].queue.name
     if call.scope == "queue" or move == "put_schedule":
-        first = [_queue(ask, _tenant(ask, named), queue)]
+        first = [_queue(request, _tenant(request, named), queue)]
     elif call.scope == "tenant":
-        first = [_tenant(ask, named)]
+        first = [_tenant(request, named)]
     ref = first[0] if first and isinstance(first[0], QueueRef) else None
-    is_held = await require_named(ask, move, ref, given)
-    if not is_held or (move in ANSWERS and not await ask.service.known.has(first[0])):
-        return Bytes(call.encode_answer(ANSWERS[move](given)), MEDIA_TYPE)
+    is_held = await require_named(request, move, ref, given)
+    if not is_held or (move in ANSWERS and not await request.service.known.has(first[0])):
+        return EncodedBody(call.encode_answer(ANSWERS[move](given)), MEDIA_TYPE)
 
     async def work() -> Any:
-        return await _SPECIAL.get(move, _plain)(ask, call, first, given)
+        return await _SPECIAL.get(move, _plain)(request, call, first, given)
 
-    doing = work() if ref is None else entering.within_queues(ask, move, ref, given, work)
-    return Bytes(call.encode_answer(await unbroken(doing)), MEDIA_TYPE)
+    doing = work() if ref is None else quota_calls.within_queues(request, move, ref, given, work)
+    return EncodedBody(call.encode_answer(await unbroken(doing)), MEDIA_TYPE)
 
 
-def _of_queue(handler: Callable[[Ask, QueueRef, Mapping[str, Any]], Awaitable[Any]]) -> _Handler:
-    async def handle(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
-        return await handler(ask, first[0], given)
+def _of_queue(handler: Callable[[Request, QueueRef, Mapping[str, Any]], Awaitable[Any]]) -> _Handler:
+    async def handle(request: Request, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
+        return await handler(request, first[0], given)
 
     return handle
 
 
-async def _plain(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
-    method = getattr(ask.store, call.name)
+async def _plain(request: Request, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
+    method = getattr(getattr(request.store, call.part), call.name)
     return await in_portions(call.name, given, lambda some: method(*first, **some))
 
 
 def _bounded(read: Callable[..., Awaitable[Any]]) -> _Handler:
     """A read whose answer is bounded by bytes: the client asks for what follows."""
 
-    async def handle(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
-        return await read(ask.store, *first, **given, most_bytes=ask.service.limits.answer_bytes)
+    async def handle(request: Request, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
+        return await read(
+            getattr(request.store, call.part), *first, **given, most_bytes=request.service.limits.answer_bytes
+        )
 
     return handle
 
 
-async def _leases(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
-    running = (await ask.store.counts(first[0]))[State.ACTIVE]
+async def _leases(request: Request, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
+    running = (await request.store.reads.counts(first[0]))[State.ACTIVE]
     if running > MOST_ITEMS:
         raise TooLargeError(f"the answer: found {running} leases, wanted at most {MOST_ITEMS}")
-    return await _plain(ask, call, first, given)
+    return await _plain(request, call, first, given)
 
 
-async def _relays(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> list[Relay]:
-    return await shown_relays(ask, first[0], **given)
+async def _relays(request: Request, call: Call, first: list[Any], given: dict[str, Any]) -> list[Relay]:
+    return await shown_relays(request, first[0], **given)
 
 
-async def _relayed(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> None:
-    await require_relayed(ask, first[0], given["numbers"])
-    await ask.store.relayed(first[0], given["numbers"])
+async def _relayed(request: Request, call: Call, first: list[Any], given: dict[str, Any]) -> None:
+    await require_relayed(request, first[0], given["numbers"])
+    await request.store.flows.delete_relay_entries(first[0], given["numbers"])
 
 
-async def _reader(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
+async def _reader(request: Request, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
     check_reader(given["name"])
-    if call.name == "keep_reader":
-        there = {reader.name for reader in await ask.store.readers(first[0])}
+    if call.name == "register_reader":
+        there = {reader.name for reader in await request.store.readers.list_readers(first[0])}
         if given["name"] not in there and len(there) >= MOST_READERS:
             raise QuotaError.of("readers", f"{len(there)} and 1 more", f"at most {MOST_READERS}", 60.0)
-    return await _plain(ask, call, first, given)
+    return await _plain(request, call, first, given)
 
 
-async def _delete_queue(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
-    left = await _plain(ask, call, first, given)
+async def _delete_queue(request: Request, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
+    await request.deleting(first[0])
+    left = await _plain(request, call, first, given)
     if left is not None and left.is_empty:
-        ask.service.known.forget(first[0])
-        ask.service.client(first[0].tenant).forget(first[0].name)
-        if ask.service.audit is not None:
-            who, tenant = ask.principal.subject, first[0].tenant
-            await ask.service.audit.note(
+        request.service.known.forget(first[0])
+        request.service.client(first[0].tenant).forget(first[0].name)
+        if request.service.audit is not None:
+            who, tenant = request.principal.subject, first[0].tenant
+            await request.service.audit.note(
                 who=who, what="queue.delete", on=first[0].name, tenant=tenant, detail=""
             )
     return left
 
 
-async def _queues(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> list[QueueInfo]:
-    """Those that the token is for, without the service's own, which keeps them itself."""
-    found = await ask.store.queues(first[0])
-    return [each for each in found if ask.may(each.queue.name) and not is_reserved(each.queue.name)]
+async def _queues(request: Request, call: Call, first: list[Any], given: dict[str, Any]) -> list[QueueInfo]:
+    """The queues that the token is for, without the service's own queues."""
+    found = await request.store.queues.list_queues(first[0])
+    return [each for each in found if request.may(each.queue.name) and not is_reserved(each.queue.name)]
 
 
-async def _due_queues(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> DuePage:
+async def _due_queues(request: Request, call: Call, first: list[Any], given: dict[str, Any]) -> DuePage:
     """Those of the queues that the token is for."""
     for name in given.get("names") or ():
         check_name("names", name)
     limit = min(given.get("limit", DUE_LIMIT), 5 * DUE_LIMIT)
-    page = await ask.store.due_queues(*first, **given | {"limit": limit})
+    page = await request.store.upkeep.due_queues(*first, **given | {"limit": limit})
 
     def is_theirs(name: str) -> bool:
-        return ask.may(name) and not is_reserved(name)
+        return request.may(name) and not is_reserved(name)
 
     return DuePage(
         [each for each in page.queues if is_theirs(each.name)],
@@ -206,196 +217,225 @@ async def _due_queues(ask: Ask, call: Call, first: list[Any], given: dict[str, A
     )
 
 
-async def _claimable_queues(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> ClaimablePage:
+async def _claimable_queues(
+    request: Request, call: Call, first: list[Any], given: dict[str, Any]
+) -> ClaimablePage:
     """Those of the queues that the token is for."""
     names = [check_name("names", name) for name in given["names"]]
     if len(names) > CLAIMABLE_LIMIT:
         raise MalformedError(f"names: found {len(names)}, wanted at most {CLAIMABLE_LIMIT}")
-    theirs = [name for name in names if ask.may(name) and not is_reserved(name)]
-    return await ask.store.claimable_queues(*first, **given | {"names": theirs})
+    theirs = [name for name in names if request.may(name) and not is_reserved(name)]
+    return await request.store.upkeep.claimable_queues(*first, **given | {"names": theirs})
 
 
-async def _schedules(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> list[StoredSchedule]:
+async def _schedules(
+    request: Request, call: Call, first: list[Any], given: dict[str, Any]
+) -> list[StoredSchedule]:
     for name in given.get("names") or ():
         check_name("names", name)
-    kept = await ask.store.schedules(first[0], given.get("names"))
-    return [each for each in kept if ask.may(each.queue.name)]
+    kept = await request.store.schedules.list_schedules(first[0], given.get("names"))
+    return [each for each in kept if request.may(each.queue.name)]
 
 
-async def _shelves(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
-    if not ask.may(ALL):
-        raise ForbiddenError("shelves are of no queue: wanted the scope store for all queues")
-    check_name("shelf", given["shelf"])
-    given = given | {"shelf": SHELF + given["shelf"]}
-    if call.name == "shelf":
-        return await portions.shelf(ask.store, *first, **given, most_bytes=ask.service.limits.answer_bytes)
-    return await _plain(ask, call, first, given)
+async def _key_value(request: Request, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
+    if not request.may(ALL):
+        raise ForbiddenError("key-value entries are of no queue: wanted the scope store for all queues")
+    check_name("namespace", given["namespace"])
+    given = given | {"namespace": NAMESPACE + given["namespace"]}
+    if call.name == "list_entries":
+        return await portions.entries(
+            request.store.key_value, *first, **given, most_bytes=request.service.limits.answer_bytes
+        )
+    return await _plain(request, call, first, given)
 
 
-async def _register_worker(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
+async def _register_worker(request: Request, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
     worker: WorkerEntry = given["worker"]
     for queue in worker.queues:
-        _queue(ask, first[0], queue)
+        _queue(request, first[0], queue)
     if (size := len(_PACKER.encode(worker))) > WORKER_BYTES:
         raise InvalidError("worker", Words(f"{size} bytes"), f"at most {WORKER_BYTES} bytes")
-    there = await _require_worker(ask, first[0], worker.name)
-    if worker.name not in there and len(there) >= MOST_WORKERS:
-        raise QuotaError.of("workers", f"{len(there)} and 1 more", f"at most {MOST_WORKERS}", 60.0)
-    return await _plain(ask, call, first, given)
+    async with request.service.registration_lock(first[0]):
+        others = [
+            each for each in await _require_worker(request, first[0], worker.name) if each.name != worker.name
+        ]
+        if len(others) >= MOST_WORKERS:
+            raise QuotaError.of("workers", f"{len(others)} and 1 more", f"at most {MOST_WORKERS}", 60.0)
+        if size + (held := sum(len(_PACKER.encode(each)) for each in others)) > WORKERS_BYTES:
+            raise QuotaError.of(
+                "workers", f"{held} and {size} more bytes", f"at most {WORKERS_BYTES} in all", 60.0
+            )
+        return await _plain(request, call, first, given)
 
 
-async def _unregister_worker(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
-    await _require_worker(ask, first[0], given["worker"])
-    return await _plain(ask, call, first, given)
+async def _unregister_worker(request: Request, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
+    await _require_worker(request, first[0], given["worker"])
+    return await _plain(request, call, first, given)
 
 
-async def _require_worker(ask: Ask, tenant: str, name: str) -> set[str]:
-    """The names of the tenant's workers; ForbiddenError if one of this name has other queues."""
-    found = await ask.store.workers(tenant)
+async def _require_worker(request: Request, tenant: str, name: str) -> list[WorkerEntry]:
+    """The tenant's workers; ForbiddenError if one of this name has other queues."""
+    found = await request.store.workers.list_workers(tenant)
     for worker in found:
         if worker.name == name:
             for queue in worker.queues:
-                ask.require(queue)
-    return {worker.name for worker in found}
+                request.require(queue)
+    return found
 
 
-async def _workers(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> list[WorkerEntry]:
+async def _workers(
+    request: Request, call: Call, first: list[Any], given: dict[str, Any]
+) -> list[WorkerEntry]:
     """Those that serve a queue that the token is for, and of each only such queues."""
     found = []
-    for worker in await ask.store.workers(first[0]):
-        queues = {name: slots for name, slots in worker.queues.items() if ask.may(name)}
+    for worker in await request.store.workers.list_workers(first[0]):
+        queues = {name: slots for name, slots in worker.queues.items() if request.may(name)}
         if queues:
             found.append(msgspec.structs.replace(worker, queues=queues))
     return found
 
 
-async def _tenants(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> list[str]:
-    mine = {ask.tenant} if not ask.principal.tenants else set(await ask.service.tenants_of(ask.principal))
-    return [each for each in await ask.store.tenants() if each in mine]
+async def _tenants(request: Request, call: Call, first: list[Any], given: dict[str, Any]) -> list[str]:
+    mine = (
+        {request.tenant}
+        if not request.principal.tenants
+        else set(await request.service.tenants_of(request.principal))
+    )
+    return [each for each in await request.store.queues.list_tenants() if each in mine]
 
 
-async def _holdup(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
-    held = await ask.store.holdup() if isinstance(ask.store, HasHoldups) else None
-    if held is None or EVERYONE in ask.principal.tenants:
+async def _holdup(request: Request, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
+    held = await request.store.holdup() if isinstance(request.store, HasHoldups) else None
+    if held is None or EVERYONE in request.principal.tenants:
         return held
     # It is a session of the server, with its user and program: of no concern to a tenant.
     return msgspec.structs.replace(held, who=None)
 
 
-async def _info(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> StoreInfo:
+async def _info(request: Request, call: Call, first: list[Any], given: dict[str, Any]) -> StoreInfo:
     # Where the store is concerns nobody who asks from afar.
-    return msgspec.structs.replace(await ask.store.info(), url="")
+    return msgspec.structs.replace(await request.store.health.info(), url="")
 
 
-async def _turn(ask: Ask, call: Call, first: list[Any], given: dict[str, Any]) -> None:
-    if not ask.service.may_turn:
+async def _turn(request: Request, call: Call, first: list[Any], given: dict[str, Any]) -> None:
+    if not request.service.allow_clock_control:
         raise ForbiddenError("the clock of this service is not turned: it is that of all tenants")
-    await ask.store.turn(given["by_ms"])
+    await request.store.clock.advance_clock(given["by_ms"])
 
 
 _SPECIAL: Final[Mapping[str, _Handler]] = {
-    "enqueue": _of_queue(entering.enqueue),
-    "spawn": _of_queue(entering.spawn),
-    "redrive": _of_queue(entering.redrive),
+    "enqueue": _of_queue(quota_calls.enqueue),
+    "spawn": _of_queue(quota_calls.spawn),
+    "redrive": _of_queue(quota_calls.redrive),
     "claim": _bounded(portions.claim),
     "get": _bounded(portions.get),
     "find": _bounded(portions.find),
     "children": _bounded(portions.children),
     "leases": _leases,
-    "relays": _relays,
-    "relayed": _relayed,
-    "fire": _of_queue(entering.fire),
+    "list_relay_entries": _relays,
+    "delete_relay_entries": _relayed,
+    "fire": _of_queue(quota_calls.fire),
     "due_queues": _due_queues,
     "claimable_queues": _claimable_queues,
-    "schedules": _schedules,
-    "put_schedule": _of_queue(entering.put_schedule),
-    "keep_reader": _reader,
-    "drop_reader": _reader,
-    "queues": _queues,
+    "list_schedules": _schedules,
+    "put_schedule": _of_queue(quota_calls.put_schedule),
+    "register_reader": _reader,
+    "unregister_reader": _reader,
+    "list_queues": _queues,
     "delete_queue": _delete_queue,
-    "keep": _shelves,
-    "kept": _shelves,
-    "shelf": _shelves,
-    "drop": _shelves,
+    "put_entry": _key_value,
+    "get_entry": _key_value,
+    "list_entries": _key_value,
+    "delete_entry": _key_value,
     "register_worker": _register_worker,
     "unregister_worker": _unregister_worker,
-    "workers": _workers,
-    "tenants": _tenants,
+    "list_workers": _workers,
+    "list_tenants": _tenants,
     "holdup": _holdup,
     "info": _info,
-    "turn": _turn,
+    "advance_clock": _turn,
 }
 
 
-def _tenant(ask: Ask, named: str | None) -> str:
+def _tenant(request: Request, named: str | None) -> str:
     """The tenant that the call is for: the principal's own, or one that it is the operator of."""
-    if named is None or named == ask.principal.tenant:
-        return ask.tenant
-    return ask.principal.acting_for(named).tenant
+    if named is None or named == request.principal.tenant:
+        return request.tenant
+    return request.principal.acting_for(named).tenant
 
 
-def _queue(ask: Ask, tenant: str, queue: str | None) -> QueueRef:
+def _queue(request: Request, tenant: str, queue: str | None) -> QueueRef:
     if queue is None:
         raise MalformedError("queue: found nothing, wanted a name")
-    ask.require(queue)
+    request.require(queue)
     return QueueRef(tenant, check_name("queue", queue))
 
 
-async def _rings(ask: Ask, refs: list[tuple[QueueRef, Ring]], tenant: str | None) -> AsyncGenerator[bytes]:
-    """Rings of these queues, and of all queues of the tenant that the token is for."""
-    rang: asyncio.Queue[Ring] = asyncio.Queue()
-    waiting: set[Ring] = set()
+async def _notifications(
+    request: Request, refs: list[tuple[QueueRef, QueueTopic]], tenant: str | None
+) -> AsyncGenerator[bytes]:
+    """Notifications of these queues, and of all queues of the tenant that the token is for."""
+    notified: asyncio.Queue[QueueTopic] = asyncio.Queue()
+    waiting: set[QueueTopic] = set()
 
-    def tell(ring: Ring) -> None:
-        # One that was not told yet says all that a second one could.
-        if ring not in waiting:
-            waiting.add(ring)
-            rang.put_nowait(ring)
+    def notify(topic: QueueTopic) -> None:
+        # One that was not sent yet says all that a second one could.
+        if topic not in waiting:
+            waiting.add(topic)
+            notified.put_nowait(topic)
 
-    async def listen(bell: Bell, ring: Ring) -> None:
+    async def listen(subscription: Subscription, topic: QueueTopic) -> None:
         try:
             while True:
-                if await bell.wait(ALIVE):
-                    tell(ring)
+                if await subscription.wait(ALIVE):
+                    notify(topic)
         finally:
-            # A bell that fails ends the stream: whoever listens hangs it up anew.
-            ask.over.set()
+            # A subscription that fails ends the stream: the client subscribes anew.
+            request.over.set()
 
-    async def listen_to_all(bell: QueueBell) -> None:
+    async def listen_to_all(subscription: TenantSubscription) -> None:
         try:
             while True:
-                rings = await bell.wait(ALIVE)
-                theirs = [name for name in rings.queues if ask.may(name) and not is_reserved(name)]
-                if rings.for_all or len(waiting) + len(theirs) > MOST_BELLS:
-                    # A client that is slow is told once, and not of each.
+                found = await subscription.wait(ALIVE)
+                theirs = [name for name in found.queues if request.may(name) and not is_reserved(name)]
+                if found.for_all or len(waiting) + len(theirs) > MOST_SUBSCRIPTIONS:
+                    # A slow client is notified once, and not of each queue.
                     theirs = [ANY_QUEUE]
                 for name in theirs:
-                    tell(Ring(name, Topic.READY))
+                    notify(QueueTopic(name, Topic.READY))
         finally:
-            ask.over.set()
+            request.over.set()
 
-    async with ask.held(), AsyncExitStack() as stack:
+    async with request.held(), AsyncExitStack() as stack:
         group = await stack.enter_async_context(_Listeners())
-        for ref, ring in refs:
-            group.add(listen(await stack.enter_async_context(ask.store.bell(ref, ring.topic)), ring))
+        for ref, topic in refs:
+            group.add(
+                listen(
+                    await stack.enter_async_context(request.store.notifier.subscribe(ref, topic.topic)), topic
+                )
+            )
         if tenant is not None:
-            group.add(listen_to_all(await stack.enter_async_context(ask.store.queue_bell(tenant))))
+            group.add(
+                listen_to_all(
+                    await stack.enter_async_context(request.store.notifier.subscribe_tenant(tenant))
+                )
+            )
         yield _line(None)
-        while not ask.over.is_set():
-            told = await ask.until_over(_next(rang))
-            if told is not None:
-                waiting.discard(told)
-            yield _line(told)
+        while not request.over.is_set():
+            next_topic = await request.until_over(_next(notified))
+            if next_topic is not None:
+                waiting.discard(next_topic)
+            yield _line(next_topic)
 
 
-def _line(told: Ring | None) -> bytes:
-    return msgspec.json.encode(told) + b"\n"
+def _line(topic: QueueTopic | None) -> bytes:
+    return msgspec.json.encode(topic) + b"\n"
 
 
-async def _next(rang: "asyncio.Queue[Ring]") -> Ring | None:
+async def _next(notified: "asyncio.Queue[QueueTopic]") -> QueueTopic | None:
     try:
         async with asyncio.timeout(ALIVE):
-            return await rang.get()
+            return await notified.get()
     except TimeoutError:
         return None
 
@@ -427,5 +467,5 @@ def _unpacked(body: bytes, kind: Any) -> Any:
         raise MalformedError(f"the body is not MessagePack: {error}") from None
 
 
-def _packed(value: Any) -> Bytes:
-    return Bytes(_PACKER.encode(value), MEDIA_TYPE)
+def _packed(value: Any) -> EncodedBody:
+    return EncodedBody(_PACKER.encode(value), MEDIA_TYPE)

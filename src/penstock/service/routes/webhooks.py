@@ -5,25 +5,25 @@ A token manages a webhook when it may manage every queue that the webhook is abo
 
 from typing import Final
 
-from penstock.core.errors import WebhookNotFoundError
-from penstock.service.ask import Ask
 from penstock.service.paging import after_of, states_of
 from penstock.service.principal import Verb
+from penstock.service.request import Request
 from penstock.service.routing import Routes
 from penstock.service.webhooks.deliveries import Delivery
 from penstock.service.webhooks.endpoint import Endpoint
+from penstock.service.webhooks.errors import WebhookNotFoundError
 from penstock.service.webhooks.messages import QUEUE
 from penstock.service.wire.webhooks import (
-    DeliveriesQuery,
     DeliveryList,
+    DeliveryListQuery,
     DeliveryView,
-    NewSecretView,
-    NewWebhookWish,
-    PauseWebhookWish,
-    RotateWish,
+    WebhookCreate,
     WebhookList,
+    WebhookPauseRequest,
+    WebhookReplace,
+    WebhookRotateRequest,
+    WebhookSecretView,
     WebhookView,
-    WebhookWish,
     delivery_list,
     delivery_view,
     new_secret_view,
@@ -33,134 +33,137 @@ from penstock.service.wire.webhooks import (
 routes: Final = Routes()
 
 
-@routes.get("/v1/webhooks", Verb.MANAGE)
-async def list_webhooks(ask: Ask) -> WebhookList:
+@routes.get("/v1/webhooks", Verb.MANAGE, is_costly=True)
+async def list_webhooks(request: Request) -> WebhookList:
     """List the webhooks that the token can manage."""
-    found = await ask.service.webhooks.book.all(_tenant(ask))
-    return WebhookList([webhook_view(each) for each in found if _may(ask, each)])
+    found = await request.service.webhooks.repository.all(_tenant(request))
+    return WebhookList([webhook_view(each) for each in found if _may(request, each)])
 
 
 @routes.post("/v1/webhooks", Verb.MANAGE, status=201)
-async def create_webhook(ask: Ask, body: NewWebhookWish) -> NewSecretView:
-    """Make a webhook. It gets word of what ends from now on; its secret is shown here only."""
+async def create_webhook(request: Request, body: WebhookCreate) -> WebhookSecretView:
+    """Create a webhook for jobs that end from now on; its secret is shown in this response only."""
     for pattern in body.queues:
-        ask.require(pattern)
-    made = await ask.service.webhooks.book.add(
-        _tenant(ask), body.url, types=body.types, queues=body.queues, note=body.note, secret=body.secret
+        request.require(pattern)
+    made = await request.service.webhooks.repository.add(
+        _tenant(request), body.url, types=body.types, queues=body.queues, note=body.note, secret=body.secret
     )
-    ask.service.webhooks.nudge()
-    await ask.note("webhook.add", made.id)
+    request.service.webhooks.nudge()
+    await request.note("webhook.add", made.id)
     return new_secret_view(made)
 
 
 @routes.get("/v1/webhooks/{id}", Verb.MANAGE)
-async def show_webhook(ask: Ask, id: str) -> WebhookView:  # noqa: A002 (the word in the path)
+async def show_webhook(request: Request, id: str) -> WebhookView:  # noqa: A002 (the word in the path)
     """Show a webhook, without its secret."""
-    return webhook_view(await _managed(ask, id))
+    return webhook_view(await _managed(request, id))
 
 
 @routes.put("/v1/webhooks/{id}", Verb.MANAGE)
-async def change_webhook(ask: Ask, id: str, body: WebhookWish) -> WebhookView:  # noqa: A002
-    """Say where messages go, and about what; id and secret stay."""
-    await _managed(ask, id)
+async def change_webhook(request: Request, id: str, body: WebhookReplace) -> WebhookView:  # noqa: A002
+    """Replace the settings of a webhook; id and secret stay."""
+    await _managed(request, id)
     for pattern in body.queues:
-        ask.require(pattern)
-    changed = await ask.service.webhooks.book.change(
-        ask.tenant, id, url=body.url, types=body.types, queues=body.queues, note=body.note
+        request.require(pattern)
+    changed = await request.service.webhooks.repository.change(
+        request.tenant, id, url=body.url, types=body.types, queues=body.queues, note=body.note
     )
-    await ask.note("webhook.change", id)
+    await request.note("webhook.change", id)
     return webhook_view(changed)
 
 
 @routes.delete("/v1/webhooks/{id}", Verb.MANAGE, status=204)
-async def delete_webhook(ask: Ask, id: str) -> None:  # noqa: A002
-    """Remove a webhook; messages that still wait for it are cancelled."""
-    await _managed(ask, id)
-    await ask.service.webhooks.book.remove(ask.tenant, id)
-    await ask.note("webhook.remove", id)
+async def delete_webhook(request: Request, id: str) -> None:  # noqa: A002
+    """Delete a webhook; its waiting messages are cancelled."""
+    await _managed(request, id)
+    await request.service.webhooks.repository.remove(request.tenant, id)
+    await request.note("webhook.remove", id)
 
 
 @routes.post("/v1/webhooks/{id}/rotate", Verb.MANAGE)
-async def rotate_webhook(ask: Ask, id: str, body: RotateWish) -> NewSecretView:  # noqa: A002
-    """Replace the secret. For a while messages are signed with both, so that no receiver misses one."""
-    await _managed(ask, id)
-    book = ask.service.webhooks.book
-    rotated = await book.rotate(ask.tenant, id, overlap=body.overlap, secret=body.secret)
-    await ask.note("webhook.rotate", id)
+async def rotate_webhook(request: Request, id: str, body: WebhookRotateRequest) -> WebhookSecretView:  # noqa: A002
+    """Replace the secret.
+
+    During the overlap messages are signed with both secrets, so that no receiver misses one.
+    """
+    await _managed(request, id)
+    repository = request.service.webhooks.repository
+    rotated = await repository.rotate(request.tenant, id, overlap=body.overlap, secret=body.secret)
+    await request.note("webhook.rotate", id)
     return new_secret_view(rotated)
 
 
 @routes.post("/v1/webhooks/{id}/pause", Verb.MANAGE)
-async def pause_webhook(ask: Ask, id: str, body: PauseWebhookWish) -> WebhookView:  # noqa: A002
-    """Let messages wait until the webhook is resumed; none is lost."""
-    await _managed(ask, id)
-    paused = await ask.service.webhooks.book.change(ask.tenant, id, paused=body.reason)
-    await ask.note("webhook.pause", id, body.reason)
+async def pause_webhook(request: Request, id: str, body: WebhookPauseRequest) -> WebhookView:  # noqa: A002
+    """Pause a webhook: its messages wait until it is resumed, and none is lost."""
+    await _managed(request, id)
+    paused = await request.service.webhooks.repository.change(request.tenant, id, paused=body.reason)
+    await request.note("webhook.pause", id, body.reason)
     return webhook_view(paused)
 
 
 @routes.post("/v1/webhooks/{id}/resume", Verb.MANAGE)
-async def resume_webhook(ask: Ask, id: str) -> WebhookView:  # noqa: A002
-    """Send what waits, within a minute."""
-    await _managed(ask, id)
-    resumed = await ask.service.webhooks.book.change(ask.tenant, id, paused=None)
-    await ask.note("webhook.resume", id)
+async def resume_webhook(request: Request, id: str) -> WebhookView:  # noqa: A002
+    """Resume a webhook: its waiting messages are sent within a minute."""
+    await _managed(request, id)
+    resumed = await request.service.webhooks.repository.change(request.tenant, id, paused=None)
+    await request.note("webhook.resume", id)
     return webhook_view(resumed)
 
 
 @routes.post("/v1/webhooks/{id}/ping", Verb.MANAGE, status=202)
-async def ping_webhook(ask: Ask, id: str) -> DeliveryView:  # noqa: A002
-    """Send a message about nothing, to try the way."""
-    await _managed(ask, id)
-    return delivery_view(await ask.service.webhooks.log.ping(ask.tenant, id))
+async def ping_webhook(request: Request, id: str) -> DeliveryView:  # noqa: A002
+    """Send a test message to a webhook."""
+    await _managed(request, id)
+    return delivery_view(await request.service.webhooks.log.ping(request.tenant, id))
 
 
 @routes.get("/v1/webhooks/{id}/deliveries", Verb.MANAGE)
-async def list_deliveries(ask: Ask, id: str, query: DeliveriesQuery) -> DeliveryList:  # noqa: A002
-    """List what was sent to a webhook or waits to be, the newest first."""
-    await _managed(ask, id)
-    page = await ask.service.webhooks.log.listed(
-        ask.tenant, id, states=states_of(query.state), after=after_of(query.after), limit=query.limit
+async def list_deliveries(request: Request, id: str, query: DeliveryListQuery) -> DeliveryList:  # noqa: A002
+    """List the sent and waiting messages of a webhook, the newest first."""
+    await _managed(request, id)
+    page = await request.service.webhooks.log.listed(
+        request.tenant, id, states=states_of(query.state), after=after_of(query.after), limit=query.limit
     )
     return delivery_list(page)
 
 
 @routes.get("/v1/webhooks/{id}/deliveries/{delivery}", Verb.MANAGE)
-async def show_delivery(ask: Ask, id: str, delivery: str) -> DeliveryView:  # noqa: A002
+async def show_delivery(request: Request, id: str, delivery: str) -> DeliveryView:  # noqa: A002
     """Show a delivery with its message and every attempt."""
-    return delivery_view(await _delivery(ask, id, delivery), whole=True)
+    return delivery_view(await _delivery(request, id, delivery), whole=True)
 
 
 @routes.post("/v1/webhooks/{id}/deliveries/{delivery}/redeliver", Verb.MANAGE, status=202)
-async def redeliver(ask: Ask, id: str, delivery: str) -> DeliveryView:  # noqa: A002
-    """Send a message again under its own `webhook-id`; 409 while it is still on its way."""
-    await _delivery(ask, id, delivery)
-    again = await ask.service.webhooks.log.redeliver(ask.tenant, delivery)
-    await ask.note("webhook.redeliver", id, delivery)
+async def redeliver(request: Request, id: str, delivery: str) -> DeliveryView:  # noqa: A002
+    """Send a message again with the same `webhook-id`; 409 while its delivery is in progress."""
+    await _delivery(request, id, delivery)
+    again = await request.service.webhooks.log.redeliver(request.tenant, delivery)
+    await request.note("webhook.redeliver", id, delivery)
     return delivery_view(again)
 
 
-def _tenant(ask: Ask) -> str:
+def _tenant(request: Request) -> str:
     """Whose webhooks; refused for an operator that does not say whose."""
-    return ask.ref(QUEUE).tenant
+    return request.ref(QUEUE).tenant
 
 
-def _may(ask: Ask, endpoint: Endpoint) -> bool:
+def _may(request: Request, endpoint: Endpoint) -> bool:
     # A pattern as a plain name matches a token's pattern only where all that it stands for does.
-    return all(ask.may(pattern) for pattern in endpoint.queues)
+    return all(request.may(pattern) for pattern in endpoint.queues)
 
 
-async def _managed(ask: Ask, webhook: str) -> Endpoint:
+async def _managed(request: Request, webhook: str) -> Endpoint:
     """A webhook that the token can manage; one of other queues is not there for it."""
-    endpoint = await ask.service.webhooks.book.get(_tenant(ask), webhook)
-    if not _may(ask, endpoint):
+    endpoint = await request.service.webhooks.repository.get(_tenant(request), webhook)
+    if not _may(request, endpoint):
         raise WebhookNotFoundError(f"no webhook {webhook!r}")
     return endpoint
 
 
-async def _delivery(ask: Ask, webhook: str, delivery: str) -> Delivery:
-    await _managed(ask, webhook)
-    found = await ask.service.webhooks.log.get(ask.tenant, delivery)
+async def _delivery(request: Request, webhook: str, delivery: str) -> Delivery:
+    await _managed(request, webhook)
+    found = await request.service.webhooks.log.get(request.tenant, delivery)
     if found.webhook != webhook:
         raise WebhookNotFoundError(f"no delivery {delivery!r}")
     return found

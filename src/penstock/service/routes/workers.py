@@ -1,12 +1,12 @@
-"""Workers: whoever holds a lease, and on how many jobs."""
+"""Workers that hold leases, and on how many jobs."""
 
 from datetime import datetime
 from typing import Final
 
 import msgspec
 
-from penstock.service.ask import Ask
 from penstock.service.principal import Verb
+from penstock.service.request import Request
 from penstock.service.routing import Routes
 from penstock.service.wire.times import moment
 
@@ -28,13 +28,13 @@ class WorkerList(msgspec.Struct, frozen=True):
     workers: list[WorkerView]
 
 
-@routes.get("/v1/workers", Verb.READ)
-async def list_workers(ask: Ask) -> WorkerList:
-    """List the workers that hold leases. One that waits for work holds none, and is not listed."""
+@routes.get("/v1/workers", Verb.READ, is_costly=True)
+async def list_workers(request: Request) -> WorkerList:
+    """List the workers that hold leases. A worker that waits for jobs holds none, and is not listed."""
     out: list[WorkerView] = []
-    for info in await ask.queues():
+    for info in await request.queues():
         held: dict[str, list[int]] = {}
-        for lease in await ask.store.leases(info.queue):
+        for lease in await request.store.reads.leases(info.queue):
             held.setdefault(lease.worker, []).append(lease.deadline)
         out += [
             WorkerView(worker, info.queue.name, len(deadlines), moment(min(deadlines)))

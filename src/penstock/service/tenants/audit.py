@@ -6,10 +6,10 @@ from typing import Final, Protocol
 
 import msgspec
 
-from penstock.stores.protocol import Clock, Shelves
+from penstock.stores.protocol import HasClock, HasKeyValue
 from penstock.stores.values import EVERYONE
 
-SHELF: Final = "audit"
+NAMESPACE: Final = "audit"
 KEPT_MS: Final = 400 * 86_400_000
 _LATEST: Final = 10**14
 _FORGOTTEN: Final = 10
@@ -17,11 +17,11 @@ DETAIL_CHARS: Final = 1_000
 _log: Final = logging.getLogger("penstock.audit")
 
 
-class _Place(Shelves, Clock, Protocol):
-    """What is needed of a store."""
+class _Backend(HasKeyValue, HasClock, Protocol):
+    """The parts of a store that this module uses."""
 
 
-class Act(msgspec.Struct, frozen=True, omit_defaults=True):
+class AuditEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """An administrative act. `what` is its name, such as `token.revoke`; `on` what it was done to."""
 
     at: int
@@ -36,26 +36,26 @@ class Act(msgspec.Struct, frozen=True, omit_defaults=True):
 class Audit:
     """The log of a store, per tenant; acts on all of them stand under `*`."""
 
-    def __init__(self, store: _Place) -> None:
+    def __init__(self, store: _Backend) -> None:
         self._store = store
 
     async def note(
         self, *, who: str, what: str, on: str = "", tenant: str = EVERYONE, detail: str = ""
-    ) -> Act:
+    ) -> AuditEntry:
         """Write an act down, after it was done."""
-        at = await self._store.now()
-        act = Act(at, who[:255], what, on[:255], tenant, detail[:DETAIL_CHARS])
-        # A shelf is in the order of names: the later, the lower.
+        at = await self._store.clock.now()
+        act = AuditEntry(at, who[:255], what, on[:255], tenant, detail[:DETAIL_CHARS])
+        # Entries are in the order of their names: the later, the lower.
         name = f"{_LATEST - at}-{secrets.token_hex(4)}"
-        await self._store.keep(tenant, SHELF, name, msgspec.json.encode(act))
+        await self._store.key_value.put_entry(tenant, NAMESPACE, name, msgspec.json.encode(act))
         _log.info("%s %s by %s", what, act.on, act.who, extra={"tenant": tenant})
-        for old in await self._store.shelf(
-            tenant, SHELF, after=f"{_LATEST - at + KEPT_MS}", limit=_FORGOTTEN
+        for old in await self._store.key_value.list_entries(
+            tenant, NAMESPACE, after=f"{_LATEST - at + KEPT_MS}", limit=_FORGOTTEN
         ):
-            await self._store.drop(tenant, SHELF, old.name)
+            await self._store.key_value.delete_entry(tenant, NAMESPACE, old.name)
         return act
 
-    async def acts(self, tenant: str = EVERYONE, limit: int = 100) -> list[Act]:
+    async def acts(self, tenant: str = EVERYONE, limit: int = 100) -> list[AuditEntry]:
         """The newest acts."""
-        found = await self._store.shelf(tenant, SHELF, limit=limit)
-        return [msgspec.json.decode(entry.body, type=Act) for entry in found]
+        found = await self._store.key_value.list_entries(tenant, NAMESPACE, limit=limit)
+        return [msgspec.json.decode(entry.body, type=AuditEntry) for entry in found]

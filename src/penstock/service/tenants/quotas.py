@@ -9,13 +9,13 @@ from penstock.core.errors import PayloadError
 from penstock.core.job import QueueRef
 from penstock.service.errors import QuotaError
 from penstock.service.principal import Pending
-from penstock.service.reserved import is_reserved
-from penstock.service.tenants.book import Quota, QuotaBook
-from penstock.service.tenants.lengths import QueueLengths
-from penstock.service.tenants.pace import Pace
+from penstock.service.reserved_names import is_reserved
+from penstock.service.tenants.queue_lengths import QueueLengths
+from penstock.service.tenants.quota_repository import Quota, QuotaRepository
+from penstock.service.tenants.rate_limiter import RateLimiter
 from penstock.service.tenants.reservations import Reservations
 from penstock.service.tenants.usage import Usage
-from penstock.stores.protocol import Clock, Queues, Reads, Schedules, Shelves
+from penstock.stores.protocol import HasClock, HasKeyValue, HasQueues, HasReads, HasSchedules
 from penstock.stores.values import EVERYONE
 
 KNOWN_SECONDS: Final = 2.0
@@ -29,8 +29,8 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 
-class _Place(Shelves, Clock, Reads, Schedules, Queues, Protocol):
-    """What is needed of a store."""
+class _Backend(HasKeyValue, HasClock, HasReads, HasSchedules, HasQueues, Protocol):
+    """The parts of a store that this module uses."""
 
 
 class StoredQuotas:
@@ -38,7 +38,7 @@ class StoredQuotas:
 
     def __init__(
         self,
-        store: _Place,
+        store: _Backend,
         usage: Usage | None = None,
         *,
         streams: int | None = None,
@@ -49,10 +49,10 @@ class StoredQuotas:
         self._store = store
         self._usage = usage or Usage(store)
         self._clock = clock
-        self._book = QuotaBook(store)
-        self._pace = Pace(store, clock=clock)
+        self._repository = QuotaRepository(store.key_value)
+        self._rate_limiter = RateLimiter(store, clock=clock)
         self._known: dict[str, tuple[float, Quota]] = {}
-        self._lengths = QueueLengths(store, clock)
+        self._lengths = QueueLengths(store.reads, clock)
         self._reservations = Reservations(store)
         self._streams: dict[str, int] = {}
 
@@ -61,7 +61,7 @@ class StoredQuotas:
         quota = await self._quota(tenant)
         if quota.jobs_per_second is not None:
             try:
-                await self._pace.check(tenant, quota.jobs_per_second)
+                await self._rate_limiter.check(tenant, quota.jobs_per_second)
             except QuotaError:
                 # How many jobs the request has is not known before its body is read.
                 self._usage.note(tenant, refused=1)
@@ -86,7 +86,7 @@ class StoredQuotas:
                         )
                         await stack.enter_async_context(entering)
                 if quota.jobs_per_second is not None:
-                    await self._pace.take(tenant, quota.jobs_per_second, jobs)
+                    await self._rate_limiter.take(tenant, quota.jobs_per_second, jobs)
             except (QuotaError, PayloadError):
                 self._usage.note(tenant, refused=jobs)
                 raise
@@ -125,7 +125,7 @@ class StoredQuotas:
         quota = await self._quota(tenant)
 
         async def existing() -> set[str]:
-            stored = await self._store.schedules(tenant)
+            stored = await self._store.schedules.list_schedules(tenant)
             others = sum(len(each.body) for each in stored if (each.queue.name, each.name) != (queue, name))
             if others + payload > SCHEDULE_BYTES:
                 found = f"{others} and {payload} more bytes of schedules"
@@ -152,7 +152,7 @@ class StoredQuotas:
         names = {name for name in queues if not is_reserved(name)}
 
         async def existing() -> set[str]:
-            there = [info.queue.name for info in await self._store.queues(tenant)]
+            there = [info.queue.name for info in await self._store.queues.list_queues(tenant)]
             return {name for name in there if not is_reserved(name)}
 
         async with AsyncExitStack() as stack:
@@ -163,14 +163,19 @@ class StoredQuotas:
                     )
             yield
 
-    async def room(self, queue: QueueRef) -> int | None:
+    async def deleting(self, queue: QueueRef) -> None:
+        """Before a queue is deleted: where their number is bounded, it counts for a while longer."""
+        if (await self._quota(queue.tenant)).queues is not None and not is_reserved(queue.name):
+            await self._reservations.removing(queue.tenant, "queues", queue.name)
+
+    async def space(self, queue: QueueRef) -> int | None:
         """How many jobs of schedules this queue takes in now; None without a bound."""
         quota = await self._quota(queue.tenant)
-        if quota.jobs_per_second is not None and not await self._pace.is_open(queue.tenant):
+        if quota.jobs_per_second is not None and not await self._rate_limiter.is_open(queue.tenant):
             return 0
         if quota.queue_length is None:
             return None
-        return await self._lengths.room(queue, quota.queue_length)
+        return await self._lengths.space(queue, quota.queue_length)
 
     async def fired(self, queue: QueueRef, jobs: int) -> None:
         """So many jobs of schedules were taken in: they use the tenant's rate like all others."""
@@ -179,7 +184,7 @@ class StoredQuotas:
         self._lengths.add(queue, jobs)
         if quota.jobs_per_second is not None:
             with suppress(QuotaError):
-                await self._pace.take(queue.tenant, quota.jobs_per_second, jobs)
+                await self._rate_limiter.take(queue.tenant, quota.jobs_per_second, jobs)
 
     @asynccontextmanager
     async def stream(self, tenant: str) -> AsyncIterator[None]:
@@ -224,7 +229,7 @@ class StoredQuotas:
             return Quota()
         until, quota = self._known.get(tenant, (0.0, Quota()))
         if self._clock() >= until:
-            quota = await self._book.of(tenant)
+            quota = await self._repository.of(tenant)
             _remember(self._known, tenant, (self._clock() + KNOWN_SECONDS, quota))
         return quota
 

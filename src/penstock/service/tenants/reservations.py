@@ -12,8 +12,9 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from penstock.core.errors import StoreTimeoutError
+from penstock.core.retry_pause import RetryPause
 from penstock.service.errors import BusyError, QuotaError
-from penstock.stores.protocol import Clock, Shelves
+from penstock.stores.protocol import HasClock, HasKeyValue
 from penstock.stores.values import EVERYONE
 
 HELD_SECONDS: Final = 60.0
@@ -21,15 +22,22 @@ HELD_SECONDS: Final = 60.0
 LONGEST: Final = 30.0
 """Seconds that adding may take: well within the time for which the reservation counts."""
 TRIES: Final = 200
+REMOVED_SECONDS: Final = 30.0
+"""How long a name that is being removed counts on: a process that knows it may add it again without asking.
+
+Longer than a process takes a queue for known, by the time of the removal and of a request being handled.
+"""
+_REMOVED_GRAIN_MS: Final = 5_000
+"""Names whose time ends within the same moment share a reservation, so that many have room in an entry."""
 AGAIN: Final = 60.0
 """Seconds after which it may be tried again: somebody has to remove something first."""
 MOST_RESERVED: Final = 3_500
 """Names that are being added to one tenant at the same time: as many as an entry of the store can hold."""
-_SHORTEST, _LONGEST_WAIT = 0.002, 0.05
+_PAUSE: Final = RetryPause(0.002, 0.05)
 
 
-class _Backend(Shelves, Clock, Protocol):
-    """What is needed of a store."""
+class _Backend(HasKeyValue, HasClock, Protocol):
+    """The parts of a store that this module uses."""
 
 
 class _Reservation(msgspec.Struct, frozen=True, array_like=True):
@@ -43,8 +51,9 @@ class _Reservation(msgspec.Struct, frozen=True, array_like=True):
 class Reservations:
     """Names that are about to be added, in one entry of the store per tenant and kind.
 
-    Whoever adds reads the entry, then counts what is there, and writes its own names into the entry only if
-    nobody changed the entry since. What another process adds meanwhile is therefore either in the entry, or
+    A process that adds names reads the entry, then counts what is there, and writes its own names into the
+    entry only if no other process changed the entry since. What another process adds meanwhile is either in
+    the entry, or
     in the count, or has changed the entry. An entry stays when it is empty: an entry that is written anew
     could not be told from one that never was there.
     """
@@ -66,11 +75,7 @@ class Reservations:
 
         `kind` is the name of the quota, and `existing` says which names the tenant has.
         """
-        key = (tenant, kind)
-        lock = self._locks.get(key)
-        if lock is None:
-            lock = self._locks[key] = asyncio.Lock()
-        async with lock:
+        async with self._lock(tenant, kind):
             mine = await self._write(tenant, kind, names, most, existing)
             limit = asyncio.timeout(LONGEST)
             try:
@@ -83,6 +88,32 @@ class Reservations:
             finally:
                 if mine is not None:
                     await self._take_back(tenant, kind, mine)
+
+    async def removing(self, tenant: str, kind: str, name: str) -> None:
+        """Before a name is removed: let it count for REMOVED_SECONDS more; BusyError where too many do."""
+        async with self._lock(tenant, kind):
+            for turn in range(TRIES):
+                version, reserved = await self._read(tenant, kind)
+                now = await self._store.clock.now()
+                until = now + round(REMOVED_SECONDS * 1000)
+                until += -until % _REMOVED_GRAIN_MS
+                mine = f"removed-{until}"
+                live = [each for each in reserved if each.until > now]
+                digests = _digests([name]).union(*(each.digests for each in live if each.id == mine))
+                live = [each for each in live if each.id != mine]
+                if sum(len(each.digests) for each in live) + len(digests) > MOST_RESERVED:
+                    break
+                live.append(_Reservation(mine, until, tuple(sorted(digests))))
+                if await self._change(tenant, kind, live, version):
+                    return
+                await _pause(turn)
+        raise BusyError(f"{kind}: too many are being removed at the same time")
+
+    def _lock(self, tenant: str, kind: str) -> asyncio.Lock:
+        lock = self._locks.get((tenant, kind))
+        if lock is None:
+            lock = self._locks[tenant, kind] = asyncio.Lock()
+        return lock
 
     async def _write(
         self,
@@ -100,7 +131,7 @@ class Reservations:
             new = wanted - there
             if not new:
                 return None
-            now = await self._store.now()
+            now = await self._store.clock.now()
             live = [each for each in reserved if each.until > now]
             others = there.union(*(each.digests for each in live))
             if len(others | new) > most:
@@ -124,14 +155,17 @@ class Reservations:
             await _pause(turn)
 
     async def _read(self, tenant: str, kind: str) -> tuple[int, list[_Reservation]]:
-        entry = await self._store.kept(EVERYONE, _shelf(kind), tenant)
+        entry = await self._store.key_value.get_entry(EVERYONE, _namespace(kind), tenant)
         if entry is None:
             return 0, []
         return entry.version, msgspec.json.decode(entry.body, type=list[_Reservation])
 
     async def _change(self, tenant: str, kind: str, reserved: list[_Reservation], version: int) -> bool:
         body = msgspec.json.encode(reserved)
-        return await self._store.keep(EVERYONE, _shelf(kind), tenant, body, expected=version) is not None
+        return (
+            await self._store.key_value.put_entry(EVERYONE, _namespace(kind), tenant, body, expected=version)
+            is not None
+        )
 
 
 def _digests(names: Collection[str]) -> set[str]:
@@ -139,9 +173,9 @@ def _digests(names: Collection[str]) -> set[str]:
     return {hashlib.blake2b(name.encode(), digest_size=6).hexdigest() for name in names}
 
 
-def _shelf(kind: str) -> str:
+def _namespace(kind: str) -> str:
     return f"reserved-{kind}"
 
 
 async def _pause(turn: int) -> None:
-    await asyncio.sleep(random.uniform(_SHORTEST, min(_LONGEST_WAIT, _SHORTEST * 2 ** min(turn, 5))))
+    await asyncio.sleep(_PAUSE.after(turn, random.uniform))

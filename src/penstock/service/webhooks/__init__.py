@@ -1,1 +1,1 @@
-"""Word of endings to addresses that tenants name: signed, through the queue itself, at least once."""
+"""Webhooks: signed messages about ended jobs, delivered at least once through a queue."""

@@ -1,4 +1,4 @@
-"""The delivery log: what the queue of webhooks and its events say of each message."""
+"""The delivery log, read from the queue of webhooks and its events."""
 
 from collections.abc import Iterable
 from contextlib import suppress
@@ -7,23 +7,24 @@ from typing import Final
 import msgspec
 
 from penstock.client.client import Client
-from penstock.core.errors import CursorLostError, OptionError, WebhookNotFoundError, WrongStateError
+from penstock.core.errors import CursorLostError, OptionError, WrongStateError
 from penstock.core.events import Event, first_line
 from penstock.core.job import Job, QueueRef
 from penstock.core.moves import Move
 from penstock.core.names import check_name
 from penstock.core.outcomes import Refused
 from penstock.core.states import REDRIVABLE, State
-from penstock.service.webhooks.book import WebhookBook
+from penstock.service.webhooks.errors import WebhookNotFoundError
 from penstock.service.webhooks.messages import (
     DECLARATION,
     QUEUE,
     TASK,
-    Parcel,
     Taken,
+    WebhookMessage,
     about_nothing,
     call_for,
 )
+from penstock.service.webhooks.repository import WebhookRepository
 from penstock.stores.protocol import Store
 from penstock.stores.values import Query
 
@@ -32,14 +33,14 @@ PAGES: Final = 20
 EVENT_PAGES: Final = 10
 MOST_LISTED: Final = 1_000
 _RESULT: Final = msgspec.json.Decoder(Taken)
-_PAYLOAD: Final = msgspec.json.Decoder(dict[str, Parcel])
+_PAYLOAD: Final = msgspec.json.Decoder(dict[str, WebhookMessage])
 _TRIED: Final = frozenset({State.COMPLETED, State.FAILED})
 """Endings by an attempt that the job does not count, as it used up none."""
 _ENDS: Final = frozenset({Move.COMPLETE, Move.FAIL, Move.RETRY, Move.BURY, Move.EXPIRE})
 
 
 class Attempt(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One try: when it ended, and what went wrong if something did. Times in Unix milliseconds."""
+    """An attempt: when it ended, and its error if it failed. Times are Unix milliseconds."""
 
     number: int
     at: int
@@ -74,9 +75,9 @@ class DeliveryPage(msgspec.Struct, frozen=True):
 class DeliveryLog:
     """The deliveries of tenants. `listed` leaves out bodies and single attempts."""
 
-    def __init__(self, store: Store, book: WebhookBook) -> None:
+    def __init__(self, store: Store, repository: WebhookRepository) -> None:
         self._store = store
-        self._book = book
+        self._repository = repository
 
     async def listed(
         self,
@@ -92,11 +93,11 @@ class DeliveryLog:
             raise OptionError("limit", limit, f"a whole number from 1 to {MOST_LISTED}")
         found: list[Delivery] = []
         queue = _queue(tenant)
-        if await self._store.queue(queue) is None:
+        if await self._store.queues.find_queue(queue) is None:
             return DeliveryPage(found)
         for _ in range(PAGES):
             query = Query(states=frozenset(states), task=TASK, limit=limit, after=after)
-            page = await self._store.find(queue, query)
+            page = await self._store.reads.find(queue, query)
             after = page.next
             found = [_delivery(job) for job in page.jobs if webhook in (None, job.key) and _is_ours(job)]
             if found or after is None:
@@ -110,43 +111,45 @@ class DeliveryLog:
         return msgspec.structs.replace(_delivery(job, with_body=True), tries=tuple(tries))
 
     async def ping(self, tenant: str, webhook: str) -> Delivery:
-        """Send a message about nothing, to try the way."""
-        endpoint = await self._book.get(tenant, webhook)
-        return await self._sent(tenant, about_nothing(endpoint, tenant, await self._store.now()), again=False)
+        """Send a test message."""
+        endpoint = await self._repository.get(tenant, webhook)
+        return await self._sent(
+            tenant, about_nothing(endpoint, tenant, await self._store.clock.now()), again=False
+        )
 
     async def redeliver(self, tenant: str, delivery: str) -> Delivery:
         """Send a message again, under its own id: WrongStateError while it is still on its way."""
         job = await self._job(tenant, delivery)
-        parcel = _parcel(job)
-        await self._book.get(tenant, parcel.webhook)
+        message = _message(job)
+        await self._repository.get(tenant, message.webhook)
         if job.state is State.COMPLETED:
-            return await self._sent(tenant, parcel, again=True)
+            return await self._sent(tenant, message, again=True)
         answer: object = None
         if job.state in REDRIVABLE:
-            (answer,) = await self._store.redrive(job.ref, [job.id])
+            (answer,) = await self._store.moves.redrive(job.ref, [job.id])
         if answer is None or isinstance(answer, Refused):
             raise WrongStateError(f"delivery {delivery} is {job.state}: it is still on its way")
         return _delivery(await self._job(tenant, delivery))
 
-    async def _sent(self, tenant: str, parcel: Parcel, *, again: bool) -> Delivery:
+    async def _sent(self, tenant: str, message: WebhookMessage, *, again: bool) -> Delivery:
         client = Client(self._store, tenant=tenant, declared={QUEUE: DECLARATION})
-        handle = await client.send(call_for(parcel, again=again))
+        handle = await client.send(call_for(message, again=again))
         return _delivery(await client.job(QUEUE, handle.id))
 
     async def _job(self, tenant: str, delivery: str) -> Job:
-        (job,) = await self._store.get(_queue(tenant), [check_name("delivery", delivery)])
+        (job,) = await self._store.reads.get(_queue(tenant), [check_name("delivery", delivery)])
         if job is None or not _is_ours(job):
             raise WebhookNotFoundError(f"no delivery {delivery!r}")
         return job
 
     async def _events(self, job: Job) -> list[Event]:
         """What the log still has of this job, as far as it is looked through."""
-        after = await self._store.cursor_at(job.ref, job.enqueued_at)
+        after = await self._store.events.cursor_at(job.ref, job.enqueued_at)
         found: list[Event] = []
         # Trimmed in the meantime: then there is no more to tell.
         with suppress(CursorLostError):
             for _ in range(EVENT_PAGES):
-                page = await self._store.events(job.ref, after)
+                page = await self._store.events.read_events(job.ref, after)
                 found += [event for event in page if event.job == job.id]
                 if not page or (job.version in {event.version for event in found}):
                     break
@@ -161,13 +164,14 @@ def _queue(tenant: str) -> QueueRef:
 def _is_ours(job: Job) -> bool:
     """False for what a tenant enqueued there by itself, and that is no delivery."""
     try:
-        return job.task == TASK and _parcel(job).webhook == job.key
-    except (msgspec.DecodeError, KeyError):
+        return job.task == TASK and _message(job).webhook == job.key
+    except (msgspec.DecodeError, ValueError):
         return False
 
 
-def _parcel(job: Job) -> Parcel:
-    return _PAYLOAD.decode(job.payload)["parcel"]
+def _message(job: Job) -> WebhookMessage:
+    (message,) = _PAYLOAD.decode(job.payload).values()
+    return message
 
 
 def _status(job: Job) -> int | None:
@@ -178,12 +182,12 @@ def _status(job: Job) -> int | None:
 
 
 def _delivery(job: Job, *, with_body: bool = False) -> Delivery:
-    parcel = _parcel(job)
+    message = _message(job)
     return Delivery(
         id=job.id,
-        webhook=parcel.webhook,
-        message=parcel.message,
-        type=parcel.type,
+        webhook=message.webhook,
+        message=message.id,
+        type=message.type,
         state=job.state,
         attempts=job.attempts + (job.state in _TRIED),
         made_at=job.enqueued_at,
@@ -191,7 +195,7 @@ def _delivery(job: Job, *, with_body: bool = False) -> Delivery:
         ended_at=job.ended_at,
         status=_status(job),
         error=_said(job.error),
-        body=parcel.body if with_body else "",
+        body=message.body if with_body else "",
     )
 
 

@@ -1,4 +1,4 @@
-"""A webhook: where a tenant wants word of endings, of which ones, and with which secrets it is signed."""
+"""A webhook: its URL, the endings that it wants messages about, and the secrets that sign them."""
 
 import re
 from collections.abc import Iterable
@@ -22,7 +22,7 @@ Type = Literal[
 TYPES: Final[tuple[Type, ...]] = get_args(Type)
 """What a message can be about: the ending of a job, and that of the job at the end of a batch."""
 PING: Final = "webhook.ping"
-"""The type of a message that was asked for to try the way."""
+"""The type of a test message."""
 NOTE_CHARS: Final = 500
 MOST_QUEUES: Final = 50
 _QUEUES: Final = re.compile(r"[A-Za-z0-9*][A-Za-z0-9._*-]{0,127}")

@@ -12,8 +12,8 @@ from penstock.core.events import Event
 from penstock.core.flows import Child
 from penstock.core.limits import Declaration, Mode
 from penstock.core.retry import Backoff
-from penstock.explain.words import utc
-from penstock.service.reserved import PREFIX
+from penstock.explain.formatting import utc
+from penstock.service.reserved_names import PREFIX
 from penstock.service.webhooks.endpoint import PING, Endpoint
 from penstock.tasks.call import Call
 from penstock.tasks.options import JobOptions
@@ -31,11 +31,14 @@ TIMEOUT: Final = 45.0
 """Seconds that an attempt may take: more than a request can, so that it ends with what the request says."""
 
 
-class Parcel(msgspec.Struct, frozen=True):
-    """What a delivery carries: the message for one webhook. The address and secrets stay with the webhook."""
+class WebhookMessage(msgspec.Struct, frozen=True, rename={"id": "message"}):
+    """What a delivery carries: the message for one webhook. The address and secrets stay with the webhook.
+
+    Deliveries are stored: the JSON names stay as they are.
+    """
 
     webhook: str
-    message: str
+    id: str
     type: str
     body: str
 
@@ -53,12 +56,12 @@ def is_ending(event: Event) -> bool:
     return ended and (event.source is None or event.source.is_live)
 
 
-def about_job(event: Event, endpoint: Endpoint) -> Parcel:
+def about_job(event: Event, endpoint: Endpoint) -> WebhookMessage:
     """The message about the ending of a job."""
-    return _parcel(event, endpoint, f"job.{event.target}", _job(event))
+    return _message(event, endpoint, f"job.{event.target}", _job(event))
 
 
-def about_batch(event: Event, endpoint: Endpoint, children: Sequence[Child]) -> Parcel:
+def about_batch(event: Event, endpoint: Endpoint, children: Sequence[Child]) -> WebhookMessage:
     """The message about the ending of a batch, with the numbers of its jobs by state."""
     counts = Counter(str(child.state or "gone") for child in children if child.is_done)
     data = {
@@ -66,21 +69,21 @@ def about_batch(event: Event, endpoint: Endpoint, children: Sequence[Child]) -> 
         "jobs": len(children),
         "counts": dict(sorted(counts.items())),
     }
-    return _parcel(event, endpoint, f"batch.{event.target}", data | _job(event))
+    return _message(event, endpoint, f"batch.{event.target}", data | _job(event))
 
 
-def about_nothing(endpoint: Endpoint, tenant: str, at: int) -> Parcel:
-    """A message to try the way with."""
+def about_nothing(endpoint: Endpoint, tenant: str, at: int) -> WebhookMessage:
+    """A test message."""
     data = {"tenant": tenant, "webhook": endpoint.id}
-    return Parcel(endpoint.id, f"msg_{secrets.token_hex(16)}", PING, _body(PING, at, data))
+    return WebhookMessage(endpoint.id, f"msg_{secrets.token_hex(16)}", PING, _body(PING, at, data))
 
 
-def call_for(parcel: Parcel, *, again: bool = False) -> Call[Any]:
+def call_for(message: WebhookMessage, *, again: bool = False) -> Call[Any]:
     """The delivery of a message. It is made once for each message, unless it is wanted `again`."""
-    key = f"{parcel.message}.{secrets.token_hex(8)}" if again else parcel.message
+    key = f"{message.id}.{secrets.token_hex(8)}" if again else message.id
     options = JobOptions.of(
         {
-            "key": parcel.webhook,
+            "key": message.webhook,
             "idempotency_key": key,
             "max_attempts": ATTEMPTS,
             "backoff": BACKOFF,
@@ -89,7 +92,7 @@ def call_for(parcel: Parcel, *, again: bool = False) -> Call[Any]:
             "key_retention": WEEK,
         }
     )
-    payload = msgspec.json.encode({"parcel": parcel})
+    payload = msgspec.json.encode({"message": message})
     return Call(task=TASK, queue=QUEUE, payload=payload, options=options, decode=_decode)
 
 
@@ -110,11 +113,11 @@ def _job(event: Event) -> dict[str, Any]:
     return {name: value for name, value in said.items() if value is not None}
 
 
-def _parcel(event: Event, endpoint: Endpoint, kind: str, data: dict[str, Any]) -> Parcel:
-    # Made of the event alone: who reads it again makes the same message, and the store has it already.
+def _message(event: Event, endpoint: Endpoint, kind: str, data: dict[str, Any]) -> WebhookMessage:
+    # Made of the event alone: a second reading makes the same message, which the store has already.
     named = (endpoint.id, kind, event.tenant, event.queue, event.seq, event.at, event.job, event.version)
     digest = hashlib.blake2b("\0".join(map(str, named)).encode(), digest_size=16).hexdigest()
-    return Parcel(endpoint.id, f"msg_{digest}", kind, _body(kind, event.at, data))
+    return WebhookMessage(endpoint.id, f"msg_{digest}", kind, _body(kind, event.at, data))
 
 
 def _body(kind: str, at: int, data: dict[str, Any]) -> str:

@@ -8,7 +8,8 @@ import secrets
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from penstock.core.errors import OptionError, SignatureError
+from penstock.core.errors import OptionError
+from penstock.service.webhooks.errors import SignatureError
 
 PREFIX: Final = "whsec_"
 FEWEST_BYTES: Final = 24
@@ -48,8 +49,8 @@ def verify(
     For receivers: `headers` are those of the request, `body` its bytes before anything reads them, and `now`
     is Unix time. SignatureError otherwise.
     """
-    told = {name.lower(): value for name, value in headers.items()}
-    message, stamp = told.get("webhook-id", ""), told.get("webhook-timestamp", "")
+    described = {name.lower(): value for name, value in headers.items()}
+    message, stamp = described.get("webhook-id", ""), described.get("webhook-timestamp", "")
     if not message or not (stamp.isascii() and stamp.isdigit() and len(stamp) < 16):
         raise SignatureError("the headers webhook-id and webhook-timestamp are not those of a message")
     if abs(now - int(stamp)) > tolerance:
@@ -57,7 +58,8 @@ def verify(
     wanted = _signature(secret, message, stamp, body).encode()
     # Each is compared to its end, so that the time taken tells nothing.
     matches = [
-        hmac.compare_digest(wanted, each.encode()) for each in told.get("webhook-signature", "").split(" ")
+        hmac.compare_digest(wanted, each.encode())
+        for each in described.get("webhook-signature", "").split(" ")
     ]
     if not any(matches):
         raise SignatureError("no signature of the message was made with this secret")

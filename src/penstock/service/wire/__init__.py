@@ -1,1 +1,1 @@
-"""The shapes of requests and answers: what stands on the wire, and how it becomes what the queue knows."""
+"""The JSON models of requests and responses, and their conversion from and to the records of the queue."""

@@ -1,4 +1,4 @@
-"""Claims, heartbeats and settlements as a worker in any language says them."""
+"""Claims, heartbeats and settlements, as a worker in any language sends them."""
 
 from datetime import datetime
 from typing import Annotated
@@ -13,7 +13,7 @@ from penstock.core.names import WORKER_FORM
 from penstock.core.outcomes import Applied, Refused
 from penstock.core.retry import MAX_DELAY_MS
 from penstock.service.limits import LONGEST_WAIT
-from penstock.service.wire.jobs import Limit, Outcome, raw
+from penstock.service.wire.jobs import JobOutcome, Limit, raw
 from penstock.service.wire.patterns import whole
 from penstock.service.wire.times import moment
 
@@ -27,19 +27,22 @@ WorkerName = Annotated[str, whole(WORKER_FORM)]
 DEFAULT_LEASE = 30.0
 
 
-class ClaimWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Up to `limit` jobs for a worker; with `wait`, not before there is one or that time is over."""
+class ClaimRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Claim up to `limit` jobs for a worker.
+
+    With `wait`, the response waits so many seconds for the first job.
+    """
 
     worker: WorkerName
     limit: Limit = 1
     lease: Lease = DEFAULT_LEASE
     wait: Annotated[float, Meta(ge=0, le=LONGEST_WAIT)] = 0.0
     fence_floor: Annotated[int, Meta(ge=0, lt=FENCE_LIMIT)] = 0
-    """The lowest fence: `now_us` of the newest claim, and what a boot clock counted since."""
+    """The lowest fence: `now_us` of the worker's newest claim, plus the time its boot clock counted since."""
 
 
-class ClaimedView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A job with its lease: `token` is shown with every heartbeat and settlement of it."""
+class ClaimedJobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A job with its lease. Every heartbeat and settlement of the job repeats the `token`."""
 
     id: str
     task: str
@@ -58,42 +61,45 @@ class ClaimedView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     cancel_requested: bool = False
     parents: list[JobRef] = []
     tenant: str | None = None
-    """Whose it is, where an operator claims for many."""
+    """The tenant of the job, where an operator claims for many tenants."""
 
 
-class ClaimsView(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a claim brought. `due_in` is when something more becomes claimable, as far as is known."""
+class ClaimResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The claimed jobs.
 
-    jobs: list[ClaimedView]
+    `due_in` says in how many seconds the next job becomes claimable, as far as is known.
+    """
+
+    jobs: list[ClaimedJobView]
     due_in: float | None = None
     now_us: int = 0
     """The store's time in microseconds, from which the floor of the next claim's fences is counted."""
 
 
-class LeaseBeat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class LeaseHeartbeat(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A lease to renew."""
 
     id: Id
     token: Token
 
 
-class Heartbeats(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Leases that go on from now for so long."""
+class HeartbeatRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Leases to renew for `lease` seconds from now."""
 
-    beats: Annotated[list[LeaseBeat], Meta(min_length=1, max_length=1_000)]
+    beats: Annotated[list[LeaseHeartbeat], Meta(min_length=1, max_length=1_000)]
     lease: Lease = DEFAULT_LEASE
 
 
 class ProgressReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How far a job is: any JSON."""
+    """The progress of a running job, as any JSON value."""
 
     id: Id
     token: Token
     value: msgspec.Raw
 
 
-class ProgressReports(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Progress of some jobs."""
+class ProgressRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Progress reports of running jobs."""
 
     reports: Annotated[list[ProgressReport], Meta(min_length=1, max_length=1_000)]
 
@@ -102,20 +108,20 @@ def _nothing() -> msgspec.Raw:
     return msgspec.Raw(b"null")
 
 
-class CompleteWish(
+class CompleteSettlement(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="complete", tag_field="how"
 ):
-    """The work is done; `result` is any JSON."""
+    """The job is completed; `result` is any JSON value."""
 
     id: Id
     token: Token
     result: msgspec.Raw = msgspec.field(default_factory=_nothing)
 
 
-class FailWish(
+class FailSettlement(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="fail", tag_field="how"
 ):
-    """It went wrong, and will not go right: no attempt more."""
+    """The job failed for good and gets no further attempt."""
 
     id: Id
     token: Token
@@ -123,12 +129,12 @@ class FailWish(
     reason: Reason = "FAILED"
 
 
-class RetryWish(
+class RetrySettlement(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="retry", tag_field="how"
 ):
-    """It went wrong: once more after `delay` seconds, by the job's own backoff if that is not said.
+    """The attempt failed: run the job again after `delay` seconds, or after the delay of its own backoff.
 
-    The last attempt makes it a dead letter.
+    After its last attempt the job becomes a dead letter.
     """
 
     id: Id
@@ -138,44 +144,44 @@ class RetryWish(
     delay: Delay | None = None
 
 
-class SnoozeWish(
+class SnoozeSettlement(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="snooze", tag_field="how"
 ):
-    """Not now: again after `delay` seconds. No attempt is used."""
+    """The job runs again after `delay` seconds, and no attempt is used."""
 
     id: Id
     token: Token
     delay: Delay
 
 
-class ReleaseWish(
+class ReleaseSettlement(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, tag="release", tag_field="how"
 ):
-    """Given back unfinished, as when a worker stops. No attempt is used."""
+    """The worker gives the job back unfinished, as when it stops. No attempt is used."""
 
     id: Id
     token: Token
     error: Error | None = None
 
 
-SettleWish = CompleteWish | FailWish | RetryWish | SnoozeWish | ReleaseWish
+AnySettlement = CompleteSettlement | FailSettlement | RetrySettlement | SnoozeSettlement | ReleaseSettlement
 
 
-class Settlements(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How some deliveries ended."""
+class SettleRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Settlements of deliveries."""
 
-    settlements: Annotated[list[SettleWish], Meta(min_length=1, max_length=1_000)]
-
-
-class Outcomes(msgspec.Struct, frozen=True):
-    """What became of each, in their order."""
-
-    outcomes: list[Outcome]
+    settlements: Annotated[list[AnySettlement], Meta(min_length=1, max_length=1_000)]
 
 
-def claimed_view(job: Claimed, tenant: str | None = None) -> ClaimedView:
-    """The job as its worker gets it."""
-    return ClaimedView(
+class JobOutcomeList(msgspec.Struct, frozen=True):
+    """The outcome of each item, in the order of the request."""
+
+    outcomes: list[JobOutcome]
+
+
+def claimed_view(job: Claimed, tenant: str | None = None) -> ClaimedJobView:
+    """The view of a claimed job for its worker."""
+    return ClaimedJobView(
         id=job.id,
         task=job.task,
         payload=raw(job.payload),
@@ -196,8 +202,8 @@ def claimed_view(job: Claimed, tenant: str | None = None) -> ClaimedView:
     )
 
 
-def outcome(job: str, answer: Applied | Refused) -> Outcome:
-    """One answer of the store."""
+def outcome(job: str, answer: Applied | Refused) -> JobOutcome:
+    """The outcome that the store reports for one job."""
     if isinstance(answer, Applied):
-        return Outcome(job, True, answer.state, answer.cancel_requested)
-    return Outcome(job, False, answer.state, why=answer.why)
+        return JobOutcome(job, True, answer.state, answer.cancel_requested)
+    return JobOutcome(job, False, answer.state, why=answer.why)

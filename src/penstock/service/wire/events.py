@@ -1,4 +1,4 @@
-"""Events as they are read over HTTP."""
+"""Events, as clients read them over HTTP."""
 
 from datetime import datetime
 
@@ -62,7 +62,7 @@ _SAME = [
 
 
 def event_view(event: Event) -> EventView:
-    """The event with times as people and programs outside write them."""
+    """The view of an event, with times by RFC 3339."""
     return EventView(
         at=moment(event.at),
         deadline=at(event.deadline),

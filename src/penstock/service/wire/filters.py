@@ -1,4 +1,4 @@
-"""Which jobs a request means."""
+"""Filters that say which jobs a request lists or changes."""
 
 from typing import Annotated, Any, Final
 
@@ -13,7 +13,7 @@ from penstock.service.problems import BadRequestError, fault_of
 from penstock.service.wire.jobs import Key, Moment, Name
 
 WHERE_SECONDS: Final = 0.2
-"""Time of the processor that a condition may take for a page of jobs."""
+"""Seconds of processor time that a condition may take for a page of jobs."""
 Text = Annotated[str, Meta(max_length=200)]
 Condition = Annotated[
     str,
@@ -29,7 +29,7 @@ Since = Annotated[
 
 
 class JobMatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which jobs: those for which every field that is given holds."""
+    """Selects the jobs that match every given field."""
 
     task: Name | None = None
     key: Key | None = None
@@ -39,7 +39,7 @@ class JobMatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     where: Condition | None = None
 
     def filter(self, states: frozenset[State], *, is_query: bool = False) -> JobFilter:
-        """The filter of these fields; BadRequestError for a condition that is none."""
+        """The filter of these fields; BadRequestError for an invalid condition."""
         return JobFilter(
             states=states,
             task=self.task,
@@ -52,15 +52,19 @@ class JobMatch(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
 
 class JobSelection(JobMatch, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which jobs to change: these ids, or all for which every field that is given holds."""
+    """Selects the jobs to change: those with these ids, and among them those that match every given field."""
 
     ids: Annotated[list[Name], Meta(min_length=1, max_length=1_000)] | None = None
     limit: Annotated[int, Meta(ge=1, le=100_000)] = 10_000
-    """How many at most, the oldest first."""
+    """The most jobs to change, the oldest first."""
 
 
-class StatesSelection(JobSelection, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The same among jobs in some states."""
+class DeadLetterSelection(JobSelection, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Selects the dead letters to change."""
+
+
+class JobStateSelection(JobSelection, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Selects the jobs to change among those in some states."""
 
     states: Annotated[list[State], Meta(min_length=1)] | None = None
 

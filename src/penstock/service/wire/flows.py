@@ -1,4 +1,4 @@
-"""Flows: jobs that wait for jobs, named within the request."""
+"""Flows: jobs that wait for other jobs, which a request names."""
 
 from typing import Annotated
 
@@ -7,41 +7,41 @@ from msgspec import Meta
 
 from penstock.core.flows import ChildPolicy
 from penstock.core.states import State
-from penstock.service.wire.jobs import Name, Wish
+from penstock.service.wire.jobs import JobFields, Name
 
 
-class FlowJob(Wish, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One job of a flow. `after` has the names of those that it waits for."""
+class FlowJobCreate(JobFields, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """One job of a flow. `after` lists the names of the jobs that it waits for."""
 
     name: Name
     queue: Name
     after: Annotated[tuple[Name, ...], Meta(max_length=1_000)] = ()
     child_policy: ChildPolicy = ChildPolicy.FAIL
-    """What it means when one of them ends without success: fail too, ignore it, or wait for its redrive."""
+    """Whether the job fails too when one of those jobs fails, ignores it, or waits for its redrive."""
 
 
-class FlowWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Jobs that are taken in as a whole, or not at all. `id` is that of the last one, if it is chosen."""
+class FlowCreate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Jobs to create, all of them or none. `id` chooses the id of the job that comes last."""
 
-    jobs: Annotated[list[FlowJob], Meta(min_length=1, max_length=1_000)]
+    jobs: Annotated[list[FlowJobCreate], Meta(min_length=1, max_length=1_000)]
     id: Name | None = None
 
 
-class FlowMade(msgspec.Struct, frozen=True):
-    """Where each job is, by its name."""
+class FlowCreated(msgspec.Struct, frozen=True):
+    """Queue and id of each created job, by its name in the request."""
 
-    jobs: dict[str, "Place"]
+    jobs: dict[str, "FlowJobView"]
 
 
-class Place(msgspec.Struct, frozen=True):
-    """A job by its queue and id."""
+class FlowJobView(msgspec.Struct, frozen=True):
+    """Queue and id of a job of a flow."""
 
     queue: str
     id: str
 
 
 class ChildView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A job that another waits or waited for. `state` is how it ended, once it has."""
+    """A child job, which its parent waits or waited for. `state` is set once the child has ended."""
 
     queue: str
     id: str
@@ -51,13 +51,16 @@ class ChildView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class ChildList(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Some children, in the order they were named; `next` is the `after` of the next page."""
+    """A page of children, in the order in which the parent named them.
+
+    `next` is the `after` of the next page.
+    """
 
     children: list[ChildView]
     next: int | None = None
 
 
 class FlowCancelled(msgspec.Struct, frozen=True):
-    """How many were cancelled or asked to stop."""
+    """The number of jobs that were cancelled or asked to stop."""
 
     count: int

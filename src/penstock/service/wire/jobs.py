@@ -1,4 +1,4 @@
-"""Jobs as they are asked for and as they are shown."""
+"""Jobs, as requests create them and responses show them."""
 
 from datetime import datetime
 from typing import Annotated, Any, Final, Literal
@@ -29,12 +29,12 @@ Priority = Annotated[int, Meta(ge=0, le=9)] | Literal["critical", "high", "norma
 
 
 def no_arguments() -> msgspec.Raw:
-    """A payload without any."""
+    """A payload without arguments."""
     return msgspec.Raw(b"{}")
 
 
-class BackoffWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How the wait grows between attempts; times in seconds."""
+class BackoffOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How the delay between attempts grows; times are seconds."""
 
     shape: Literal["exponential", "linear", "fixed"] = "exponential"
     base: Seconds = 0.5
@@ -49,8 +49,8 @@ class BackoffWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return getattr(Backoff, self.shape)(self.base, self.cap, self.jitter)  # type: ignore[no-any-return]
 
 
-class Wish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A job that shall be made: its task, its arguments by name, and options as in Python."""
+class JobFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """The fields of a job to create: task, arguments by name, and options."""
 
     task: Name
     payload: msgspec.Raw = msgspec.field(default_factory=no_arguments)
@@ -61,8 +61,8 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     delay: Seconds | UnsetType = UNSET
     run_at: Moment | UnsetType = UNSET
     max_attempts: Annotated[int, Meta(ge=1, le=1_000_000)] | UnsetType = UNSET
-    backoff: BackoffWish | Delays | str | UnsetType = UNSET
-    """A shape, the name of a preset, or seconds to wait in turn."""
+    backoff: BackoffOptions | Delays | str | UnsetType = UNSET
+    """A shape, the name of a preset, or a list of delays in seconds."""
     timeout: Seconds | UnsetType = UNSET
     retention: Seconds | UnsetType = UNSET
     key_retention: Seconds | UnsetType = UNSET
@@ -71,13 +71,13 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
     """The concurrency key."""
 
     def call(self, queue: str, **more: Any) -> Call[Any]:
-        """The call that makes this job."""
+        """The call that creates this job."""
         given = {
             name: value
             for name in self.__struct_fields__
             if name not in _NO_OPTIONS and (value := getattr(self, name)) is not UNSET
         }
-        if isinstance(self.backoff, BackoffWish):
+        if isinstance(self.backoff, BackoffOptions):
             given["backoff"] = self.backoff.backoff
         options = JobOptions.of(given | more).checked()  # type: ignore[arg-type]
         return Call(
@@ -85,34 +85,34 @@ class Wish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True
         )
 
 
-class JobWish(Wish, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """A job that shall be made, also once only."""
+class JobCreate(JobFields, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A job to create. An idempotency key or `unique` keeps it from being created twice."""
 
     id: Name | UnsetType = UNSET
     idempotency_key: Key | UnsetType = UNSET
-    """The same key again gives the same job; the header Idempotency-Key says the same."""
+    """A second request with the same key returns the same job. The header Idempotency-Key can set it too."""
     strict: bool | UnsetType = UNSET
-    """Refuse a known key with another payload."""
+    """Refuse a known idempotency key that comes with another payload."""
     unique: Literal["waiting", "live"] | UnsetType = UNSET
     throttle: Seconds | UnsetType = UNSET
     debounce: Seconds | UnsetType = UNSET
     unique_key: Key | UnsetType = UNSET
 
 
-class QueuedWish(JobWish, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """One of many jobs, with its queue."""
+class JobCreateInQueue(JobCreate, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
+    """A job to create in the queue that it names."""
 
     queue: Name
 
 
-class ManyWishes(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Jobs for any queues of the tenant."""
+class JobBatchCreate(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """Jobs to create, in any queues of the tenant."""
 
-    jobs: Annotated[list[QueuedWish], Meta(min_length=1, max_length=1_000)]
+    jobs: Annotated[list[JobCreateInQueue], Meta(min_length=1, max_length=1_000)]
 
 
-class Made(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """The job that stands for what was asked. `created` is false where an earlier one does."""
+class JobCreated(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The job that a request created; `created` is false where an earlier job stands for it."""
 
     id: str
     queue: str
@@ -121,21 +121,21 @@ class Made(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     replaced: bool = False
 
 
-class MadeOrNot(msgspec.Struct, frozen=True, omit_defaults=True):
-    """The job, or why there is none."""
+class JobCreateResult(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The created job, or the problem that prevented it."""
 
-    job: Made | None = None
+    job: JobCreated | None = None
     problem: Problem | None = None
 
 
-class ManyMade(msgspec.Struct, frozen=True):
-    """An outcome for each, in their order."""
+class JobBatchResult(msgspec.Struct, frozen=True):
+    """One result per job, in the order of the request."""
 
-    outcomes: list[MadeOrNot]
+    outcomes: list[JobCreateResult]
 
 
-class UniqueView(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What keeps others of the kind away."""
+class UniqueRuleView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The rule that keeps other jobs of the same kind out."""
 
     key: str
     rule: UniqueRule
@@ -143,7 +143,7 @@ class UniqueView(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A job as it is. What it has none of is left out; the payload and the result only when asked for."""
+    """A job. Empty fields are left out; payload and result are included only on request."""
 
     id: str
     queue: str
@@ -166,7 +166,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     reason: str | None = None
     error: str | None = None
     fingerprint: str | None = None
-    unique: UniqueView | None = None
+    unique: UniqueRuleView | None = None
     parents: list[JobRef] = []
     child_policy: ChildPolicy | None = None
     schedule: str | None = None
@@ -177,14 +177,17 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class JobPage(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Some jobs, the newest first; `next` is the `after` of the next page, and missing on the last."""
+    """A page of jobs, the newest first.
+
+    `next` is the `after` of the next page, and missing on the last page.
+    """
 
     jobs: list[JobView]
     next: str | None = None
 
 
-class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What became of one item. Not `applied` says why: lost, missing, state."""
+class JobOutcome(msgspec.Struct, frozen=True, omit_defaults=True):
+    """The outcome for one job. Where it was not `applied`, `why` is lost, missing or state."""
 
     id: str
     applied: bool
@@ -193,7 +196,7 @@ class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
     why: str | None = None
 
 
-class Explanation(msgspec.Struct, frozen=True):
+class JobExplanation(msgspec.Struct, frozen=True):
     """Why a job is where it is, in sentences."""
 
     id: str
@@ -202,8 +205,8 @@ class Explanation(msgspec.Struct, frozen=True):
     because: list[str]
 
 
-class ResultView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How a job ended, and with what; `is_ended` is false when the wait was over before."""
+class JobResultView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How a job ended, and its result; `is_ended` is false where the wait ended first."""
 
     id: str
     queue: str
@@ -215,7 +218,7 @@ class ResultView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 def job_view(job: Job, *, payload: bool = False, result: bool = False) -> JobView:
-    """The record for the wire: no token, no nonce."""
+    """The view of a job, without its token and nonce."""
     unique = job.unique
     return JobView(
         id=job.id,
@@ -241,7 +244,7 @@ def job_view(job: Job, *, payload: bool = False, result: bool = False) -> JobVie
         fingerprint=job.fingerprint,
         unique=None
         if unique is None
-        else UniqueView(unique.key, unique.rule, unique.window_ms / 1000 or None),
+        else UniqueRuleView(unique.key, unique.rule, unique.window_ms / 1000 or None),
         parents=list(job.parents),
         child_policy=job.child_policy if job.state is State.BLOCKED else None,
         schedule=job.schedule,
@@ -253,7 +256,10 @@ def job_view(job: Job, *, payload: bool = False, result: bool = False) -> JobVie
 
 
 def raw(value: bytes | None) -> msgspec.Raw | UnsetType:
-    """JSON that is passed on as it stands; what is none, as text: a store takes any bytes."""
+    """The stored JSON unchanged.
+
+    Bytes that are no JSON become a JSON string, since a store takes any bytes.
+    """
     if value is None:
         return UNSET
     try:
@@ -264,7 +270,7 @@ def raw(value: bytes | None) -> msgspec.Raw | UnsetType:
 
 
 def arguments(payload: msgspec.Raw) -> bytes:
-    """The payload's bytes, once they are known to be strict JSON with arguments by name."""
+    """The bytes of a payload; PayloadError unless they are strict JSON with arguments by name."""
     encoded = bytes(payload)
     value = checked_json("payload", encoded)
     if type(value) is not dict:
@@ -273,7 +279,7 @@ def arguments(payload: msgspec.Raw) -> bytes:
 
 
 def checked_json(field: str, encoded: bytes, most: int = PAYLOAD_LIMIT) -> Any:
-    """The value of some JSON that a job may carry."""
+    """The decoded value of JSON that a job carries; PayloadError where it is too large or invalid."""
     if len(encoded) > most:
         raise PayloadError(field, Words(f"{len(encoded)} bytes"), f"at most {most} bytes")
     value = decode_json(field, encoded)

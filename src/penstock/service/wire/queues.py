@@ -12,15 +12,15 @@ from penstock.service.wire.jobs import Key, Limit, Seconds
 from penstock.service.wire.times import at, moment
 from penstock.stores.values import KeyInfo, Pause, QueueInfo
 
-Count = Annotated[int, Meta(ge=1, le=MAX_COUNT)]
+PositiveCount = Annotated[int, Meta(ge=1, le=MAX_COUNT)]
 
 
-class RateWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
+class RateOptions(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_defaults=True):
     """At most `count` in `per` seconds on the long run, and `burst` at once."""
 
-    count: Count
+    count: PositiveCount
     per: Annotated[float, Meta(ge=0.001, le=1_000_000)] = 1.0
-    burst: Count = 1
+    burst: PositiveCount = 1
 
     @property
     def rate(self) -> Rate:
@@ -28,18 +28,18 @@ class RateWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True, omit_def
         return Rate(self.count, max(1, round(self.per * 1000)), self.burst)
 
 
-class DeclarationWish(
+class QueueDeclaration(
     msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True
 ):
-    """What a queue shall be like. Raise the version to change what is there."""
+    """The limits that a queue declares. A change needs a higher version."""
 
-    version: Count = 1
+    version: PositiveCount = 1
     mode: Mode = Mode.GLOBAL
-    key_limit: Count = 1
-    max_active: Count | None = None
-    max_length: Count | None = None
-    rate: RateWish | None = None
-    key_rate: RateWish | None = None
+    key_limit: PositiveCount = 1
+    max_active: PositiveCount | None = None
+    max_length: PositiveCount | None = None
+    rate: RateOptions | None = None
+    key_rate: RateOptions | None = None
 
     @property
     def declaration(self) -> Declaration:
@@ -55,8 +55,8 @@ class DeclarationWish(
         )
 
 
-class PauseView(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Why nothing is claimed; without `until`, someone has to resume it."""
+class QueuePauseView(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why the queue is paused; without `until`, it stays paused until it is resumed."""
 
     at: datetime
     reason: str | None = None
@@ -65,36 +65,39 @@ class PauseView(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class QueueView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A queue. `counts` has its jobs by state, where they were asked for."""
+    """A queue. `counts` has the number of its jobs by state, where one queue is shown."""
 
     name: str
     mode: Mode
-    pause: PauseView | None = None
-    declaration: DeclarationWish | None = None
+    pause: QueuePauseView | None = None
+    declaration: QueueDeclaration | None = None
     counts: dict[State, int] | None = None
 
 
 class QueueList(msgspec.Struct, frozen=True):
-    """The queues that the token lets see, by name."""
+    """The queues that the token can read, by name."""
 
     queues: list[QueueView]
 
 
-class PauseWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Why, and for how many seconds; until someone resumes it if that is not said."""
+class QueuePauseRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The reason for a pause, and its length in seconds.
+
+    Without a length it lasts until the queue is resumed.
+    """
 
     reason: Annotated[str, Meta(max_length=500)] | None = None
     seconds: Seconds | None = None
 
 
-class PurgeWish(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """Which jobs; all that wait if nothing is said. What runs is never deleted."""
+class QueuePurgeRequest(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The states of the jobs to delete; without any, all waiting jobs. Running jobs are never deleted."""
 
     states: list[State] | None = None
 
 
-class Many(msgspec.Struct, frozen=True):
-    """How many jobs that were."""
+class Count(msgspec.Struct, frozen=True):
+    """The number of jobs that were changed."""
 
     count: int
 
@@ -116,17 +119,20 @@ class KeyList(msgspec.Struct, frozen=True):
     keys: list[KeyView]
 
 
-class KeysQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How many."""
+class KeyListQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How many keys to list."""
 
     limit: Limit = 100
 
 
-class KeyRuleWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What is said of a key: what is not named stays; without both, all that was said is taken back."""
+class KeyRuleUpdate(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The limit and weight of a key.
+
+    A field that is left out stays as it is; without both fields, the rule is removed.
+    """
 
     key: Key
-    limit: Count | None = None
+    limit: PositiveCount | None = None
     weight: Annotated[int, Meta(ge=1, le=1_000)] | None = None
 
     @property
@@ -136,7 +142,7 @@ class KeyRuleWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
 
 
 def queue_view(info: QueueInfo, counts: dict[State, int] | None = None) -> QueueView:
-    """A queue as it is shown."""
+    """The view of a queue."""
     return QueueView(
         name=info.queue.name,
         mode=info.mode,
@@ -147,7 +153,7 @@ def queue_view(info: QueueInfo, counts: dict[State, int] | None = None) -> Queue
 
 
 def key_view(info: KeyInfo) -> KeyView:
-    """A key as it is shown."""
+    """The view of a key."""
     return KeyView(
         key=info.key,
         waiting=info.waiting,
@@ -158,8 +164,8 @@ def key_view(info: KeyInfo) -> KeyView:
     )
 
 
-def _declaration(declared: Declaration) -> DeclarationWish:
-    return DeclarationWish(
+def _declaration(declared: Declaration) -> QueueDeclaration:
+    return QueueDeclaration(
         version=declared.version,
         mode=declared.mode,
         key_limit=declared.key_limit,
@@ -170,9 +176,9 @@ def _declaration(declared: Declaration) -> DeclarationWish:
     )
 
 
-def _pause(pause: Pause) -> PauseView:
-    return PauseView(moment(pause.at), pause.reason, pause.by, at(pause.until))
+def _pause(pause: Pause) -> QueuePauseView:
+    return QueuePauseView(moment(pause.at), pause.reason, pause.by, at(pause.until))
 
 
-def _rate(rate: Rate | None) -> RateWish | None:
-    return None if rate is None else RateWish(rate.count, rate.per_ms / 1000, rate.burst)
+def _rate(rate: Rate | None) -> RateOptions | None:
+    return None if rate is None else RateOptions(rate.count, rate.per_ms / 1000, rate.burst)

@@ -1,4 +1,4 @@
-"""Schedules as they are put and shown."""
+"""Schedules, as requests put them and responses show them."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -10,9 +10,9 @@ from penstock.core.cron.catch_up import CatchUp
 from penstock.core.cron.schedule import Schedule
 from penstock.core.cron.spec import Cron, Every, Spec
 from penstock.core.errors import OptionError
-from penstock.scheduler.book import ScheduleInfo
+from penstock.schedules.repository import ScheduleInfo
 from penstock.service.wire.jobs import (
-    BackoffWish,
+    BackoffOptions,
     Delays,
     Key,
     Moment,
@@ -25,8 +25,8 @@ from penstock.service.wire.jobs import (
 from penstock.tasks.options import JobOptions
 
 
-class ScheduleWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A job that is made again and again: by `cron` in a `zone`, or `every` so many seconds."""
+class ScheduleReplace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A schedule and its job: it fires by `cron` in a `zone`, or `every` so many seconds."""
 
     queue: Name
     task: Name
@@ -42,7 +42,7 @@ class ScheduleWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     priority: Priority | UnsetType = UNSET
     key: Key | UnsetType = UNSET
     max_attempts: Annotated[int, Meta(ge=1, le=1_000_000)] | UnsetType = UNSET
-    backoff: BackoffWish | Delays | str | UnsetType = UNSET
+    backoff: BackoffOptions | Delays | str | UnsetType = UNSET
     timeout: Seconds | UnsetType = UNSET
     retention: Seconds | UnsetType = UNSET
 
@@ -75,13 +75,13 @@ class ScheduleWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     def _options(self) -> JobOptions:
         names = ("priority", "key", "max_attempts", "backoff", "timeout", "retention")
         given = {name: value for name in names if (value := getattr(self, name)) is not UNSET}
-        if isinstance(self.backoff, BackoffWish):
+        if isinstance(self.backoff, BackoffOptions):
             given["backoff"] = self.backoff.backoff
         return JobOptions.of(given)  # type: ignore[arg-type]
 
 
 class ScheduleView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A schedule and where it stands. `when` says it in words."""
+    """A schedule and its next run. `when` describes it in words."""
 
     name: str
     queue: str
@@ -95,7 +95,10 @@ class ScheduleView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     next_at: datetime | None = None
     last_at: datetime | None = None
     fault: str | None = None
-    """Why its record cannot be read: it does not fire, and nothing but its name and queue is known."""
+    """Why the record of the schedule cannot be read.
+
+    It does not fire, and only its name and queue are known.
+    """
 
 
 class ScheduleList(msgspec.Struct, frozen=True):
@@ -104,20 +107,20 @@ class ScheduleList(msgspec.Struct, frozen=True):
     schedules: list[ScheduleView]
 
 
-class RunsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """How many instants."""
+class UpcomingRunsQuery(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """How many runs to list."""
 
     count: Annotated[int, Meta(ge=1, le=100)] = 5
 
 
-class Runs(msgspec.Struct, frozen=True):
-    """The next instants, as if it were not paused."""
+class UpcomingRuns(msgspec.Struct, frozen=True):
+    """The next runs of a schedule, as if it were not paused."""
 
     runs: list[datetime]
 
 
 def schedule_view(info: ScheduleInfo) -> ScheduleView:
-    """A schedule as it is shown."""
+    """The view of a schedule."""
     spec = info.schedule.spec if info.fault is None else None
     return ScheduleView(
         name=info.name,

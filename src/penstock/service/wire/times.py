@@ -18,5 +18,5 @@ def at(ms: int | None) -> datetime | None:
 
 
 def moment(ms: int) -> datetime:
-    """The same where there is one."""
+    """The time as a date, or None where there is none."""
     return _EPOCH + timedelta(milliseconds=min(max(ms, 0), LAST_MS))

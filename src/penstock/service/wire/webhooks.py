@@ -1,4 +1,4 @@
-"""Webhooks and their deliveries as they are asked for and as they are shown."""
+"""Webhooks and their deliveries, as requests create them and responses show them."""
 
 from datetime import datetime
 from typing import Annotated, Any
@@ -7,9 +7,9 @@ import msgspec
 from msgspec import UNSET, Meta, UnsetType
 
 from penstock.core.states import State
-from penstock.service.webhooks.book import LONGEST_OVERLAP, OVERLAP
 from penstock.service.webhooks.deliveries import Delivery, DeliveryPage
 from penstock.service.webhooks.endpoint import MOST_QUEUES, NOTE_CHARS, TYPES, Endpoint, Type
+from penstock.service.webhooks.repository import LONGEST_OVERLAP, OVERLAP
 from penstock.service.wire.jobs import Limit
 from penstock.service.wire.patterns import whole
 from penstock.service.wire.times import at, moment
@@ -19,8 +19,8 @@ Note = Annotated[str, Meta(max_length=NOTE_CHARS)]
 SecretText = Annotated[str, whole(r"whsec_[A-Za-z0-9+/=]{32,88}")]
 
 
-class WebhookWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A webhook: where messages go, about what, and of which queues, where * stands for any signs."""
+class WebhookReplace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The settings of a webhook: URL, event types, and patterns of queue names such as mail-*."""
 
     url: Annotated[str, Meta(min_length=1, max_length=2_000, examples=["https://example.org/hooks"])]
     types: Annotated[tuple[Type, ...], Meta(min_length=1)] = TYPES
@@ -28,27 +28,27 @@ class WebhookWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
     note: Note | None = None
 
 
-class NewWebhookWish(WebhookWish, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The same, with a secret of your own if you have one already."""
+class WebhookCreate(WebhookReplace, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A webhook to create, with a secret of your own if you have one already."""
 
     secret: SecretText | None = None
 
 
-class RotateWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """For how many seconds the old secret signs too; a new one of your own, if you have it already."""
+class WebhookRotateRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Seconds for which the old secret signs too, and a new secret of your own if you have one."""
 
     overlap: Annotated[float, Meta(ge=0, le=LONGEST_OVERLAP)] = OVERLAP
     secret: SecretText | None = None
 
 
-class PauseWebhookWish(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Why messages shall wait."""
+class WebhookPauseRequest(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """The reason for a pause."""
 
     reason: Annotated[str, Meta(min_length=1, max_length=NOTE_CHARS)]
 
 
 class WebhookView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A webhook. Its secrets are shown when they are made, and never again."""
+    """A webhook. A secret is shown once, in the response that created it."""
 
     id: str
     url: str
@@ -57,13 +57,13 @@ class WebhookView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True)
     made_at: datetime
     note: str | None = None
     paused: str | None = None
-    """Why messages wait, where they do."""
+    """The reason for the pause, while the webhook is paused."""
     old_secret_until: datetime | None = None
-    """Until when messages are signed with the secret before this one too."""
+    """The time until which messages are signed with the previous secret too."""
 
 
-class NewSecretView(WebhookView, frozen=True, kw_only=True, omit_defaults=True):
-    """A webhook with its newest secret: keep it, it is not shown again."""
+class WebhookSecretView(WebhookView, frozen=True, kw_only=True, omit_defaults=True):
+    """A webhook with its newest secret. Store the secret: it is not shown again."""
 
     secret: str
 
@@ -74,8 +74,8 @@ class WebhookList(msgspec.Struct, frozen=True):
     webhooks: list[WebhookView]
 
 
-class AttemptView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One try; without an error it was the last one."""
+class DeliveryAttemptView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """One attempt to deliver a message; an attempt without an error succeeded."""
 
     number: int
     at: datetime
@@ -97,38 +97,44 @@ class DeliveryView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     status: int | None = None
     error: str | None = None
     body: str | UnsetType = UNSET
-    tries: list[AttemptView] | UnsetType = UNSET
+    tries: list[DeliveryAttemptView] | UnsetType = UNSET
 
 
 class DeliveryList(msgspec.Struct, frozen=True, omit_defaults=True):
-    """Some deliveries, the newest first; `next` is missing on the last page, and one before may be short."""
+    """A page of deliveries, the newest first.
+
+    `next` is missing on the last page, and an earlier page may be short.
+    """
 
     deliveries: list[DeliveryView]
     next: str | None = None
 
 
-class DeliveriesQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Which deliveries. `after` is the `next` of the page before."""
+class DeliveryListQuery(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Filters deliveries. `after` is the `next` of the page before."""
 
     state: str | None = None
-    """Some states, joined by commas, such as dead,failed."""
+    """States joined by commas, such as dead,failed."""
     limit: Limit = 50
     after: str | None = None
 
 
 def webhook_view(endpoint: Endpoint) -> WebhookView:
-    """Without its secrets."""
+    """The view of a webhook, without its secrets."""
     return WebhookView(**_shown(endpoint))
 
 
-def new_secret_view(endpoint: Endpoint) -> NewSecretView:
-    """With the newest one."""
-    return NewSecretView(**_shown(endpoint), secret=endpoint.secrets[0].text)
+def new_secret_view(endpoint: Endpoint) -> WebhookSecretView:
+    """The view of a webhook with its newest secret."""
+    return WebhookSecretView(**_shown(endpoint), secret=endpoint.secrets[0].text)
 
 
 def delivery_view(delivery: Delivery, *, whole: bool = False) -> DeliveryView:
-    """With its body and attempts where the `whole` is wanted."""
-    tries = [AttemptView(number=each.number, at=moment(each.at), error=each.error) for each in delivery.tries]
+    """The view of a delivery; `whole` includes its body and attempts."""
+    tries = [
+        DeliveryAttemptView(number=each.number, at=moment(each.at), error=each.error)
+        for each in delivery.tries
+    ]
     return DeliveryView(
         id=delivery.id,
         webhook=delivery.webhook,
@@ -147,7 +153,7 @@ def delivery_view(delivery: Delivery, *, whole: bool = False) -> DeliveryView:
 
 
 def delivery_list(page: DeliveryPage) -> DeliveryList:
-    """A page of them."""
+    """The view of a page of deliveries."""
     return DeliveryList([delivery_view(each) for each in page.deliveries], page.next)
 
 

@@ -1,27 +1,38 @@
 """The audit: every rule that events can show, over tables of any size."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
-from typing import Any, Final
+from typing import Final
 
-from pyspark.sql import DataFrame, Observation, SparkSession
-from pyspark.sql.functions import broadcast, col
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.functions import broadcast
 
 from penstock.core.history.rules import Declared, Rule
 from penstock.core.job import QueueRef
-from penstock.core.states import State
-from penstock.spark.audit import keys, leases, limits, log, reconcile, states
-from penstock.spark.audit.counts import LIVE_NAMES, sums
+from penstock.core.states import LIVE, State
+from penstock.spark.audit import keys, limits, log, reconcile
 from penstock.spark.audit.covered import BY_NAME
+from penstock.spark.audit.found import Kind
 from penstock.spark.audit.keep import kept
-from penstock.spark.audit.lives import lives_of
-from penstock.spark.audit.rows import rows_of
+from penstock.spark.audit.lives import judged
+from penstock.spark.audit.rows import rows_of, together, with_known
 from penstock.spark.audit.verdict import Verdict
+from penstock.spark.audit.wanted import Wanted
 
-_CHECKS: Final = (*states.CHECKS, *leases.CHECKS)
 _QUEUES: Final = "tenant string, queue string, start bigint"
 _BREACHES: Final = "rule string, tenant string, queue string, job string, seq bigint, says string"
-_BROKEN: Final = " OR ".join(f"({check.condition})" for check in _CHECKS)
+_FOUND: Final = f"""
+SELECT name AS rule, tenant, queue, job, seq, text AS says FROM {{found}} WHERE kind = {int(Kind.BREACH)}
+"""  # noqa: S608 (constants)
+_SUMS: Final = f"""
+SELECT kind, name, sum(number) AS number
+FROM (
+    SELECT kind, if(kind = {int(Kind.FIGURE)}, name, NULL) AS name, number FROM {{found}}
+    UNION ALL SELECT kind, NULL, NULL FROM {{logged}}
+)
+GROUP BY kind, name
+"""  # noqa: S608 (constants)
 
 
 def audit(
@@ -40,97 +51,85 @@ def audit(
     compared. `starts`, `declared` and `in_order` mean what `starts`, `limits` and `in_order` mean to
     `penstock.core.history.Checker`; without the last one the cursors of events tell.
     """
-    spark = events.sparkSession
-    queues = _queues(spark, starts or {})
-    counted = Observation()
-    lives = lives_of(rows_of(events)).observe(counted, *sums())
-    found = kept(_found(lives, is_compared=live is not None, is_limited=bool(declared)))
-    figures: dict[str, Any] = counted.get
-    parts = [
-        _of_jobs(found, queues),
-        keys.breaches(found),
-        log.breaches(events, queues, in_order=in_order),
-    ]
-    if declared:
-        parts.append(limits.breaches(found, declared))
+    begins = {(queue.tenant, queue.name): first for queue, first in (starts or {}).items() if first > 1}
+    wanted = Wanted(begins, is_compared=live is not None, is_limited=bool(declared))
+    examined = examine(events, wanted, in_order=in_order)
+    parts = examined.parts
+    if declared and not examined.kinds.isdisjoint({Kind.STEP, Kind.KEYLESS}):
+        parts += limits.breaches(examined.found, declared)
     if live is not None:
-        parts.append(reconcile.breaches(found, live, queues, moved))
-    if not figures["events"]:
-        parts.append(_nothing(spark))
-    breaches = kept(reduce(DataFrame.union, parts))
-    by_rule = {BY_NAME[row.rule]: row["count"] for row in breaches.groupBy("rule").count().collect()}
+        parts.append(reconcile.breaches(examined.found, live, _queues(events.sparkSession, begins), moved))
+    if not examined.figures["events"]:
+        parts.append(nothing_read(events.sparkSession))
+    return verdict_of(examined, is_compared=live is not None)
+
+
+@dataclass(frozen=True, slots=True)
+class Examined:
+    """What the events say by themselves: rows of `found.SCHEMA`, and `parts` of the breaches."""
+
+    found: DataFrame
+    logged: DataFrame
+    kinds: frozenset[int]
+    figures: dict[str, int]
+    parts: list[DataFrame]
+
+
+def examine(
+    events: DataFrame, wanted: Wanted, *, known: DataFrame | None = None, in_order: bool | None = None
+) -> Examined:
+    """Hold events to the rules on jobs, on keys and on the log, after what is `known` of earlier ones."""
+    spark = events.sparkSession
+    rows = rows_of(events, with_keys=wanted.is_limited)
+    found = kept(judged(together(rows if known is None else with_known(rows, known)), wanted))
+    logged = kept(log.logged(events, wanted, in_order=in_order))
+    sums = {
+        (row.kind, row.name): row.number for row in spark.sql(_SUMS, found=found, logged=logged).collect()
+    }
+    kinds = frozenset(kind for kind, _ in sums)
+    parts: list[DataFrame] = []
+    if Kind.BREACH in kinds:
+        parts += [spark.sql(_FOUND, found=found), spark.sql(_FOUND, found=logged)]
+    if Kind.SPAN in kinds:
+        parts.append(log.twice(events, logged))
+    if Kind.HOLD in kinds:
+        holds = found if known is None else kept(keys.with_known_keys(found, known))
+        again = kept(keys.taken_again(holds))
+        if not again.isEmpty():
+            parts.append(keys.key_breaches(holds, again))
+    if Kind.INSTANT in kinds:
+        parts.append(
+            keys.instant_breaches(found if known is None else keys.with_known_instants(found, known))
+        )
+    figures = {name: number for (kind, name), number in sums.items() if kind == Kind.FIGURE}
+    return Examined(found, logged, kinds, figures, parts)
+
+
+def verdict_of(examined: Examined, *, is_compared: bool = False) -> Verdict:
+    """The verdict by all parts."""
+    spark, parts = examined.found.sparkSession, examined.parts
+    breaches = kept(reduce(DataFrame.union, parts)) if parts else spark.createDataFrame([], _BREACHES)
+    counts = breaches.groupBy("rule").count().collect() if parts else []
+    figures = dict(examined.figures)
     left = {state: figures.pop(state) for state in State}
     return Verdict(
         **figures,
-        **{state: many for state, many in left.items() if state not in LIVE_NAMES},
-        live={state: left[state] for state in LIVE_NAMES},
-        is_compared=live is not None,
-        by_rule=by_rule,
+        **{state: many for state, many in left.items() if state not in LIVE},
+        live={state: many for state, many in left.items() if state in LIVE},
+        is_compared=is_compared,
+        by_rule={BY_NAME[row.rule]: row["count"] for row in counts},
         breaches=breaches,
     )
 
 
-def _found(lives: DataFrame, *, is_compared: bool, is_limited: bool) -> DataFrame:
-    """The rows that the verdict is made of: what is broken, and what rules across jobs are about.
-
-    Everything else is read and left behind.
-    """
-    is_step = f"({limits.IS_CLAIM}) OR ({limits.IS_END})" if is_limited else "false"
-    is_keyless = "is_birth AND key IS NULL" if is_limited else "false"
-    wanted = [_BROKEN, keys.IS_HELD, keys.IS_FREED, keys.IS_INSTANT, is_step, is_keyless]
-    wanted += ["is_newest"] if is_compared else []
-    broken = ", ".join(
-        f"CASE WHEN {each.condition} THEN struct('{each.rule}' AS rule, {each.says} AS says) END"
-        for each in _CHECKS
-    )
-    return lives.where(" OR ".join(f"({condition})" for condition in wanted)).selectExpr(
-        "tenant",
-        "queue",
-        "job",
-        "seq",
-        "at",
-        "is_bulk",
-        f"CASE WHEN {_BROKEN} THEN array_compact(array({broken})) END AS broken",
-        f"CASE WHEN {keys.IS_HELD} THEN idempotency_key END AS taken_key",
-        f"CASE WHEN {keys.IS_FREED} THEN held.key END AS freed_key",
-        f"CASE WHEN {keys.IS_FREED} THEN held.seq END AS freed_since",
-        f"CASE WHEN {keys.IS_INSTANT} THEN schedule END AS schedule",
-        f"CASE WHEN {keys.IS_INSTANT} THEN instant END AS instant",
-        f"({limits.IS_CLAIM}) AS is_claim" if is_limited else "false AS is_claim",
-        f"({is_keyless}) AS is_keyless",
-        f"""CASE
-            WHEN {limits.IS_CLAIM} THEN if(coalesce(slot.is_counted, false), 0, 1)
-            WHEN {limits.IS_END} THEN -1
-        END AS step"""
-        if is_limited
-        else "cast(NULL AS int) AS step",
-        f"CASE WHEN {limits.IS_CLAIM} THEN key ELSE slot.key END AS slot_key"
-        if is_limited
-        else "cast(NULL AS string) AS slot_key",
-        "is_newest" if is_compared else "false AS is_newest",
-        "CASE WHEN is_known THEN NOT removes ELSE is_there END AS is_left",
-        "CASE WHEN is_known THEN target WHEN is_again THEN state END AS left_in",
-    )
-
-
-def _of_jobs(found: DataFrame, queues: DataFrame) -> DataFrame:
-    """Breaches that the events of one job show; where a log was trimmed a job may begin with any event."""
-    broken = found.where("broken IS NOT NULL").selectExpr("*", "inline(broken) AS (rule, says)")
-    trimmed = queues.where("start > 1").select("tenant", "queue")
-    of_old = broken.where(col("rule") == Rule.NO_ENQUEUE).join(trimmed, ["tenant", "queue"], "left_anti")
-    others = broken.where(col("rule") != Rule.NO_ENQUEUE)
-    unread = f"if(rule = '{Rule.UNKNOWN}' AND is_bulk, NULL, job) AS job"
-    shape = ["rule", "tenant", "queue", unread, "seq", "says"]
-    return others.selectExpr(*shape).union(of_old.selectExpr(*shape))
-
-
-def _queues(spark: SparkSession, starts: Mapping[QueueRef, int]) -> DataFrame:
+def _queues(spark: SparkSession, starts: Mapping[tuple[str, str], int]) -> DataFrame:
     """Where logs begin that were trimmed."""
-    rows = [(queue.tenant, queue.name, start) for queue, start in starts.items()]
+    rows = [(tenant, queue, start) for (tenant, queue), start in starts.items()]
     return broadcast(spark.createDataFrame(rows, _QUEUES))
 
 
-def _nothing(spark: SparkSession) -> DataFrame:
+def nothing_read(spark: SparkSession) -> DataFrame:
+    """The breach of a log without any event."""
     return spark.createDataFrame(
         [(Rule.NOTHING_READ.value, None, None, None, None, "no event was read")], _BREACHES
     )

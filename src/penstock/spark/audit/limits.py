@@ -1,6 +1,6 @@
 """Rules on the limits of queues and keys, where what was declared of them is given."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Final
 
 from pyspark.sql import DataFrame, SparkSession
@@ -8,13 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 from penstock.core.history.rules import Declared, Rule
 from penstock.core.job import QueueRef
 from penstock.core.limits import Declaration, Mode, Rate
-
-IS_CLAIM: Final = "follows AND move = 'claim'"
-IS_END: Final = (
-    "slot.is_counted AND (removes OR is_blank OR is_birth"
-    " OR follows AND move <> 'claim' AND NOT target <=> 'active')"
-)
-"""SQL: the lease that the job had counts no longer."""
+from penstock.spark.audit.found import Kind
 
 _PERIODS: Final = (
     "tenant string, queue string, since bigint, until bigint, has_keys boolean, key_limit int,"
@@ -25,19 +19,21 @@ _TOLERANCE_US: Final = 1_000
 """Events carry milliseconds and stores count microseconds."""
 
 # Steps of the number of jobs that run, and what was declared when they happened. In the very millisecond in
-# which it changed nothing is judged.
-_STEPS: Final = """
+# which it changed nothing is judged. Queues and keys are told apart by hashes, which sort faster than texts.
+_STEPS: Final = f"""
 SELECT /*+ BROADCAST(declared) */
-    found.tenant, found.queue, found.job, found.seq, found.at, found.step, found.is_claim, found.is_keyless,
-    found.slot_key AS key, declared.has_keys, declared.max_active, declared.rate, declared.key_rate,
-    coalesce(declared.rules[found.slot_key], declared.key_limit) AS key_limit,
-    unix_millis(found.at) > declared.since AS is_sure
-FROM {found} AS found
-JOIN {declared} AS declared
+    xxhash64(found.tenant, found.queue) AS log, xxhash64(found.tenant, found.queue, found.text) AS lane,
+    found.tenant, found.queue, found.job, found.seq, found.at, found.number AS step,
+    found.name IS NOT NULL AS is_claim, found.kind = {int(Kind.KEYLESS)} AS is_keyless,
+    found.text AS key, declared.has_keys, declared.max_active, declared.rate, declared.key_rate,
+    coalesce(declared.rules[found.text], declared.key_limit) AS key_limit,
+    found.at > declared.since AS is_sure
+FROM {{found}} AS found
+JOIN {{declared}} AS declared
     ON declared.tenant = found.tenant AND declared.queue = found.queue
-    AND unix_millis(found.at) >= declared.since AND unix_millis(found.at) < coalesce(declared.until, 1L << 62)
-WHERE found.step IS NOT NULL OR found.is_keyless
-"""
+    AND found.at >= declared.since AND found.at < coalesce(declared.until, 1L << 62)
+WHERE found.kind IN ({int(Kind.STEP)}, {int(Kind.KEYLESS)})
+"""  # noqa: S608 (constants)
 
 
 def _counted(rule: Rule, where: str, by: str, limit: str, says: str) -> str:
@@ -65,9 +61,9 @@ SELECT '{rule}' AS rule, tenant, queue, job, seq, {says} AS says
 FROM (
     SELECT
         *,
-        max(unix_micros(at) - nth * {rate}.interval) OVER (
+        max(at * 1000 - nth * {rate}.interval) OVER (
             PARTITION BY {by}, {rate}.since ORDER BY nth ROWS BETWEEN UNBOUNDED PRECEDING AND 1 PRECEDING
-        ) + nth * {rate}.interval - unix_micros(at) AS ahead
+        ) + nth * {rate}.interval - at * 1000 AS ahead
     FROM (
         SELECT *, row_number() OVER (PARTITION BY {by}, {rate}.since ORDER BY seq) AS nth
         FROM {{steps}} WHERE is_claim AND {rate} IS NOT NULL AND {where}
@@ -78,45 +74,53 @@ WHERE is_sure AND ahead > {rate}.slack
 
 
 _OF_KEY: Final = "has_keys AND key IS NOT NULL"
-_RULES: Final = (
-    _counted(
-        Rule.MAX_ACTIVE,
-        "max_active IS NOT NULL",
-        "tenant, queue",
-        "max_active",
-        "concat('claimed while ', running, ' of ', max_active, ' ran')",
-    ),
-    _counted(
-        Rule.KEY_LIMIT,
-        _OF_KEY,
-        "tenant, queue, key",
-        "key_limit",
-        "concat('claimed while ', running, ' of ', key_limit, ' of key \\'', key, '\\' ran')",
-    ),
-    _paced(Rule.RATE, "true", "tenant, queue", "rate", "concat('claimed sooner than ', rate.says, ' allow')"),
-    _paced(
-        Rule.KEY_RATE,
-        _OF_KEY,
-        "tenant, queue, key",
-        "key_rate",
-        "concat('claimed sooner than ', key_rate.says, ' of key \\'', key, '\\' allow')",
-    ),
-    f"""
+_MAX_ACTIVE: Final = _counted(
+    Rule.MAX_ACTIVE,
+    "max_active IS NOT NULL",
+    "log",
+    "max_active",
+    "concat('claimed while ', running, ' of ', max_active, ' ran')",
+)
+_KEY_LIMIT: Final = _counted(
+    Rule.KEY_LIMIT,
+    _OF_KEY,
+    "lane",
+    "key_limit",
+    "concat('claimed while ', running, ' of ', key_limit, ' of key \\'', key, '\\' ran')",
+)
+_RATE: Final = _paced(Rule.RATE, "true", "log", "rate", "concat('claimed sooner than ', rate.says, ' allow')")
+_KEY_RATE: Final = _paced(
+    Rule.KEY_RATE,
+    _OF_KEY,
+    "lane",
+    "key_rate",
+    "concat('claimed sooner than ', key_rate.says, ' of key \\'', key, '\\' allow')",
+)
+_KEYLESS: Final = f"""
 SELECT '{Rule.KEYLESS}' AS rule, tenant, queue, job, seq,
     'enqueued without a key into a queue that shares by keys' AS says
 FROM {{steps}} WHERE is_keyless AND has_keys AND is_sure
-""",  # noqa: S608 (constants)
-)
+"""  # noqa: S608 (constants)
 
 
-def breaches(found: DataFrame, declared: Mapping[QueueRef, Sequence[Declared]]) -> DataFrame:
+def breaches(found: DataFrame, declared: Mapping[QueueRef, Sequence[Declared]]) -> list[DataFrame]:
     """Breaches of limits and rates, and jobs without the key that their queue wants."""
     spark = found.sparkSession
     steps = spark.sql(_STEPS, found=found, declared=_periods(spark, declared))
-    first, *others = (spark.sql(rule, steps=steps) for rule in _RULES)
-    for other in others:
-        first = first.union(other)
-    return first
+    return [spark.sql(rule, steps=steps) for rule in _rules(declared)]
+
+
+def _rules(declared: Mapping[QueueRef, Sequence[Declared]]) -> Iterator[str]:
+    """Those that something was declared for: each sorts all claims."""
+    said = [each.declaration for every in declared.values() for each in every]
+    if any(each.max_active is not None for each in said):
+        yield _MAX_ACTIVE
+    if any(each.rate is not None for each in said):
+        yield _RATE
+    if any(each.mode.has_keys for each in said):
+        yield from (_KEY_LIMIT, _KEYLESS)
+        if any(each.key_rate is not None for each in said):
+            yield _KEY_RATE
 
 
 def _periods(spark: SparkSession, declared: Mapping[QueueRef, Sequence[Declared]]) -> DataFrame:

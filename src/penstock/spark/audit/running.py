@@ -25,7 +25,7 @@ from penstock.spark.stores import opened, queues_of, run
 from penstock.stores.protocol import HasHoldups, Store
 from penstock.stores.values import QueueInfo
 
-_PATIENCE_S: Final = 10.0
+_SETTLE_TIMEOUT_S: Final = 10.0
 """How long transactions are waited for that began before the jobs were read."""
 _PAUSE_S: Final = 0.05
 _KEYS: Final = 100_000
@@ -113,8 +113,10 @@ def _offsets(places: Mapping[QueueRef, str | int]) -> str:
 async def _look(options: SourceOptions) -> Look:
     async with opened(options) as store:
         found = await queues_of(store, options)
-        starts = {info.queue: (await store.event_range(info.queue))[0] for info in found}
-        heads = {info.queue: await store.cursor_after(info.queue, starts[info.queue] - 1) for info in found}
+        starts = {info.queue: (await store.events.event_range(info.queue))[0] for info in found}
+        heads = {
+            info.queue: await store.events.cursor_after(info.queue, starts[info.queue] - 1) for info in found
+        }
         rules = {info.queue: await _rules(store, info) for info in found}
         return Look(found, heads, starts, rules)
 
@@ -124,7 +126,7 @@ async def _look_again(options: SourceOptions, before: Look) -> Look | None:
     async with opened(options) as store:
         if not await _has_settled(store):
             return None
-        heads = {queue: await store.cursor_after(queue, head) for queue, head in before.heads.items()}
+        heads = {queue: await store.events.cursor_after(queue, head) for queue, head in before.heads.items()}
         return msgspec.structs.replace(before, heads=heads)
 
 
@@ -133,7 +135,7 @@ async def _has_settled(store: Store) -> bool:
     if not isinstance(store, HasHoldups):
         return True
     began = time.monotonic()
-    while (passed := time.monotonic() - began) < _PATIENCE_S:
+    while (passed := time.monotonic() - began) < _SETTLE_TIMEOUT_S:
         held = await store.holdup()
         if held is None or (held.age_ms is not None and held.age_ms < passed * 1000):
             return True
@@ -144,4 +146,4 @@ async def _has_settled(store: Store) -> bool:
 async def _rules(store: Store, info: QueueInfo) -> dict[str, KeyRule]:
     if info.mode is not Mode.DYNAMIC:
         return {}
-    return {key.key: KeyRule(limit=key.limit) for key in await store.keys(info.queue, _KEYS)}
+    return {key.key: KeyRule(limit=key.limit) for key in await store.queues.list_keys(info.queue, _KEYS)}

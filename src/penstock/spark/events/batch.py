@@ -8,11 +8,11 @@ from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from penstock.core.errors import OptionError
 from penstock.spark.events.links import Link
-from penstock.spark.events.offsets import Offset, Place, full_name
+from penstock.spark.events.offsets import Offset, QueuePosition, full_name
 from penstock.spark.events.planning import ending_places, initial_offset, known_queues, next_offset
+from penstock.spark.events.ranges import EventRange, backlogs, split
 from penstock.spark.events.readers import UNREGISTERED, Registration
 from penstock.spark.events.reading import read
-from penstock.spark.events.stretches import Stretch, backlogs, split
 from penstock.spark.options import SourceOptions
 from penstock.stores.protocol import Store
 
@@ -32,14 +32,18 @@ class EventsReader(DataSourceReader):
         """The events of one of them."""
         return read(self._options, partition)
 
-    async def _plan(self, store: Store) -> list[Stretch]:
+    async def _plan(self, store: Store) -> list[EventRange]:
         options = self._options
         queues = await known_queues(store, options, Offset())
         start = await initial_offset(store, options, queues)
         targets = await ending_places(store, options, queues)
         for queue, cursor in targets.items():
             place = start.queues.get(queue)
-            if options.ending_offsets and place is not None and place.at.place > Place(cursor).at.place:
+            if (
+                options.ending_offsets
+                and place is not None
+                and place.at.place > QueuePosition(cursor).at.place
+            ):
                 wanted = f"an end of {full_name(queue)} that is not before its start, {place.cursor}"
                 raise OptionError("endingOffsets", cursor, wanted)
         end = await next_offset(store, options, queues, start, limit=None, targets=targets)

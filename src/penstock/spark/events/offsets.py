@@ -24,7 +24,7 @@ _WANTED: Final = (
 )
 
 
-class Place(
+class QueuePosition(
     msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True, rename={"start": "from"}
 ):
     """How far a queue is read. `start` is where the batch that ends here began; `made` is the queue's."""
@@ -42,7 +42,7 @@ class Place(
 class Offset(msgspec.Struct, frozen=True):
     """How far all queues are read; those that are not named, not at all. `reader` has registered as that."""
 
-    queues: Mapping[QueueRef, Place] = msgspec.field(default_factory=dict)
+    queues: Mapping[QueueRef, QueuePosition] = msgspec.field(default_factory=dict)
     reader: str | None = None
 
     def to_dict(self) -> dict[str, Any]:
@@ -92,9 +92,9 @@ def _queue(field: str, name: str, tenant: str | None) -> QueueRef:
         raise OptionError(field, name, "tenant/queue, or the name of a queue of the one tenant") from None
 
 
-def _place(field: str, name: str, given: object) -> Place:
+def _place(field: str, name: str, given: object) -> QueuePosition:
     try:
-        place = msgspec.convert(given, Place)
+        place = msgspec.convert(given, QueuePosition)
     except msgspec.ValidationError as error:
         raise OptionError(f"{field} of {name}", given, f"{_WANTED} ({error})") from None
     for cursor in (place.cursor, place.start):

@@ -9,7 +9,7 @@ import msgspec
 from penstock.core.cursors import read_cursor
 from penstock.core.errors import CursorLostError, OptionError, UnknownQueueError
 from penstock.core.job import QueueRef
-from penstock.spark.events.offsets import EARLIEST, LATEST, Offset, Place, full_name, read_places
+from penstock.spark.events.offsets import EARLIEST, LATEST, Offset, QueuePosition, full_name, read_places
 from penstock.spark.events.sharing import shares
 from penstock.spark.options import ALL_TENANTS, SourceOptions
 from penstock.spark.stores import queues_of
@@ -59,7 +59,7 @@ async def initial_offset(store: Store, options: SourceOptions, queues: Queues) -
                 "startingTimestamp", options.starting_timestamp, "it or startingOffsets, not both"
             )
         at = options.starting_timestamp
-        cursors = await each_of(queues, lambda queue: store.cursor_at(queue, at))
+        cursors = await each_of(queues, lambda queue: store.events.cursor_at(queue, at))
     elif said is None or said.lower() == EARLIEST:
         cursors = {}
     elif said.lower() == LATEST:
@@ -67,7 +67,9 @@ async def initial_offset(store: Store, options: SourceOptions, queues: Queues) -
     else:
         given = read_places("startingOffsets", said, options.tenants)
         cursors = await _given_cursors(store, options, "startingOffsets", queues, given)
-    return Offset({queue: Place(cursor, made=queues[queue].made) for queue, cursor in cursors.items()})
+    return Offset(
+        {queue: QueuePosition(cursor, made=queues[queue].made) for queue, cursor in cursors.items()}
+    )
 
 
 async def ending_places(store: Store, options: SourceOptions, queues: Queues) -> dict[QueueRef, str]:
@@ -94,7 +96,7 @@ async def heads(store: Store, queues: Queues) -> dict[QueueRef, str]:
 
     async def head(queue: QueueRef) -> str:
         # Unlike the other way to the newest event, this one waits for writers that are about to commit.
-        await store.event_range(queue)
+        await store.events.event_range(queue)
         _, newest = await _reach(store, queue, "0")
         return newest
 
@@ -131,11 +133,11 @@ async def next_offset(
         backlog = found[queue]
         if limit is None or (store.numbers_in_order and share[queue] >= backlog.size):
             return backlog.head
-        return _nearer(await store.cursor_after(queue, backlog.kept, share[queue]), backlog.head)
+        return _nearer(await store.events.cursor_after(queue, backlog.kept, share[queue]), backlog.head)
 
     ends = await each_of([queue for queue in found if share[queue]], end)
     news = {
-        queue: Place(cursor, start=found[queue].start, made=queues[queue].made)
+        queue: QueuePosition(cursor, start=found[queue].start, made=queues[queue].made)
         for queue, cursor in ends.items()
     }
     return msgspec.structs.replace(start, queues={**start.queues, **news})
@@ -151,17 +153,19 @@ def lost(queue: QueueRef, first: int, last: int, why: str = TRIMMED) -> CursorLo
 
 async def each_of(queues: Iterable[QueueRef], work: Callable[[QueueRef], Awaitable[T]]) -> dict[QueueRef, T]:
     """The same for all queues, some at a time."""
-    room = asyncio.Semaphore(_AT_ONCE)
+    slots = asyncio.Semaphore(_AT_ONCE)
 
     async def one(queue: QueueRef) -> T:
-        async with room:
+        async with slots:
             return await work(queue)
 
     named = list(queues)
     return dict(zip(named, await asyncio.gather(*map(one, named)), strict=True))
 
 
-async def _backlog(store: Store, options: SourceOptions, queue: QueueRef, place: Place | None) -> Backlog:
+async def _backlog(
+    store: Store, options: SourceOptions, queue: QueueRef, place: QueuePosition | None
+) -> Backlog:
     if place is None:
         # It is new, and begins with what is left of it.
         kept, head = await _reach(store, queue, "0")
@@ -176,7 +180,7 @@ async def _reach(store: Store, queue: QueueRef, start: str) -> tuple[str, str]:
     """Where that begins which is left after a cursor, and its newest event."""
     while True:
         try:
-            return start, await store.cursor_after(queue, start)
+            return start, await store.events.cursor_after(queue, start)
         except CursorLostError as error:
             if error.trimmed is None:
                 raise
@@ -195,7 +199,7 @@ async def _given_cursors(
 
     async def whole(queue: QueueRef) -> str:
         try:
-            return await store.cursor_after(queue, given[queue], 0)
+            return await store.events.cursor_after(queue, given[queue], 0)
         except CursorLostError as error:
             if error.trimmed is None or options.fail_on_data_loss:
                 raise

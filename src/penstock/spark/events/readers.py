@@ -37,7 +37,7 @@ class Registration:
 
         async def tell(queue: QueueRef) -> None:
             try:
-                await store.keep_reader(queue, self.name, places[queue])
+                await store.readers.register_reader(queue, self.name, places[queue])
             except (CursorLostError, StoreError) as error:
                 _LOG.warning("the place of reader %s in queue %s is not kept: %s", self.name, queue, error)
             else:

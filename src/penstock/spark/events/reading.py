@@ -1,4 +1,4 @@
-"""Reads a stretch of a queue's log: the same events each time, or an error; never fewer in silence."""
+"""Reads a range_ of a queue's log: the same events each time, or an error; never fewer in silence."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
@@ -11,7 +11,7 @@ from penstock.core.errors import CursorLostError
 from penstock.core.job import QueueRef
 from penstock.spark.events.columns import batch_of, gap_of
 from penstock.spark.events.planning import TRIMMED, lost
-from penstock.spark.events.stretches import Stretch
+from penstock.spark.events.ranges import EventRange
 from penstock.spark.options import SourceOptions
 from penstock.spark.schemas import schema_of
 from penstock.spark.stores import opened
@@ -22,12 +22,12 @@ PAGE: Final = 10_000
 """Events asked for in one go, and rows of a batch."""
 
 
-def read(options: SourceOptions, stretch: object) -> Iterator[pa.RecordBatch]:
-    """The events of a stretch. Without one, as where a query finds nothing to read, there are none."""
-    if not isinstance(stretch, Stretch):
+def read(options: SourceOptions, range_: object) -> Iterator[pa.RecordBatch]:
+    """The events of a range_. Without one, as where a query finds nothing to read, there are none."""
+    if not isinstance(range_, EventRange):
         return
     with asyncio.Runner() as runner:
-        batches = _batches(options, stretch)
+        batches = _batches(options, range_)
 
         async def following() -> pa.RecordBatch | None:
             return await anext(batches, None)
@@ -39,11 +39,11 @@ def read(options: SourceOptions, stretch: object) -> Iterator[pa.RecordBatch]:
             runner.run(batches.aclose())
 
 
-async def _batches(options: SourceOptions, stretch: Stretch) -> AsyncGenerator[pa.RecordBatch, None]:
-    queue = QueueRef(stretch.tenant, stretch.queue)
+async def _batches(options: SourceOptions, range_: EventRange) -> AsyncGenerator[pa.RecordBatch, None]:
+    queue = QueueRef(range_.tenant, range_.queue)
     schema = schema_of("events", options.columns)
     async with opened(options) as store:
-        async for found, missing in _pages(store, queue, stretch):
+        async for found, missing in _pages(store, queue, range_):
             if missing is not None:
                 first, last, why = missing
                 if options.fail_on_data_loss:
@@ -58,14 +58,14 @@ _NONE: Final = EventColumns(0, {})
 
 
 async def _pages(
-    store: Store, queue: QueueRef, stretch: Stretch
+    store: Store, queue: QueueRef, range_: EventRange
 ) -> AsyncGenerator[tuple[EventColumns, Missing | None], None]:
-    """The stretch page by page, and what of it is not there."""
-    here, end = stretch.after, read_cursor("through", stretch.through)
+    """The range_ page by page, and what of it is not there."""
+    here, end = range_.after, read_cursor("through", range_.through)
     is_whole = True
     while read_cursor("after", here).place < end.place:
         try:
-            found = await store.event_columns(queue, here, stretch.through, PAGE)
+            found = await store.events.event_columns(queue, here, range_.through, PAGE)
         except CursorLostError as error:
             if error.trimmed is None:
                 raise
@@ -86,7 +86,7 @@ async def _pages(
         yield _NONE, (reached.seq + 1, end.seq, "are not in the store")
     elif is_whole and (reached.place, reached.mark or end.mark) != (end.place, end.mark or reached.mark):
         raise CursorLostError(
-            f"the stretch of queue {queue} does not end with event {stretch.through} any longer: "
+            f"the range_ of queue {queue} does not end with event {range_.through} any longer: "
             "the store has lost events, as after a failover or when a copy is restored"
         )
 

@@ -19,9 +19,9 @@ from penstock.core.names import check_name
 from penstock.spark.events.links import Link
 from penstock.spark.events.offsets import Offset, read_offset
 from penstock.spark.events.planning import heads, initial_offset, known_queues, next_offset
+from penstock.spark.events.ranges import EventRange, backlogs, split
 from penstock.spark.events.readers import UNREGISTERED, Registration, made_up_name
 from penstock.spark.events.reading import read
-from penstock.spark.events.stretches import Stretch, backlogs, split
 from penstock.spark.options import SourceOptions
 from penstock.stores.protocol import Store
 
@@ -91,7 +91,7 @@ class EventsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Stretches of the queues' logs that make up the batch."""
         before, after = read_offset("checkpoint", start), read_offset("checkpoint", end)
 
-        async def plan(store: Store) -> list[Stretch]:
+        async def plan(store: Store) -> list[EventRange]:
             await known_queues(store, self._options, after)
             return await split(
                 store,

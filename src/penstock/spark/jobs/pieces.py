@@ -7,37 +7,17 @@ from pyspark.sql.datasource import InputPartition
 
 from penstock.core.job import QueueRef
 from penstock.core.states import State
+from penstock.stores.sqlite.scan import RowRange
 
 MOST_PIECES: Final = 1_000
 
 
 @dataclass(frozen=True)
 class SqlitePiece(InputPartition):
-    """Rows from `first` to `last`, of these queues."""
+    """A range of rows, of these queues."""
 
     queues: dict[int, QueueRef]
-    first: int
-    last: int
-    bound: int
-    batch_rows: int
-
-
-@dataclass(frozen=True)
-class Span:
-    """All jobs of these queues, or of one queue those with ids from `first` on and before `end`."""
-
-    numbers: tuple[int, ...]
-    first: str | None = None
-    end: str | None = None
-
-
-@dataclass(frozen=True)
-class PostgresPiece(InputPartition):
-    """Spans of ids."""
-
-    queues: dict[int, QueueRef]
-    spans: tuple[Span, ...]
-    bound: int
+    rows: RowRange
 
 
 @dataclass(frozen=True)

@@ -7,10 +7,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from penstock.core.errors import ConfigError
-from penstock.spark.errors import shielded
-from penstock.spark.jobs.wanted import conditions_of, wanted_of
+from penstock.spark.jobs.requests import conditions_of, request_of
 from penstock.spark.options import SourceOptions
-from penstock.stores.open import check_url
+from penstock.spark.shielding import shielded
+from penstock.stores.registry import StoreKind, kind_of
 
 
 class JobsReader(DataSourceReader):
@@ -18,19 +18,19 @@ class JobsReader(DataSourceReader):
 
     def __init__(self, options: SourceOptions, table: str) -> None:
         self._options = options
-        self._wanted = wanted_of(options, table)
+        self._request = request_of(options, table)
         # Spark refuses a reader that overrides it while spark.sql.python.filterPushdown.enabled is off.
         self.pushFilters = _Push(self)  # type: ignore[method-assign]
 
     def push(self, filters: list[Filter]) -> None:
         """Let the store look at these filters."""
-        self._wanted = self._wanted.and_also(conditions_of(filters))
+        self._request = self._request.and_also(conditions_of(filters))
 
     def partitions(self) -> list[InputPartition]:
         """What each task reads, decided now."""
         url = self._options.store_url
         with shielded(url):
-            found: list[InputPartition] = list(_module(url).plan(self._options, self._wanted))
+            found: list[InputPartition] = list(_module(url).plan(self._options, self._request))
         return found
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
@@ -40,7 +40,7 @@ class JobsReader(DataSourceReader):
             return
         url = self._options.store_url
         with shielded(url):
-            yield from _module(url).read(self._options, self._wanted, partition)
+            yield from _module(url).read(self._options, self._request, partition)
 
 
 class _Push:
@@ -58,16 +58,16 @@ class _Push:
 
 
 def _module(url: str) -> Any:
-    match check_url(url):
-        case "sqlite":
+    match kind_of(url):
+        case StoreKind.SQLITE:
             from penstock.spark.jobs import sqlite
 
             return sqlite
-        case "postgresql" | "postgres":
+        case StoreKind.POSTGRES:
             from penstock.spark.jobs import postgres
 
             return postgres
-        case "https" | "http":
+        case StoreKind.REMOTE:
             raise ConfigError(
                 "jobs are read from the store itself: found a service, wanted the url of its store"
             )

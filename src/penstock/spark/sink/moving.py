@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from penstock.client.persist import Persistence
+from penstock.client.retrying import RetryingCaller
 from penstock.core.errors import InvalidError
 from penstock.core.job import Job, QueueRef
 from penstock.core.moves import Move
@@ -17,13 +17,13 @@ from penstock.core.states import State
 from penstock.core.transitions import TABLE
 from penstock.spark.options import SourceOptions
 from penstock.spark.sink.columns import Columns
-from penstock.spark.sink.desk import Desk
-from penstock.spark.sink.flight import Flight
-from penstock.spark.sink.pace import Pace
+from penstock.spark.sink.in_flight import InFlight
 from penstock.spark.sink.quarantine import Quarantine
-from penstock.spark.sink.refs import Refs
-from penstock.spark.sink.tally import Tally
+from penstock.spark.sink.queue_catalog import QueueCatalog
+from penstock.spark.sink.queue_refs import QueueRefs
+from penstock.spark.sink.rate_limiter import RateLimiter
 from penstock.spark.sink.values import Flaw, Flaws, values_of
+from penstock.spark.sink.write_stats import WriteStats
 from penstock.stores.bounds import CHUNK_JOBS
 from penstock.stores.protocol import Store
 
@@ -40,23 +40,23 @@ class Moving:
         options: SourceOptions,
         columns: Columns,
         *,
-        pace: Pace,
-        tally: Tally,
+        pace: RateLimiter,
+        stats: WriteStats,
         quarantine: Quarantine,
     ) -> None:
         self._store = store
         self._columns = columns
         self._move = Move(options.operation)
         self._pace = pace
-        self._tally = tally
+        self._stats = stats
         self._quarantine = quarantine
         self._is_dry = options.dry_run
-        self._persistence = Persistence(patience=options.patience)
-        self._refs = Refs(options)
-        self._desk = Desk(store, options, self._persistence)
+        self._retrying = RetryingCaller(retry_timeout=options.retry_timeout)
+        self._refs = QueueRefs(options)
+        self._catalog = QueueCatalog(store, options, self._retrying)
         self._most = min(options.chunk, CHUNK_JOBS, pace.most or CHUNK_JOBS)
 
-    async def take(self, batch: pa.RecordBatch, flight: Flight) -> None:
+    async def take(self, batch: pa.RecordBatch, flight: InFlight) -> None:
         """Move the jobs of a batch. Its last chunks may still be on their way afterwards."""
         flaws: Flaws = {}
         ids = self._listed(batch, self._columns.job, flaws)
@@ -65,7 +65,7 @@ class Moving:
             self._listed(batch, self._columns.options.get(name), flaws) for name in ("tenant", "queue")
         )
         refs = self._refs.of(tenants, queues, flaws)
-        await self._desk.look_up(refs, flaws)
+        await self._catalog.look_up(refs, flaws)
         items: dict[QueueRef, list[Item]] = defaultdict(list)
         for at, (ref, job, drive) in enumerate(zip(refs, ids, drives, strict=True)):
             if at not in flaws:
@@ -74,7 +74,7 @@ class Moving:
                 except InvalidError as error:
                     flaws[at] = Flaw(error.field, str(error))
         for at, flaw in sorted(flaws.items()):
-            self._tally.bad[flaw.field] = self._tally.bad.get(flaw.field, 0) + 1
+            self._stats.bad[flaw.field] = self._stats.bad.get(flaw.field, 0) + 1
             self._quarantine.add(batch, at, flaw)
         for ref, of_queue in items.items():
             for start in range(0, len(of_queue), self._most):
@@ -91,18 +91,18 @@ class Moving:
         has_drives = any(drive is not None for _, drive in items)
         if self._is_dry or has_drives:
             ids = [job for job, _ in items]
-            found = await self._persistence.call(partial(self._store.get, queue, ids))
+            found = await self._retrying.call(partial(self._store.reads.get, queue, ids))
             if self._is_dry:
                 for (_, drive), job in zip(items, found, strict=True):
                     self._count(self._would(job, drive))
                 return
             # A job that was redriven since the row was read may have ended again: it has had its new life.
             again = [_is_later(job, drive) for (_, drive), job in zip(items, found, strict=True)]
-            self._tally.already += sum(again)
+            self._stats.already += sum(again)
             items = [item for item, is_later in zip(items, again, strict=True) if not is_later]
         call: Callable[[QueueRef, Sequence[str]], Awaitable[list[Applied | Refused]]]
-        call = getattr(self._store, self._move)
-        for answer in await self._persistence.call(partial(call, queue, [job for job, _ in items])):
+        call = getattr(self._store.moves, self._move)
+        for answer in await self._retrying.call(partial(call, queue, [job for job, _ in items])):
             self._count(answer)
 
     def _would(self, job: Job | None, drive: int | None) -> Applied | Refused | None:
@@ -116,12 +116,12 @@ class Moving:
 
     def _count(self, answer: Applied | Refused | None) -> None:
         if isinstance(answer, Applied):
-            self._tally.applied += 1
+            self._stats.applied += 1
         elif answer is None or self._is_so(answer):
-            self._tally.already += 1
+            self._stats.already += 1
         else:
             what = answer.state or answer.why
-            self._tally.refused[what] = self._tally.refused.get(what, 0) + 1
+            self._stats.refused[what] = self._stats.refused.get(what, 0) + 1
 
     def _is_so(self, refused: Refused) -> bool:
         """True when the job is what the move would make of it."""

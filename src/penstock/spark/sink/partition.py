@@ -6,18 +6,18 @@ from contextlib import AsyncExitStack
 import msgspec
 import pyarrow as pa
 
-from penstock.client.persist import Persistence
+from penstock.client.retrying import RetryingCaller
 from penstock.core.errors import OptionError
 from penstock.spark.options import SourceOptions
 from penstock.spark.sink.columns import Columns
 from penstock.spark.sink.enqueueing import Enqueueing
-from penstock.spark.sink.flight import Flight
+from penstock.spark.sink.in_flight import InFlight
 from penstock.spark.sink.moving import Moving
-from penstock.spark.sink.pace import Pace
-from penstock.spark.sink.place import Place
 from penstock.spark.sink.quarantine import Quarantine
+from penstock.spark.sink.rate_limiter import RateLimiter
 from penstock.spark.sink.rows import Rows
-from penstock.spark.sink.tally import Tally, Written
+from penstock.spark.sink.write_scope import WriteScope
+from penstock.spark.sink.write_stats import WriteStats, Written
 from penstock.spark.stores import opened
 
 
@@ -31,31 +31,31 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 async def write_partition(
-    plan: Plan, place: Place, batches: Iterator[pa.RecordBatch], *, slots: int | None = 1
+    plan: Plan, place: WriteScope, batches: Iterator[pa.RecordBatch], *, slots: int | None = 1
 ) -> Written:
     """Write the rows of one partition; `slots` is how many tasks may run at once and share the rate."""
-    options, tally = plan.options, Tally()
+    options, stats = plan.options, WriteStats()
     quarantine = Quarantine(options, place, plan.scope)
-    pace = Pace(_share(options.max_per_second, slots))
+    pace = RateLimiter(_share(options.max_per_second, slots))
     may_be_new = options.declare and options.operation == "enqueue" and not options.dry_run
     async with AsyncExitStack() as stack:
         # A store that is away when the task begins is waited for as well.
-        store = await Persistence(patience=options.patience).call(
+        store = await RetryingCaller(retry_timeout=options.retry_timeout).call(
             lambda: stack.enter_async_context(
                 opened(options, may_be_new=may_be_new, may_migrate=not options.dry_run)
             )
         )
-        desk: Enqueueing | Moving
+        catalog: Enqueueing | Moving
         if options.operation == "enqueue":
             rows = Rows(plan.columns, options, place.write_id)
-            desk = Enqueueing(store, options, rows, pace=pace, tally=tally, quarantine=quarantine)
+            catalog = Enqueueing(store, options, rows, pace=pace, stats=stats, quarantine=quarantine)
         else:
-            desk = Moving(store, options, plan.columns, pace=pace, tally=tally, quarantine=quarantine)
-        async with Flight() as flight:
+            catalog = Moving(store, options, plan.columns, pace=pace, stats=stats, quarantine=quarantine)
+        async with InFlight() as flight:
             for batch in batches:
-                tally.rows += batch.num_rows
-                await desk.take(batch, flight)
-    return Written(place, tally, quarantine.close())
+                stats.rows += batch.num_rows
+                await catalog.take(batch, flight)
+    return Written(place, stats, quarantine.close())
 
 
 def _share(rate: float | None, slots: int | None) -> float | None:

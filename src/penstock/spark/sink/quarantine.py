@@ -8,12 +8,12 @@ import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from penstock.core.errors import BadRowError
+from penstock.spark.errors import BadRowError
 from penstock.spark.options import SourceOptions
 from penstock.spark.schemas import AT
 from penstock.spark.sink.folders import Folder
-from penstock.spark.sink.place import Place
 from penstock.spark.sink.values import Flaw, shown
+from penstock.spark.sink.write_scope import WriteScope
 
 QUARANTINE: Final = pa.schema(
     [
@@ -33,7 +33,7 @@ _GROUP: Final = 1_000
 class Quarantine:
     """The bad rows of one task. Without a folder, or with onBadRow=fail, the first one raises."""
 
-    def __init__(self, options: SourceOptions, place: Place, scope: str) -> None:
+    def __init__(self, options: SourceOptions, place: WriteScope, scope: str) -> None:
         self._place = place
         self._takes = options.quarantine is not None and options.on_bad_row != "fail"
         self._is_dry = options.dry_run

@@ -14,11 +14,11 @@ from penstock.core.job import NewJob, QueueRef
 from penstock.core.names import check_key, check_name
 from penstock.spark.options import SourceOptions
 from penstock.spark.sink.columns import Columns
+from penstock.spark.sink.job_options import Policies, delays_of, flaw_of, instants_of
 from penstock.spark.sink.keys import KeyMaker, nonce_of
 from penstock.spark.sink.payloads import Payloads
-from penstock.spark.sink.refs import Refs
+from penstock.spark.sink.queue_refs import QueueRefs
 from penstock.spark.sink.values import Flaw, Flaws, values_of
-from penstock.spark.sink.wishes import Policies, delays_of, flaw_of, instants_of
 from penstock.stores.values import QueueInfo
 
 
@@ -33,7 +33,7 @@ class Rows:
         self.payloads = Payloads(columns)
         self.policies = Policies(columns.options)
         self.ids = IdMaker(lambda: time.time_ns() // 1_000_000, secrets.randbits)
-        self.refs = Refs(options)
+        self.refs = QueueRefs(options)
         self._task = options.task
         self._tasks: dict[str | None, str | Flaw] = {}
 

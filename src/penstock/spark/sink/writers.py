@@ -12,13 +12,13 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from pyspark.sql.types import StructType
 
 from penstock.core.errors import OptionError
-from penstock.spark.errors import shielded
 from penstock.spark.options import SourceOptions
+from penstock.spark.shielding import shielded
 from penstock.spark.sink.columns import columns_of
 from penstock.spark.sink.folders import Folder, absolute, refuse_unusable
 from penstock.spark.sink.partition import Plan, write_partition
-from penstock.spark.sink.place import place_here, scope_of, slots_here
-from penstock.spark.sink.tally import Tally, Written
+from penstock.spark.sink.write_scope import scope_here, scope_of, slots_here
+from penstock.spark.sink.write_stats import WriteStats, Written
 from penstock.spark.stores import run
 
 _LOGGER: Final = logging.getLogger("penstock.spark")
@@ -79,7 +79,7 @@ def plan_of(options: SourceOptions, schema: StructType) -> Plan:
 
 
 def _write(plan: Plan, batches: Iterator[pa.RecordBatch]) -> Written:
-    place = place_here(plan.options.write_id, plan.made_id)
+    place = scope_here(plan.options.write_id, plan.made_id)
     with shielded(plan.options.store_url):
         return run(write_partition(plan, place, batches, slots=slots_here()))
 
@@ -89,9 +89,9 @@ def _finish(plan: Plan, messages: Sequence[WriterCommitMessage | None]) -> None:
     parts = [message for message in messages if isinstance(message, Written)]
     if not parts:
         return
-    options, place, tally = plan.options, parts[0].place, Tally()
+    options, place, stats = plan.options, parts[0].place, WriteStats()
     for part in parts:
-        tally.add(part.tally)
+        stats.add(part.stats)
     prefix = place.prefix(plan.scope)
     if options.quarantine is not None and not options.dry_run:
         folder = Folder(options.quarantine)
@@ -100,14 +100,14 @@ def _finish(plan: Plan, messages: Sequence[WriterCommitMessage | None]) -> None:
     batch = "" if place.batch_id is None else f", batch {place.batch_id}"
     dry = ", dry run" if options.dry_run else ""
     # Nobody sets up logging in this process of Spark's: what is less than a warning is not seen.
-    level = logging.WARNING if tally.bad or tally.refused or options.dry_run else logging.INFO
-    _LOGGER.log(level, "%s %s%s%s: %s", options.operation, place.write_id, batch, dry, tally)
+    level = logging.WARNING if stats.bad or stats.refused or options.dry_run else logging.INFO
+    _LOGGER.log(level, "%s %s%s%s: %s", options.operation, place.write_id, batch, dry, stats)
     if options.report is not None:
         told = {
             "operation": options.operation,
             "write_id": place.write_id,
             "batch_id": place.batch_id,
             "dry_run": options.dry_run,
-            **msgspec.structs.asdict(tally),
+            **msgspec.structs.asdict(stats),
         }
         Folder(options.report).put(f"{prefix}json", io.BytesIO(msgspec.json.encode(told)))

@@ -1,6 +1,7 @@
 """Keys that take turns: which of them are ready, and whose turn is next."""
 
 import heapq
+import math
 from collections.abc import Callable, Iterable, Iterator
 
 import msgspec
@@ -58,11 +59,13 @@ class Lanes:
                 self._arrivals_us.pop(key, None)
 
     def release(self, declared: Declaration, now_us: int) -> None:
-        """Let keys go on whose rate held them back until now."""
+        """Let keys go on that their rate held back until now, or until a time before a step of the clock."""
+        rate = declared.key_rate
+        furthest_us = math.inf if rate is None else now_us + rate.furthest_us
         held = [
             (lane.held_until, lane.number, key)
             for key, lane in self.lanes.items()
-            if lane.held_until is not None and lane.held_until * 1000 <= now_us
+            if lane.held_until is not None and not now_us < lane.held_until * 1000 <= furthest_us
         ]
         for _, _, key in sorted(held):
             self._join(key)

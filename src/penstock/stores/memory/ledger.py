@@ -56,9 +56,8 @@ class Ledger:
         self._pending: list[tuple[int, int, str]] = []
         self._delayed: list[tuple[int, int, str]] = []
 
-    @property
-    def told(self) -> QueueInfo:
-        """What is told of the queue."""
+    def queue_info(self) -> QueueInfo:
+        """What callers see of the queue."""
         return msgspec.structs.replace(self.info, arrival_us=self.arrival_us)
 
     @property
@@ -85,7 +84,7 @@ class Ledger:
             self.lanes.start(job)
             self.active.add(job.id)
         if job.state.is_ended:
-            self.tell_parents(job, job.state, job.result)
+            self.notify_parents(job, job.state, job.result)
         if job.state is State.PENDING and self.declared.mode.has_keys:
             self.lanes.wait(job, place)
         elif job.state is State.PENDING:
@@ -121,14 +120,14 @@ class Ledger:
             self.children.pop(job.id, None)
             # One that ended well was counted; any other might have been redriven, and now will not be.
             if job.state is not State.COMPLETED:
-                self.tell_parents(job, None, None)
+                self.notify_parents(job, None, None)
             held = None if job.idempotency_key is None else self.keys.get(job.idempotency_key)
             # The key may be forgotten, or another job's, by the time the record goes.
             if held is not None and held.job == job.id:
                 held.until = at + job.options.key_held_ms
 
     @property
-    def room(self) -> int:
+    def free_places(self) -> int:
         """How many more jobs may wait."""
         if self.declared.max_length is None:
             return MAX_COUNT
@@ -142,8 +141,8 @@ class Ledger:
         """True while the job waits at this place."""
         return self.places.get(job) == place and self.jobs[job].state is State.PENDING
 
-    def tell_parents(self, job: Job, state: State | None, result: bytes | None) -> None:
-        """Leave word of an ending for every job that waits for it."""
+    def notify_parents(self, job: Job, state: State | None, result: bytes | None) -> None:
+        """Leave a relay entry with an ending for every job that waits for it."""
         child = JobRef(job.queue, job.id)
         for parent in job.parents:
             self.relay(parent.queue, ChildEnding(parent.id, child, state, result))

@@ -3,14 +3,14 @@
 from collections.abc import Sequence
 
 from penstock.core.job import QueueRef
-from penstock.stores.bounds import DAMAGED_EVENT_LIMIT, QUARANTINE_LIMIT
-from penstock.stores.values import DamagedEvent, QuarantinedEntry
+from penstock.stores.bounds import QUARANTINE_LIMIT
+from penstock.stores.values import QuarantinedEntry
 
 
 class MemoryQuarantine:
     """Answers as a store does in which nothing is damaged."""
 
-    async def quarantined(
+    async def list_quarantined(
         self, queue: QueueRef, *, after: str = "", limit: int = QUARANTINE_LIMIT
     ) -> list[QuarantinedEntry]:
         return []
@@ -20,8 +20,3 @@ class MemoryQuarantine:
 
     async def repair(self, queue: QueueRef) -> int:
         return 0
-
-    async def damaged_events(
-        self, queue: QueueRef, after: int = 0, limit: int = DAMAGED_EVENT_LIMIT
-    ) -> list[DamagedEvent]:
-        return []

@@ -4,37 +4,34 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from penstock.core.clocks import has_ended
 from penstock.core.job import ExpiredLease, Job, QueueRef
 from penstock.core.states import State
 from penstock.stores.absent import answers_absent
 from penstock.stores.bounds import RECOVER_LIMIT
-from penstock.stores.memory.ledger import Ledger
-from penstock.stores.memory.room import Room
+from penstock.stores.memory.backend import Backend
+from penstock.stores.memory.claims import expired_leases
 from penstock.stores.values import (
-    Durability,
-    Finding,
     HeldLease,
     KeyHolder,
-    KeyInfo,
     Page,
     Query,
-    QueueInfo,
-    StoreInfo,
 )
 
 
-class MemoryReads(Room):
-    """The reading half of the store."""
+class MemoryReads:
+    """Looks at the jobs of a queue."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
 
     async def get(self, queue: QueueRef, ids: Sequence[str]) -> list[Job | None]:
-        with self._lock:
-            ledger = self._ledgers.get(queue)
+        with self._backend.lock:
+            ledger = self._backend.ledgers.get(queue)
             return [ledger.jobs.get(each) if ledger else None for each in ids]
 
     async def find(self, queue: QueueRef, query: Query) -> Page:
-        with self._lock:
-            ledger = self._ledgers.get(queue)
+        with self._backend.lock:
+            ledger = self._backend.ledgers.get(queue)
             jobs = list(ledger.jobs.values()) if ledger else []
 
         def age(job: Job) -> tuple[int, str]:
@@ -66,11 +63,11 @@ class MemoryReads(Room):
         return Page(page, following)
 
     async def key_holders(self, queue: QueueRef, keys: Sequence[str]) -> list[KeyHolder | None]:
-        with self._lock:
-            ledger = self._ledgers.get(queue)
+        with self._backend.lock:
+            ledger = self._backend.ledgers.get(queue)
             if ledger is None:
                 return [None] * len(keys)
-            now, out = self._now(), list[KeyHolder | None]()
+            now, out = self._backend.now(), list[KeyHolder | None]()
             for key in keys:
                 held = ledger.key_holder(key, now)
                 # Once the record is gone the id may be another job's.
@@ -79,22 +76,22 @@ class MemoryReads(Room):
             return out
 
     async def counts(self, queue: QueueRef) -> dict[State, int]:
-        with self._lock:
-            ledger = self._ledgers.get(queue)
+        with self._backend.lock:
+            ledger = self._backend.ledgers.get(queue)
             counts = dict.fromkeys(State, 0)
             for job in ledger.jobs.values() if ledger else ():
                 counts[job.state] += 1
             return counts
 
     async def oldest(self, queue: QueueRef) -> int | None:
-        with self._lock:
-            ledger = self._ledgers.get(queue)
+        with self._backend.lock:
+            ledger = self._backend.ledgers.get(queue)
             jobs = ledger.jobs.values() if ledger else ()
             return min((job.enqueued_at for job in jobs if job.state is State.PENDING), default=None)
 
     async def ahead(self, queue: QueueRef, job: str) -> int:
-        with self._lock:
-            ledger = self._ledgers.get(queue)
+        with self._backend.lock:
+            ledger = self._backend.ledgers.get(queue)
             if ledger is None or job not in ledger.jobs:
                 return 0
 
@@ -110,94 +107,14 @@ class MemoryReads(Room):
 
     @answers_absent
     async def expired(self, queue: QueueRef, limit: int = RECOVER_LIMIT) -> list[ExpiredLease]:
-        with self._lock:
-            return expired_leases(self._existing(queue), self._now(), limit)
+        with self._backend.lock:
+            return expired_leases(self._backend.existing(queue), self._backend.now(), limit)
 
     async def leases(self, queue: QueueRef, worker: str | None = None) -> list[HeldLease]:
-        with self._lock:
-            ledger = self._ledgers.get(queue)
+        with self._backend.lock:
+            ledger = self._backend.ledgers.get(queue)
             return [
                 HeldLease(job.id, job.token or "", job.worker or "", job.deadline or 0)
                 for job in (ledger.jobs.values() if ledger else ())
                 if job.state is State.ACTIVE and worker in (None, job.worker)
             ]
-
-    async def queue(self, queue: QueueRef) -> QueueInfo | None:
-        with self._lock:
-            ledger = self._ledgers.get(queue)
-            return None if ledger is None else self._told(ledger)
-
-    async def queues(self, tenant: str) -> list[QueueInfo]:
-        with self._lock:
-            infos = [self._told(ledger) for ref, ledger in self._ledgers.items() if ref.tenant == tenant]
-            return sorted(infos, key=lambda info: info.queue.name)
-
-    async def tenants(self) -> list[str]:
-        with self._lock:
-            return sorted({ref.tenant for ref in self._ledgers})
-
-    async def now(self) -> int:
-        with self._lock:
-            return self._now()
-
-    async def info(self) -> StoreInfo:
-        return StoreInfo("memory", "memory://", Durability.MEMORY, "-", 1, self._offset_ms)
-
-    async def check(self, queue: QueueRef) -> list[Finding]:
-        with self._lock:
-            ledger = self._ledgers.get(queue)
-            if ledger is None:
-                return []
-            found = [
-                Finding("an active job without a lease", job.id)
-                for job in ledger.jobs.values()
-                if job.state is State.ACTIVE and (job.token is None or job.deadline is None)
-            ]
-            for state in State:
-                count = sum(job.state is state for job in ledger.jobs.values())
-                if count != ledger.counts[state]:
-                    found.append(Finding(f"{count} jobs are {state}, and {ledger.counts[state]} are counted"))
-            return found
-
-    async def keys(self, queue: QueueRef, limit: int = 1_000) -> list[KeyInfo]:
-        with self._lock:
-            ledger = self._ledgers.get(queue)
-            if ledger is None or not ledger.declared.mode.has_keys:
-                return []
-            waiting: dict[str, int] = {}
-            for job in ledger.jobs.values():
-                if job.state is State.PENDING and job.key is not None:
-                    waiting[job.key] = waiting.get(job.key, 0) + 1
-            lanes = ledger.lanes
-            infos = [
-                KeyInfo(
-                    key,
-                    waiting.get(key, 0),
-                    lanes.active(key),
-                    lanes.limit(key, ledger.declared),
-                    lanes.rule(key).weight or 1,
-                    lanes.lanes[key].held_until if key in lanes.lanes else None,
-                )
-                for key in lanes.known()
-            ]
-            used = [info for info in infos if info.waiting or info.active or info.key in lanes.rules]
-            return used[:limit]
-
-
-def expired_leases(ledger: Ledger, now: int, limit: int) -> list[ExpiredLease]:
-    """Leases that ran out, oldest first."""
-    out = [job for job in ledger.leased() if has_ended(job.deadline, job.lease_ms, now)]
-    out.sort(key=lambda job: (job.deadline or 0, job.id))
-    return [
-        ExpiredLease(
-            id=job.id,
-            token=job.token or "",
-            fence=job.fence,
-            attempts=job.attempts,
-            options=job.options,
-            worker=job.worker,
-            last_delay_ms=job.last_delay_ms,
-            key=job.key if ledger.declared.mode.has_keys else None,
-        )
-        for job in out[:limit]
-    ]

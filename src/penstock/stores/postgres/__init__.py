@@ -1,4 +1,4 @@
-"""The PostgreSQL store: one statement per move, guarded by the locks on the rows it changes."""
+"""The PostgreSQL store: one statement per move, guarded by the locks on the rows that it changes."""
 
 from penstock.stores.postgres.store import PostgresStore
 

@@ -1,4 +1,4 @@
-"""From a url to what the driver needs, and what may be shown of it."""
+"""From a url to the arguments of the driver, and the part of it that may be shown."""
 
 import re
 from collections.abc import Iterator, Sequence
@@ -19,24 +19,24 @@ _TIMES: Final = frozenset({"pool_timeout", "connect_timeout", "answer_timeout"})
 _WHOLE: Final = {"connections": (1, 1_000), "idle_connections": (0, 1_000)}
 
 
-class Numbers(msgspec.Struct, frozen=True, kw_only=True):
-    """What can be set after the question mark, besides what the driver knows. Times in seconds."""
+class PoolSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """The options of the url that are about connections, besides those of the driver. Times in seconds."""
 
     connections: int = 10
-    """At most so many at once, not counting the one that listens."""
+    """The most connections at once, not counting the one that listens."""
     idle_connections: int | None = None
-    """So many are kept open; half of `connections` unless given."""
+    """How many connections are kept open; half of `connections` unless given."""
     pool_timeout: float = 4.0
     """How long a call waits for a connection that is free."""
     connect_timeout: float = 4.0
     answer_timeout: float = 10.0
-    """After so long the connection is closed. The server gives up a little sooner."""
+    """Time after which a connection without an answer is closed. The server gives up a little sooner."""
 
 
 class Address(msgspec.Struct, frozen=True):
     """Where the store is. `shown` carries no secrets; `secrets` are what must not be shown.
 
-    `role` is who the store acts as, where that is not the user of the url.
+    `role` is the role that the store acts as, where that is not the user of the url.
     """
 
     conninfo: str
@@ -45,25 +45,25 @@ class Address(msgspec.Struct, frozen=True):
     is_pooled: bool
     secrets: tuple[str, ...] = ()
     role: str | None = None
-    numbers: Numbers = Numbers()
+    pool: PoolSettings = PoolSettings()
 
     def __repr__(self) -> str:
         return f"Address({self.shown!r}, schema={self.schema!r})"
 
 
 def address_of(url: str) -> Address:
-    """Take the store's own options out of the url: `pooler=transaction` behind such a one, and the rest."""
+    """The address of a url: the store's own options, such as `pooler=transaction`, are taken out of it."""
     parts = parse_url(url)
     if "@" in parts.userinfo:
         raise ConfigError(f"{parts.scheme}://…: password: found an @, wanted it written as %40")
-    # Before anything is shown: where the @ is missing, what is no port is the password.
+    # Before anything is shown: where the @ is missing, a port that is no number is the password.
     _ = parts.hosts
     shown = parts.shown
     rest: list[tuple[str, str]] = []
     names = {"schema": SCHEMA}
-    numbers: dict[str, Any] = {}
+    pool: dict[str, Any] = {}
     is_pooled = False
-    # Not as forms are read: to the driver a + is a +.
+    # Not decoded as forms are: to the driver a + is a +.
     for name, value in (map(unquote, each.split("=", 1)) for each in _pieces(parts)):
         if name in {"schema", "role"}:
             names[name] = checked_name(name, value, shown)
@@ -75,15 +75,15 @@ def address_of(url: str) -> Address:
             least, most = _WHOLE[name]
             if not (value.isascii() and value.isdecimal()) or not least <= int(value[:10]) <= most:
                 raise ConfigError(f"{shown}: found {name}={value}, wanted a number from {least} to {most}")
-            numbers[name] = int(value)
+            pool[name] = int(value)
         elif name in _TIMES:
-            numbers[name] = seconds(name, value)
-            if not numbers[name]:
+            pool[name] = seconds(name, value)
+            if not pool[name]:
                 raise ConfigError(f"{shown}: found {name}={value}, wanted more than nothing")
         else:
             rest.append((name, value))
     query = f"?{urlencode(rest, quote_via=quote, safe='')}" if rest else ""
-    # By hand: without a host the slashes before it would be lost.
+    # Put together by hand: without a host urlunsplit would lose the slashes before it.
     before = f"{parts.userinfo}@" if parts.userinfo else ""
     conninfo = f"{parts.scheme}://{before}{parts.place}{parts.path}{query}"
     _check(conninfo, rest, parts)
@@ -94,7 +94,7 @@ def address_of(url: str) -> Address:
         is_pooled=is_pooled,
         secrets=secrets_of(url),
         role=names.get("role"),
-        numbers=Numbers(**numbers),
+        pool=PoolSettings(**pool),
     )
 
 
@@ -106,7 +106,7 @@ def _pieces(parts: StoreUrl) -> Iterator[str]:
 
 
 def _check(conninfo: str, options: Sequence[tuple[str, str]], parts: StoreUrl) -> None:
-    """ConfigError for options that nobody knows, and for what else the driver cannot read."""
+    """ConfigError for unknown options, and for anything else that the driver cannot read."""
     known = {each.keyword.decode() for each in psycopg.pq.Conninfo.get_defaults()}
     shown = parts.shown
     for name, _ in options:
@@ -118,13 +118,13 @@ def _check(conninfo: str, options: Sequence[tuple[str, str]], parts: StoreUrl) -
     try:
         conninfo_to_dict(conninfo)
     except (psycopg.Error, UnicodeError):
-        # What the driver says may quote any part of the url.
+        # The driver's error may quote any part of the url.
         wanted = "user, password, host, path and options, with signs of their own written as %20 and the like"
         raise ConfigError(f"{shown}: not a url of PostgreSQL; wanted {wanted}") from None
 
 
 def checked_name(option: str, name: str, shown: str) -> str:
-    """A name that can stand in statements; ConfigError for any other."""
+    """The name itself; ConfigError where it cannot be written into statements."""
     if not _NAME.fullmatch(name) or name.startswith("pg_"):
         raise ConfigError(
             f"{shown}: found {option}={name!r}, wanted small letters, digits and underscores, not pg_…"

@@ -4,7 +4,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any, Final
 
 from penstock.core.limits import Declaration, Mode
-from penstock.stores.postgres.turn import is_plain
+from penstock.stores.postgres.queue_transaction import is_plain
 from penstock.stores.rows import declaration_of, restored
 from penstock.stores.values import Finding
 
@@ -89,40 +89,40 @@ WHERE idempotency.queue = $1 AND idempotency.until IS NULL
 LIMIT $2::bigint
 """
 
-Ask = Callable[..., Awaitable[list[tuple[Any, ...]]]]
+Query = Callable[..., Awaitable[list[tuple[Any, ...]]]]
 
 
-async def findings(ask: Ask, number: int) -> list[Finding]:
-    """Everything that is not as it should be, up to a hundred jobs per rule."""
+async def findings(query: Query, number: int) -> list[Finding]:
+    """All findings about a queue, up to `_LIMIT` jobs per rule."""
     found: list[Finding] = []
     for table, rules in (("job", _LIVE), ("ended", _ENDED), ("record", _ALL)):
         for what, rule in rules.items():
-            rows = await ask(
+            rows = await query(
                 f"SELECT id FROM penstock.{table} AS record WHERE queue = $1 AND ({rule}) LIMIT $2::bigint",  # noqa: S608 (constants)
                 number,
                 _LIMIT,
             )
             found += [Finding(what, job) for (job,) in rows]
-    rows = await ask(_VERSIONS, number, _LIMIT)
+    rows = await query(_VERSIONS, number, _LIMIT)
     found += [Finding("the record and its newest event disagree", job) for (job,) in rows]
-    rows = await ask(_KINDS, number, _LIMIT)
+    rows = await query(_KINDS, number, _LIMIT)
     found += [Finding("a kind whose job is gone, and that nobody would forget", job) for (job,) in rows]
-    rows = await ask(_KEYS, number, _LIMIT)
+    rows = await query(_KEYS, number, _LIMIT)
     found += [Finding("an idempotency key held for a job that does not have it", job) for (job,) in rows]
-    return found + await _lanes(ask, number)
+    return found + await _lanes(query, number)
 
 
-async def _lanes(ask: Ask, number: int) -> list[Finding]:
-    """Keys that could be served and would not be, or the other way round."""
-    [(text, plain, has_keys)] = await ask(_DECLARED, number)
+async def _lanes(query: Query, number: int) -> list[Finding]:
+    """Findings about keys that could be served and have no lane, or the other way round."""
+    [(text, plain, has_keys)] = await query(_DECLARED, number)
     declared = Declaration() if text is None else declaration_of(text)
     found: list[Finding] = []
     if (plain, has_keys) != (is_plain(declared), declared.mode.has_keys):
         found.append(Finding("the queue's row and its declaration disagree on who has to hold the row"))
     limits = (declared.mode is Mode.DYNAMIC, declared.key_limit)
-    for key, has_lane in await ask(_LANES, number, declared.mode.has_keys, *limits, _LIMIT):
-        said = "has a lane and could not be served" if has_lane else "could be served and has no lane"
-        found.append(Finding(f"the key {restored(key)!r} {said}"))
-    for (key,) in await ask(_TURNS, number, _LIMIT):
+    for key, has_lane in await query(_LANES, number, declared.mode.has_keys, *limits, _LIMIT):
+        wrong = "has a lane and could not be served" if has_lane else "could be served and has no lane"
+        found.append(Finding(f"the key {restored(key)!r} {wrong}"))
+    for (key,) in await query(_TURNS, number, _LIMIT):
         found.append(Finding(f"the turn of the key {restored(key)!r} was passed over"))
     return found

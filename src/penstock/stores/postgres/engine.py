@@ -32,10 +32,10 @@ class Engine:
         self.on_lost: Callable[[], None] = lambda: None
         """Called when tables are found to be gone."""
         self._pool = Pool(address)
-        said = ", ".join(
+        settings_sql = ", ".join(
             f"pg_catalog.set_config('{name}', '{value}', true)" for name, value in settings(address).items()
         )
-        self._local = f"SELECT {said}".encode()
+        self._local = f"SELECT {settings_sql}".encode()
 
     async def open(self) -> None:
         """Reach the server, and refuse one that cannot hold a store."""
@@ -54,7 +54,7 @@ class Engine:
                 )
 
     def proven(self, *, may_write: bool) -> None:
-        """It is the right server: what it refuses from now on, it will let pass again."""
+        """This is the right server: a refusal from now on is a fault that passes."""
         self.faults.proven = frozenset(Proof) if may_write else frozenset({Proof.LOGIN})
 
     async def close(self) -> None:
@@ -67,13 +67,13 @@ class Engine:
     ) -> list[Row]:
         """One statement, in a transaction of its own unless it is `on` a connection with one; its rows.
 
-        Where the values decide how the rows are best found, it is not to be prepared.
+        A statement whose values decide how its rows are best found is not to be prepared.
         """
         prepare = prepare and not self.address.is_pooled
         if on is not None:
             return await self._rows(await self._execute(on, statement, params, prepare=prepare))
-        # Behind a pooler not in a pipeline: the driver ends one by a word after the last that is answered. A
-        # pooler that has heard the answer takes it for a new transaction, and keeps a connection for it.
+        # Behind a pooler not in a pipeline: after the last answer the driver sends one more message, which
+        # the pooler takes for a new transaction, and keeps a connection for.
         around = self.transaction if self.address.is_pooled else self.connection
         async with around() as connection:
             return await self._rows(await self._execute(connection, statement, params, prepare=prepare))
@@ -88,8 +88,8 @@ class Engine:
 
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[Connection]:
-        """A connection of the pool, for one call; what it raises becomes one of Penstock's errors."""
-        pool, place, limit = self._pool, self.address.shown, self.address.numbers.answer_timeout
+        """A connection of the pool, for one call; the driver's errors become Penstock's."""
+        pool, shown, limit = self._pool, self.address.shown, self.address.pool.answer_timeout
         connection: Connection | None = None
         watch: asyncio.TimerHandle | None = None
         is_late = False
@@ -104,16 +104,16 @@ class Engine:
             watch = asyncio.get_running_loop().call_later(limit, end, connection)
             yield connection
         except PenstockError:
-            # Some are system errors too.
+            # Some of Penstock's errors are system errors too.
             raise
         except (psycopg.Error, OSError) as error:
             if is_late:
-                raise StoreTimeoutError(f"the server at {place} did not answer within {limit:g} s") from error
+                raise StoreTimeoutError(f"the server at {shown} did not answer within {limit:g} s") from error
             if connection is not None and (
                 isinstance(error, psycopg.errors.ReadOnlySqlTransaction) or is_outdated(error)
             ):
-                # The name may lead to another primary by now; what a session may do is set at its beginning,
-                # and what it has prepared is for the tables of then.
+                # The name may lead to another primary by now; the rights of a session are set when it begins,
+                # and its prepared statements are for the tables of then.
                 await connection.close()
             if isinstance(error, psycopg.errors.UndefinedTable | psycopg.errors.InvalidSchemaName):
                 self.on_lost()
@@ -124,9 +124,9 @@ class Engine:
             if connection is not None:
                 await pool.put_back(connection)
 
-    async def connect(self, name: str = "penstock", **more: str) -> Connection:
-        """A connection outside the pool, with these settings before the usual ones."""
-        return await connect(self.address, name=name, **more)
+    async def connect(self, name: str = "penstock", **extras: str) -> Connection:
+        """A connection outside the pool; `extras` are settings that win over the usual ones."""
+        return await connect(self.address, name=name, **extras)
 
     async def _execute(
         self, connection: Connection, statement: str, params: Sequence[Value], *, prepare: bool
@@ -151,7 +151,7 @@ def bound(value: Value) -> str | None:
 def array(values: Sequence[Any]) -> str:
     """A list as text; its items are text, numbers, truth values or None."""
     if len(values) > 1 and values.count(values[0]) == len(values):
-        # Most columns of many jobs are.
+        # All items are the same, as in most columns of many jobs.
         return "{" + ",".join([_item(values[0])] * len(values)) + "}"
     return "{" + ",".join([_item(value) for value in values]) + "}"
 

@@ -20,7 +20,7 @@ from penstock.core.store_url import hide
 
 
 class Proof(Enum):
-    """What a store has been seen to do: once it did, a refusal of that is a fault that passes."""
+    """What a store has been seen to do: once it did, a refusal of the same is a fault that passes."""
 
     LOGIN = auto()
     WRITE = auto()
@@ -28,7 +28,7 @@ class Proof(Enum):
 
 class _Meaning(msgspec.Struct, frozen=True):
     kind: type[PenstockError]
-    words: str
+    text: str
     passes_after: Proof | None = None
 
 
@@ -84,7 +84,7 @@ _BY_TEXT: Final[dict[str, _Meaning]] = {
     "does not exist": _NO_DATABASE,
 }
 _WALLS: Final = ("was not admitted", "row-level security policy")
-"""Said to a role about a tenant that is not its own. That does not pass."""
+"""What a role is told about a tenant that is not its own. That does not pass."""
 
 
 class Faults:
@@ -92,25 +92,25 @@ class Faults:
 
     A server that refuses the login or every write when it is first used is the wrong one. If it does so after
     the store was open, it was demoted or locked, a password or a right is being changed, or the tables are
-    being put back: that passes, and whoever can wait should.
+    being put back: that passes, and callers that can wait should.
     """
 
-    def __init__(self, at: str, secrets: tuple[str, ...] = ()) -> None:
-        self._at = at
+    def __init__(self, server: str, secrets: tuple[str, ...] = ()) -> None:
+        self._server = server
         self._secrets = secrets
         self.proven: frozenset[Proof] = frozenset()
 
     def translate(self, error: psycopg.Error | OSError) -> PenstockError:
-        """The same failure in Penstock's words, without secrets."""
-        said = " ".join(hide(str(error), self._secrets).split())
+        """The error of Penstock's for this one of the driver, without secrets."""
+        text = " ".join(hide(str(error), self._secrets).split())
         meaning = meaning_of(error)
         if meaning is None:
             if isinstance(error, psycopg.OperationalError | OSError):
-                return StoreUnavailableError(f"{self._at} cannot be reached: {said}")
-            return StoreError(f"{self._at} failed: {said}")
-        if meaning.passes_after in self.proven and not any(wall in said for wall in _WALLS):
-            return StoreUnavailableError(f"{self._at} worked before and now {meaning.words} ({said})")
-        return meaning.kind(f"{self._at} {meaning.words} ({said})")
+                return StoreUnavailableError(f"{self._server} cannot be reached: {text}")
+            return StoreError(f"{self._server} failed: {text}")
+        if meaning.passes_after in self.proven and not any(wall in text for wall in _WALLS):
+            return StoreUnavailableError(f"{self._server} worked before and now {meaning.text} ({text})")
+        return meaning.kind(f"{self._server} {meaning.text} ({text})")
 
 
 def is_outdated(error: Exception) -> bool:
@@ -122,7 +122,7 @@ def is_outdated(error: Exception) -> bool:
 
 
 def meaning_of(error: Exception) -> _Meaning | None:
-    """What the error's code says, or its text where it has none."""
+    """The meaning of the error's code, or of its text where it has none."""
     if is_outdated(error):
         return _OTHER_TABLES
     code = getattr(error, "sqlstate", None) or ""

@@ -16,12 +16,12 @@ from penstock.core.outcomes import Applied, Refusal, Refused
 from penstock.core.states import State
 from penstock.stores.absent import answers_absent
 from penstock.stores.bounds import RELAY_LIMIT
+from penstock.stores.postgres.backend import Backend, rounds
+from penstock.stores.postgres.codec import spawn_columns
 from penstock.stores.postgres.engine import Connection
 from penstock.stores.postgres.quarantine import PostgresQuarantine
-from penstock.stores.postgres.records import spawn_columns
+from penstock.stores.postgres.queue_transaction import QueueTransaction
 from penstock.stores.postgres.renumbering import StaleNumberError, renumbers
-from penstock.stores.postgres.room import rounds
-from penstock.stores.postgres.turn import Turn
 from penstock.stores.rows import More, encode
 from penstock.stores.values import Adoption, Relay, Spawn
 
@@ -32,17 +32,17 @@ ORDER BY i
 OFFSET $3::bigint
 LIMIT $4::bigint
 """
-_RELAYS: Final = """
+_LIST_RELAY_ENTRIES: Final = """
 SELECT number, target, what, body FROM penstock.relay WHERE queue = $1 AND number > $3::bigint
 ORDER BY number
 LIMIT $2::bigint
 """
 _HAS_KEYS: Final = "SELECT has_keys FROM penstock.queue WHERE n = $1"
-_RELAYED: Final = "DELETE FROM penstock.relay WHERE queue = $1 AND number = ANY($2::bigint[])"
+_DELETE_RELAY_ENTRIES: Final = "DELETE FROM penstock.relay WHERE queue = $1 AND number = ANY($2::bigint[])"
 
 
 class _Ending(msgspec.Struct):
-    """A child's ending as it stands in a relay entry; the result is JSON text."""
+    """A child's ending as a relay entry has it; the result is JSON text."""
 
     parent: str
     child: JobRef
@@ -50,53 +50,63 @@ class _Ending(msgspec.Struct):
     result: str | None = None
 
 
-class PostgresFlows(PostgresQuarantine):
-    """Jobs that wait for other jobs."""
+class PostgresFlows:
+    """The part `Flows`: jobs that wait for other jobs."""
+
+    def __init__(self, backend: Backend, quarantine: PostgresQuarantine) -> None:
+        self._backend = backend
+        self._quarantine = quarantine
 
     @answers_absent
     @renumbers
     async def child_ended(self, queue: QueueRef, endings: Sequence[ChildEnding]) -> list[Applied | Refused]:
         """Tell parents of their children's endings, in the order given."""
-        number = await self._there(queue)
+        number = await self._backend.require_number(queue)
         out: list[Applied | Refused] | None = None
         while out is None:
             try:
-                async with self._turn(number, holds=number in self._keyed) as turn:
-                    out = await self._unblock(turn, endings)
+                async with self._backend.queue_transaction(
+                    number, holds=number in self._backend.keyed
+                ) as transaction:
+                    out = await self.unblock(transaction, endings)
             except StoreError as error:
-                if not await self._mend(queue, number, error, [ending.parent for ending in endings]):
+                if not await self._quarantine.mend(
+                    queue, number, error, [ending.parent for ending in endings]
+                ):
                     raise
-        self._ring_after(queue, out)
+        self._backend.notify_outcomes(queue, out)
         return out
 
-    async def _unblock(self, turn: Turn, endings: Sequence[ChildEnding]) -> list[Applied | Refused] | None:
-        """As part of a turn; None where it has to hold the queue's row, and does not."""
-        await self._lock(turn.number, [ending.parent for ending in endings], turn.connection)
+    async def unblock(
+        self, transaction: QueueTransaction, endings: Sequence[ChildEnding]
+    ) -> list[Applied | Refused] | None:
+        """Tell parents as part of a transaction; None where it has to hold the queue's row, and does not."""
+        await self.lock(transaction.number, [ending.parent for ending in endings], transaction.connection)
         # From now on the mode of the queue cannot change under parents that wait.
-        [(has_keys,)] = await self._ask(_HAS_KEYS, turn.number, on=turn.connection)
-        if has_keys and not turn.holds:
-            self._keyed.add(turn.number)
+        [(has_keys,)] = await self._backend.query(_HAS_KEYS, transaction.number, on=transaction.connection)
+        if has_keys and not transaction.holds:
+            self._backend.keyed.add(transaction.number)
             return None
         out: list[Applied | Refused] = []
         for indexes in rounds([f"{ending.parent} {ending.child}" for ending in endings]):
             items = [_ending_item(endings[index]) for index in indexes]
             columns = [list(column) for column in zip(*items, strict=True)]
-            rows = await turn.move(Move.UNBLOCK, *columns, More().child_policy, CHILD_FAILED)
+            rows = await transaction.run_move(Move.UNBLOCK, *columns, More().child_policy, CHILD_FAILED)
             out += [_answer(state, is_applied=is_applied) for is_applied, state, _ in rows]
-            turn.touch(Move.UNBLOCK, [key for _, _, key in rows])
+            transaction.touch(Move.UNBLOCK, [key for _, _, key in rows])
         return out
 
     @answers_absent
     @renumbers
     async def adopt(self, queue: QueueRef, adoptions: Sequence[Adoption]) -> list[Applied | Refused]:
         """Give blocked parents more children."""
-        number = await self._there(queue)
+        number = await self._backend.require_number(queue)
         parents = [adoption.parent for adoption in adoptions]
-        async with self._engine.transaction() as connection:
-            await self._lock(number, parents, connection)
-            rows = await self._share("refused", number, parents, on=connection)
+        async with self._backend.engine.transaction() as connection:
+            await self.lock(number, parents, connection)
+            rows = await self._backend.run_shared("refused", number, parents, on=connection)
             if any(has_keys is None for *_, has_keys in rows):
-                self._forget_all()
+                self._backend.forget_all()
                 raise StaleNumberError
             states = [row[0] for row in rows]
             children = [
@@ -107,21 +117,23 @@ class PostgresFlows(PostgresQuarantine):
             ]
             if children:
                 columns = [list(column) for column in zip(*children, strict=True)]
-                await self._share("adopt", number, *columns, on=connection)
+                await self._backend.run_shared("adopt", number, *columns, on=connection)
         return [_answer(state, is_applied=state == State.BLOCKED) for state in states]
 
     @answers_absent
     @renumbers
     async def spawn(self, queue: QueueRef, lease: Beat, spawns: Sequence[Spawn]) -> Applied | Refused:
         """Let a running job add children under its lease."""
-        number = await self._there(queue)
+        number = await self._backend.require_number(queue)
         children = encode([JobRef(each.queue, each.job.id) for each in spawns])
-        rows = await self._share("spawn", number, lease.id, lease.token, children, *spawn_columns(spawns))
+        rows = await self._backend.run_shared(
+            "spawn", number, lease.id, lease.token, children, *spawn_columns(spawns)
+        )
         if rows:
             return Applied(State.ACTIVE, rows[0][0])
-        [(state, *_, has_keys)] = await self._share("refused", number, [lease.id])
+        [(state, *_, has_keys)] = await self._backend.run_shared("refused", number, [lease.id])
         if has_keys is None:
-            self._forget_all()
+            self._backend.forget_all()
             raise StaleNumberError
         return Refused(Refusal.LOST, None if state is None else State(state))
 
@@ -130,32 +142,36 @@ class PostgresFlows(PostgresQuarantine):
         self, queue: QueueRef, job: str, *, after: int = 0, limit: int | None = None, results: bool = True
     ) -> list[Child]:
         """The children of a job, in the order it named them."""
-        rows = await self._look_at(queue, _CHILDREN, job, after, limit, results)
+        rows = await self._backend.read_queue(queue, _CHILDREN, job, after, limit, results)
         return [
             Child(JobRef(name, child), is_done, state and State(state), result and result.encode())
             for name, child, is_done, state, result in rows
         ]
 
     @renumbers
-    async def relays(self, queue: QueueRef, limit: int = RELAY_LIMIT, *, after: int = 0) -> list[Relay]:
-        """What waits to be carried over, oldest first."""
-        rows = await self._look_at(queue, _RELAYS, limit, after)
-        return [Relay(n, target, _what(what, body)) for n, target, what, body in rows]
+    async def list_relay_entries(
+        self, queue: QueueRef, limit: int = RELAY_LIMIT, *, after: int = 0
+    ) -> list[Relay]:
+        """The entries that wait to be carried over, oldest first."""
+        rows = await self._backend.read_queue(queue, _LIST_RELAY_ENTRIES, limit, after)
+        return [Relay(n, target, _entry_of(what, body)) for n, target, what, body in rows]
 
     @answers_absent
-    async def relayed(self, queue: QueueRef, numbers: Sequence[int]) -> None:
+    async def delete_relay_entries(self, queue: QueueRef, numbers: Sequence[int]) -> None:
         """Forget entries that were carried over."""
-        await self._ask(_RELAYED, await self._there(queue), list(numbers))
+        await self._backend.query(
+            _DELETE_RELAY_ENTRIES, await self._backend.require_number(queue), list(numbers)
+        )
 
-    async def _lock(self, number: int, jobs: Sequence[str], connection: Connection) -> None:
-        await self._share("lock", number, list(jobs), on=connection)
+    async def lock(self, number: int, jobs: Sequence[str], connection: Connection) -> None:
+        await self._backend.run_shared("lock_jobs", number, list(jobs), on=connection)
 
 
 def _ending_item(ending: ChildEnding) -> tuple[Any, ...]:
     verdicts = {policy: flows.verdict(ending.state, policy) for policy in ChildPolicy}
     result = None if ending.result is None else ending.result.decode()
-    told = (ending.parent, ending.child.queue, ending.child.id, ending.state, result)
-    return (*told, encode(verdicts), child_failed(ending.child))
+    item = (ending.parent, ending.child.queue, ending.child.id, ending.state, result)
+    return (*item, encode(verdicts), child_failed(ending.child))
 
 
 def _answer(state: str | None, *, is_applied: bool) -> Applied | Refused:
@@ -164,7 +180,7 @@ def _answer(state: str | None, *, is_applied: bool) -> Applied | Refused:
     return Applied(State(state)) if is_applied else Refused(Refusal.STATE, State(state))
 
 
-def _what(what: str, body: str) -> Any:
+def _entry_of(what: str, body: str) -> Any:
     match what:
         case "spawn":
             return msgspec.json.decode(body, type=NewJob)

@@ -26,7 +26,7 @@ class Probe(msgspec.Struct, frozen=True):
 
 
 class Hints:
-    """What one process knows of one queue's line.
+    """What one process knows of the places of one queue's jobs.
 
     A place at the back, once left, never comes back: jobs that wait again get new places, or negative ones at
     the front, which are always looked at. What may still appear is the place of a transaction that is not
@@ -51,14 +51,14 @@ class Hints:
         return tiers, lows, [-1, HIGHEST] * len(TIERS)
 
     def times(self) -> tuple[int, int]:
-        """Before which deadline there is no lease, before which time no delayed job; now and then no word."""
+        """Before which deadline there is no lease, before which time no delayed job; now and then LOWEST."""
         if time.monotonic() - self._full_at > FULL_SECONDS:
             self._full_at = time.monotonic()
             return LOWEST, LOWEST
         return self._deadline, self._due
 
     def saw(self, now: int, due: int | None, *, is_late: bool) -> None:
-        """What the newest look found."""
+        """Note what the newest look found."""
         if not is_late:
             self._deadline = now
         self._due = (now if due is None else min(due, now)) - LATE_MS

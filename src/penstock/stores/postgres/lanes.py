@@ -1,4 +1,4 @@
-"""Whose turn it is: which keys a claim serves, and how it leaves their lanes."""
+"""The keys that a claim serves by turns, and their lanes after it."""
 
 import heapq
 
@@ -8,7 +8,7 @@ from penstock.core.limits import Rate
 
 
 class Lane(msgspec.Struct):
-    """A key with waiting jobs and a free slot. `slots` and `waiting` are what is left of them."""
+    """A key with waiting jobs and a free slot. `slots` and `waiting` are how many are left."""
 
     key: str
     turn: int
@@ -21,7 +21,7 @@ class Lane(msgspec.Struct):
 
     @property
     def is_ready(self) -> bool:
-        """True while it could be served again, now or when its rate allows it."""
+        """True while the key could be served again, now or when its rate allows it."""
         return self.slots > 0 and self.waiting > 0
 
 

@@ -1,4 +1,4 @@
-"""Brings a schema to this version, under a lock of its own, or says why it cannot."""
+"""Brings a schema to the newest version, under a lock of its own, or says why it cannot."""
 
 import asyncio
 import hashlib
@@ -25,7 +25,7 @@ SELECT EXISTS (
         OR EXISTS (SELECT 1 FROM penstock.event WHERE event.queue = queue.n AND event.stamp >= here.next)
 )
 """
-# By number alone the log keeps the order of each job; where readers were is no place in it any more.
+# By number alone the log keeps the order of each job; positions of readers are no places in it any more.
 _START_AGAIN: Final = """
 LOCK TABLE penstock.queue, penstock.job, penstock.ended, penstock.event, penstock.reader
     IN ACCESS EXCLUSIVE MODE;
@@ -43,8 +43,12 @@ OWN_NAMES: Final = f"SET LOCAL search_path = {SEARCH_PATH}"
 T = TypeVar("T")
 _TRIES: Final = 9
 _BUSY: Final = (psycopg.errors.LockNotAvailable, psycopg.errors.DeadlockDetected)
-# While a migration waits for a table, everybody else waits behind it.
-_SOON: Final = "SET LOCAL lock_timeout = '1s'"
+# While a migration waits for a table, all other calls wait behind it. The migration gives up in half of the
+# time after which PostgreSQL looks for deadlocks, so that the server ends no transaction of a worker instead.
+_SOON: Final = """
+SELECT set_config('lock_timeout', greatest(1, setting::int / 2)::text, true)
+FROM pg_settings WHERE name = 'deadlock_timeout'
+"""
 
 
 class Schema(msgspec.Struct, frozen=True):
@@ -81,8 +85,8 @@ async def look(connection: Connection, engine: Engine) -> Schema:
 
 
 async def version_of(connection: Connection, engine: Engine) -> int:
-    """The version of the schema; 0 where there is none, StoreFormatError where it is somebody else's."""
-    schema, place = engine.address.schema, engine.address.shown
+    """The version of the schema; 0 where there is none, StoreFormatError where it is not Penstock's."""
+    schema, shown = engine.address.schema, engine.address.shown
     row = await (
         await connection.execute(
             "SELECT to_regclass(%(meta)s) IS NOT NULL, "
@@ -94,7 +98,7 @@ async def version_of(connection: Connection, engine: Engine) -> int:
     if not has_meta:
         if has_tables:
             raise StoreFormatError(
-                f"{place}: the schema {schema} has tables that are not Penstock's; name another: ?schema=…"
+                f"{shown}: the schema {schema} has tables that are not Penstock's; name another: ?schema=…"
             )
         return 0
     found = await connection.execute(
@@ -102,11 +106,11 @@ async def version_of(connection: Connection, engine: Engine) -> int:
     )
     version = await found.fetchone()
     if version is None:
-        raise StoreFormatError(f"{place}: the schema {schema} is not Penstock's, or a damaged one")
+        raise StoreFormatError(f"{shown}: the schema {schema} is not Penstock's, or a damaged one")
     newest = len(load_migrations())
     if version[0] > newest:
         raise StoreVersionError(
-            f"{place}: has schema version {version[0]}, and this Penstock knows up to {newest}; upgrade it"
+            f"{shown}: has schema version {version[0]}, and this Penstock knows up to {newest}; upgrade it"
         )
     return int(version[0])
 
@@ -124,7 +128,7 @@ async def migrate(engine: Engine) -> Schema:
             return after
 
     try:
-        return await insisting(once)
+        return await retrying(once)
     except ConfigError as error:
         if isinstance(error.__cause__, psycopg.errors.InsufficientPrivilege):
             raise ConfigError(
@@ -134,8 +138,8 @@ async def migrate(engine: Engine) -> Schema:
         raise
 
 
-async def insisting(migration: Callable[[], Awaitable[T]]) -> T:
-    """A migration's answer; it is tried again where those at work would not let go of a table."""
+async def retrying(migration: Callable[[], Awaitable[T]]) -> T:
+    """A migration's answer; it is tried again where calls kept a table locked."""
     for _ in range(_TRIES):
         try:
             return await migration()
@@ -147,7 +151,7 @@ async def insisting(migration: Callable[[], Awaitable[T]]) -> T:
 
 
 async def bring_up(connection: Connection, engine: Engine, *, may_start_again: bool) -> tuple[Schema, bool]:
-    """The same on a connection that has a transaction; where it may, also what a restored schema needs.
+    """Migrate on a connection that has a transaction; where it may, also start a restored schema again.
 
     The schema then, and whether it had to start again.
     """
@@ -170,10 +174,10 @@ async def bring_up(connection: Connection, engine: Engine, *, may_start_again: b
                 "transactions had higher numbers: `penstock migrate up` before it is used"
             )
         await connection.execute(in_schema(_START_AGAIN, schema).encode())
-    known = {"cluster": await _cluster(connection)}
+    values = {"cluster": await _cluster(connection)}
     if found.store is None or found.is_foreign:
-        known["store"] = secrets.randbits(62)
-    for name, value in known.items():
+        values["store"] = secrets.randbits(62)
+    for name, value in values.items():
         if value is not None:
             await connection.execute(in_schema(_PUT, schema).encode(), (name, value))
     return await look(connection, engine), found.is_foreign
@@ -198,7 +202,7 @@ def pending(schema: str, version: int) -> list[str]:
 
 
 def script(schema: str, version: int, roles: Sequence[str] = (), *, starts_again: bool = False) -> str:
-    """What brings the schema up, as one transaction for whoever may run it."""
+    """The statements that bring the schema up, as one transaction for a user who may run it."""
     statements = pending(schema, version)
     if starts_again:
         statements += in_schema(_START_AGAIN, schema).strip().split(";\n")
@@ -224,9 +228,9 @@ def grants(schema: str, role: str) -> list[str]:
 
 
 async def _cluster(connection: Connection) -> int | None:
-    """The server's own number, which a dump does not carry along; None where it is not told."""
-    asked = "SELECT has_function_privilege('pg_control_system()', 'EXECUTE')"
-    row = await (await connection.execute(asked)).fetchone()
+    """The server's own number, which a dump does not have; None where this user may not read it."""
+    may_read = "SELECT has_function_privilege('pg_control_system()', 'EXECUTE')"
+    row = await (await connection.execute(may_read)).fetchone()
     if row is None or not row[0]:
         return None
     row = await (await connection.execute("SELECT system_identifier FROM pg_control_system()")).fetchone()

@@ -10,18 +10,18 @@ from msgspec.structs import replace
 from penstock.core.errors import StoreFormatError, TransactionError
 from penstock.core.job import QueueRef
 from penstock.core.store_url import parse_url
-from penstock.stores.outgoing import OUTBOX_SCHEMA, Failed, OutboxState, Outgoing
+from penstock.stores.outbox import OUTBOX_SCHEMA, OutboxEntry, OutboxState, RejectedEntry
 from penstock.stores.postgres.address import Address, address_of
+from penstock.stores.postgres.caller_transaction import CallerEngine, checked
 from penstock.stores.postgres.engine import Connection, Engine
 from penstock.stores.postgres.migrate import lock_of
+from penstock.stores.postgres.notifier import PostgresNotifier, channel_of
 from penstock.stores.postgres.sources import in_schema
-from penstock.stores.postgres.wakeups import Wakeups, channel_of
-from penstock.stores.postgres.within import GuestEngine, checked
-from penstock.stores.protocol import Bell
+from penstock.stores.protocol import Subscription
 from penstock.stores.values import Topic
 
-_BELL: Final = QueueRef("outbox", "outbox")
-_PLACE: Final = "your connection"
+_CHANNEL_QUEUE: Final = QueueRef("outbox", "outbox")
+_SHOWN: Final = "your connection"
 
 TABLES: Final = """
 CREATE SCHEMA IF NOT EXISTS {schema};
@@ -92,8 +92,8 @@ _FAILED: Final = "SELECT number, tenant, queue, reason FROM penstock.failed ORDE
 
 async def write(connection: object, schema: str, queue: QueueRef, body: str, *, blocking: bool) -> None:
     """Put a parcel into the outbox as part of the transaction that a driver's connection is in."""
-    engine = GuestEngine(Address("", _PLACE, schema, False), checked(connection, blocking=blocking))
-    channel = channel_of(schema, _BELL, Topic.READY)
+    engine = CallerEngine(Address("", _SHOWN, schema, False), checked(connection, blocking=blocking))
+    channel = channel_of(schema, _CHANNEL_QUEUE, Topic.READY)
     try:
         await engine.run(in_schema(_WRITE, schema), queue.tenant, queue.name, body, channel)
     except TransactionError as error:
@@ -103,7 +103,7 @@ async def write(connection: object, schema: str, queue: QueueRef, body: str, *, 
 
 
 def tables(url: str) -> str:
-    """What makes the tables."""
+    """The statements that make the tables."""
     return _tables(outbox_address(url).schema)
 
 
@@ -115,12 +115,12 @@ def outbox_address(url: str) -> Address:
 
 
 class PostgresOutbox:
-    """The outbox in a database, as a relay sees it. One relay carries at a time; others stand by."""
+    """The outbox in a database, as a relay sees it. One relay moves entries at a time; others wait."""
 
     def __init__(self, url: str) -> None:
         self._address = outbox_address(url)
         self._engine = Engine(self._address)
-        self._wakeups = Wakeups(self._engine)
+        self._notifier = PostgresNotifier(self._engine)
 
     async def open(self, *, make: bool = True) -> None:
         """Connect; tables that are not there are made, or StoreFormatError says so."""
@@ -141,12 +141,14 @@ class PostgresOutbox:
 
     async def close(self) -> None:
         """Close every connection."""
-        await self._wakeups.close()
+        await self._notifier.close()
         await self._engine.close()
 
     @asynccontextmanager
-    async def round(self, limit: int, without: Sequence[QueueRef]) -> AsyncIterator["PostgresRound | None"]:
-        """The next entries, in a transaction that holds the relay's lock: it ends with whoever dies."""
+    async def next_batch(
+        self, limit: int, without: Sequence[QueueRef]
+    ) -> AsyncIterator["PostgresBatch | None"]:
+        """The next entries, in a transaction that holds the relay's lock, which ends with its connection."""
         async with self._engine.transaction() as connection:
             [(is_mine,)] = await self._engine.run(
                 "SELECT pg_try_advisory_xact_lock($1::bigint)", self._lock("relay"), on=connection
@@ -157,25 +159,27 @@ class PostgresOutbox:
             names = [f"{queue.tenant}/{queue.name}" for queue in without]
             rows = await self._engine.run(self._named(_NEXT), names, limit, on=connection)
             entries = [
-                Outgoing(number, QueueRef(tenant, queue), body, waited)
+                OutboxEntry(number, QueueRef(tenant, queue), body, waited)
                 for number, tenant, queue, body, waited in rows
             ]
-            yield PostgresRound(self._engine, connection, entries)
+            yield PostgresBatch(self._engine, connection, entries)
 
-    def bell(self) -> AbstractAsyncContextManager[Bell]:
-        """Rings when something was written."""
-        return self._wakeups.hang(_BELL, Topic.READY)
+    def subscribe(self) -> AbstractAsyncContextManager[Subscription]:
+        """Notified when something was written."""
+        return self._notifier.subscribe(_CHANNEL_QUEUE, Topic.READY)
 
     async def state(self, limit: int) -> OutboxState:
-        """How much waits, and what was set aside."""
+        """How many entries wait, and which were set aside."""
         [(waiting, oldest, failed)] = await self._engine.run(self._named(_STATE))
         rows = await self._engine.run(self._named(_FAILED), limit)
-        return OutboxState(waiting, oldest, failed, [Failed(n, QueueRef(t, q), why) for n, t, q, why in rows])
+        return OutboxState(
+            waiting, oldest, failed, [RejectedEntry(n, QueueRef(t, q), why) for n, t, q, why in rows]
+        )
 
     async def retry(self, numbers: Sequence[int] | None) -> int:
         """Let entries that were set aside wait again."""
         back = await self._engine.run(self._named(_BACK), None if numbers is None else list(numbers))
-        self._wakeups.ring(_BELL, {Topic.READY})
+        self._notifier.notify(_CHANNEL_QUEUE, {Topic.READY})
         return len(back)
 
     def _named(self, statement: str) -> str:
@@ -185,16 +189,16 @@ class PostgresOutbox:
         return lock_of(f"{self._address.schema}/outbox/{what}")
 
 
-class PostgresRound:
+class PostgresBatch:
     """Entries under the relay's lock."""
 
-    def __init__(self, engine: Engine, connection: Connection, entries: list[Outgoing]) -> None:
+    def __init__(self, engine: Engine, connection: Connection, entries: list[OutboxEntry]) -> None:
         self.entries = entries
         self._engine = engine
         self._connection = connection
 
-    async def done(self, carried: Sequence[int], failed: Sequence[Failed]) -> None:
-        """Forget what was carried over, and set aside what never will be."""
+    async def finish(self, carried: Sequence[int], failed: Sequence[RejectedEntry]) -> None:
+        """Delete entries that were carried over, and set aside those that never can be."""
         schema = self._engine.address.schema
         if carried:
             await self._engine.run(in_schema(_FORGET, schema), list(carried), on=self._connection)
@@ -203,10 +207,10 @@ class PostgresRound:
             await self._engine.run(in_schema(_SET_ASIDE, schema), numbers, reasons, on=self._connection)
 
 
-def _no_outbox(schema: str, place: str) -> StoreFormatError:
+def _no_outbox(schema: str, shown: str) -> StoreFormatError:
     return StoreFormatError(
-        f"there is no outbox in the schema {schema} of {place}: a relay makes it (`penstock outbox run`), or "
-        "whoever runs what `penstock outbox sql` prints"
+        f"there is no outbox in the schema {schema} of {shown}: a relay makes it (`penstock outbox run`), or "
+        "a user who runs the output of `penstock outbox sql`"
     )
 
 

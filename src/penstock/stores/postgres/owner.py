@@ -9,7 +9,7 @@ import psycopg
 from penstock.core.errors import ConfigError
 from penstock.stores.postgres.address import address_of
 from penstock.stores.postgres.engine import Connection, Engine
-from penstock.stores.postgres.migrate import OWN_NAMES, Schema, bring_up, grants, insisting, look, script
+from penstock.stores.postgres.migrate import OWN_NAMES, Schema, bring_up, grants, look, retrying, script
 from penstock.stores.postgres.sources import in_schema
 
 _ADMITTED: Final = "SELECT role, tenant FROM penstock.member WHERE role = ANY(%s) LIMIT 1"
@@ -27,7 +27,7 @@ class SchemaOwner:
         return self._engine.address.schema
 
     @property
-    def place(self) -> str:
+    def shown(self) -> str:
         """The url, without secrets."""
         return self._engine.address.shown
 
@@ -52,14 +52,14 @@ class SchemaOwner:
                         await connection.execute(statement.encode())
             return started_again
 
-        return await insisting(once)
+        return await retrying(once)
 
     def script(self, version: int, roles: Sequence[str], *, starts_again: bool = False) -> str:
         """What `up` would run on a schema of this version."""
         return script(self.name, version, roles, starts_again=starts_again)
 
     async def _refuse_admitted(self, connection: Connection, roles: Sequence[str]) -> None:
-        """ConfigError for a role that is held to its tenants: these grants would lift it over the wall."""
+        """ConfigError for a role that is held to its tenants: these grants would admit it to all."""
         found = await connection.execute(in_schema(_ADMITTED, self.name).encode(), (list(roles),))
         for role, tenant in await found.fetchall():
             raise ConfigError(
@@ -69,11 +69,11 @@ class SchemaOwner:
 
     @asynccontextmanager
     async def _connection(self) -> AsyncIterator[Connection]:
-        """A connection that may take its time: tables that are large are changed for as long as it takes."""
+        """A connection without time limits: changing large tables takes as long as it takes."""
         await self._engine.open()
         try:
-            patient = {"statement_timeout": "0", "idle_in_transaction_session_timeout": "0"}
-            connection = await self._engine.connect(**patient)
+            unlimited = {"statement_timeout": "0", "idle_in_transaction_session_timeout": "0"}
+            connection = await self._engine.connect(**unlimited)
             try:
                 yield connection
             finally:

@@ -1,4 +1,4 @@
-"""A bounded number of connections: who waits for one, which are good, and how many are kept open."""
+"""A bounded number of connections: calls wait for one, ended ones are dropped, and some are kept open."""
 
 import asyncio
 import os
@@ -12,17 +12,17 @@ import psycopg
 from psycopg.pq import TransactionStatus
 
 from penstock.core.errors import PoolTimeoutError, StoreError
+from penstock.core.retry_pause import RetryPause
 from penstock.stores.postgres.address import Address
 
 Row = tuple[Any, ...]
 Connection = psycopg.AsyncConnection[Row]
 
-FIRST_PAUSE: Final = 0.05
-LONGEST_PAUSE: Final = 2.0
+PAUSE: Final = RetryPause(0.05, 2.0)
 CHECK_SECONDS: Final = 10.0
 """How often idle connections are looked at, and those that are missing are made."""
 _KEEP_PAUSE: Final = 0.25
-# The server gives up before the connection is closed, and a wait for a lock before that.
+# The server gives up before the connection is closed, and waiting for a lock ends before that.
 _STATEMENT_SHARE: Final = 0.8
 _LOCK_SHARE: Final = 0.4
 _IDLE_SECONDS: Final = 30
@@ -37,15 +37,15 @@ pg_temp is named because PostgreSQL would otherwise search it first.
 class Pool:
     """The connections of one store, used from one event loop.
 
-    What is missing of the connections to keep is made in the background, after the first call had one. Each
-    takes the slot of a call while it is made, so that there are never more than are allowed.
+    Connections that are to be kept and are missing are made in the background, after the first call had one.
+    Each takes the slot of a call while it is made, so that there are never more than are allowed.
     """
 
     def __init__(self, address: Address) -> None:
         self._address = address
-        numbers = address.numbers
-        wanted = numbers.idle_connections
-        self._kept = numbers.connections // 2 if wanted is None else min(wanted, numbers.connections)
+        pool = address.pool
+        wanted = pool.idle_connections
+        self._kept = pool.connections // 2 if wanted is None else min(wanted, pool.connections)
         self._idle: list[Connection] = []
         self._busy = 0
         """Connections that are in use or being made."""
@@ -56,8 +56,8 @@ class Pool:
         self._again = asyncio.Lock()
 
     def open(self) -> None:
-        """Let calls in."""
-        self._slots = asyncio.Semaphore(self._address.numbers.connections)
+        """Let calls take connections."""
+        self._slots = asyncio.Semaphore(self._address.pool.connections)
 
     async def close(self) -> None:
         """Close every connection. Harmless when there is none."""
@@ -72,19 +72,19 @@ class Pool:
             await connection.close()
 
     async def get(self) -> Connection:
-        """A connection for one call; the driver's errors where it cannot be made. It has to be put back."""
+        """A connection for one call, which puts it back; the driver's errors where none can be made."""
         slots = self._slots
         if slots is None:
             raise StoreError(f"the store at {self._address.shown} is not open")
-        numbers = self._address.numbers
+        pool = self._address.pool
         if slots.locked():
             try:
-                async with asyncio.timeout(numbers.pool_timeout):
+                async with asyncio.timeout(pool.pool_timeout):
                     await slots.acquire()
             except TimeoutError:
                 raise PoolTimeoutError(
-                    f"all {numbers.connections} connections to {self._address.shown} were busy for "
-                    f"{numbers.pool_timeout:g} s; nothing was sent"
+                    f"all {pool.connections} connections to {self._address.shown} were busy for "
+                    f"{pool.pool_timeout:g} s; nothing was sent"
                 ) from None
         else:
             await slots.acquire()
@@ -94,7 +94,7 @@ class Pool:
                 connection = self._idle.pop()
                 if is_quiet(connection):
                     return connection
-                # The server has said goodbye, and most likely to the others too; they are looked at in turn.
+                # The server has ended it, and most likely the others too; they are looked at one by one.
                 await connection.close()
             connection = await self._connected()
         except BaseException:
@@ -133,7 +133,7 @@ class Pool:
         for connection in ended:
             await connection.close()
         while len(self._idle) + self._busy < self._kept:
-            # A program that ends at once has made one connection.
+            # Wait a little: a program that ends soon then has made one connection only.
             await asyncio.sleep(random.uniform(0, _KEEP_PAUSE))
             if len(self._idle) + self._busy >= self._kept or not await self._add():
                 return
@@ -148,7 +148,7 @@ class Pool:
         try:
             connection = await connect(self._address)
         except (psycopg.Error, OSError):
-            # Calls say what is wrong. The next check is the next attempt.
+            # Calls report the error. The next check is the next attempt.
             return False
         finally:
             self._busy -= 1
@@ -156,7 +156,7 @@ class Pool:
         if self._slots is not slots:
             await connection.close()
             return False
-        # Calls take from the other end the one that was used last.
+        # Calls take connections from the other end: those that were used last.
         self._idle.insert(0, connection)
         return True
 
@@ -166,8 +166,7 @@ class Pool:
             return await self._tried()
         async with self._again:
             if self._failures:
-                longest = min(LONGEST_PAUSE, FIRST_PAUSE * 2 ** min(self._failures, 20))
-                await asyncio.sleep(random.uniform(0, longest))
+                await asyncio.sleep(PAUSE.after(self._failures, random.uniform))
             return await self._tried()
 
     async def _tried(self) -> Connection:
@@ -180,28 +179,28 @@ class Pool:
         return connection
 
 
-async def connect(address: Address, *, name: str = "penstock", **more: str) -> Connection:
+async def connect(address: Address, *, name: str = "penstock", **extras: str) -> Connection:
     """A connection outside any pool."""
-    # A pooler hands the server's connections around: what one caller sets there, another one would have.
-    said = {} if address.is_pooled else settings(address) | _ISOLATION | more
+    # A pooler hands the server's connections around: a setting of one caller would hold for another one.
+    options = {} if address.is_pooled else settings(address) | _ISOLATION | extras
     return await psycopg.AsyncConnection.connect(
         address.conninfo,
         autocommit=True,
-        options=" ".join(f"-c {setting}={value}" for setting, value in said.items()),
-        # Only what asks for it is prepared; None would forbid that too.
+        options=" ".join(f"-c {setting}={value}" for setting, value in options.items()),
+        # Only statements that ask for it are prepared; None would forbid that too.
         prepare_threshold=None if address.is_pooled else 1_000_000,
         application_name=name,
-        connect_timeout=max(1, round(address.numbers.connect_timeout)),
+        connect_timeout=max(1, round(address.pool.connect_timeout)),
     )
 
 
-# What a role or database says otherwise would make moves fail that only had to wait for each other.
+# At a level that a role or database has set, moves would fail that only have to wait for each other.
 _ISOLATION: Final = {"default_transaction_isolation": r"read\ committed"}
 
 
 def settings(address: Address) -> dict[str, str]:
-    """What every statement of the store is run with."""
-    answer_ms = address.numbers.answer_timeout * 1000
+    """The settings of the server that every statement of the store is run with."""
+    answer_ms = address.pool.answer_timeout * 1000
     found = {
         # The moves name rows by key; a plan made while a table was small must not outlive that.
         "enable_seqscan": "off",
@@ -219,7 +218,7 @@ def settings(address: Address) -> dict[str, str]:
 
 
 def is_quiet(connection: Connection) -> bool:
-    """False when the server has sent something that nobody asked for: that it ends the connection."""
+    """False when the server has sent something unasked: that it ends the connection."""
     if connection.closed:
         return False
     poll = select.poll()
@@ -228,7 +227,7 @@ def is_quiet(connection: Connection) -> bool:
 
 
 def cut(connection: Connection) -> None:
-    """End the connection now; whoever waits for it gets the driver's error at once."""
+    """End the connection now; calls that wait for it get the driver's error at once."""
     # Closing it here would let another one have its descriptor's number while that is still waited for.
-    with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as twin:
-        twin.shutdown(socket.SHUT_RDWR)
+    with suppress(OSError, psycopg.Error), socket.socket(fileno=os.dup(connection.fileno())) as clone:
+        clone.shutdown(socket.SHUT_RDWR)

@@ -1,4 +1,4 @@
-"""Looking into the database without touching it."""
+"""Reading jobs, counts and leases."""
 
 from collections.abc import Sequence
 from typing import Final
@@ -6,11 +6,13 @@ from typing import Final
 from penstock.core.job import ExpiredLease, Job, QueueRef
 from penstock.core.states import State
 from penstock.stores.bounds import RECOVER_LIMIT
-from penstock.stores.damaged import DAMAGED, DamagedRow, unreadable_record
+from penstock.stores.corruption import DECODE_ERRORS, CorruptRow, unreadable_record
+from penstock.stores.postgres.backend import Backend
 from penstock.stores.postgres.clock import FAR_LEASE
+from penstock.stores.postgres.codec import job_or_error, job_or_none
 from penstock.stores.postgres.engine import Value
+from penstock.stores.postgres.quarantine import PostgresQuarantine
 from penstock.stores.postgres.queues import PostgresQueues
-from penstock.stores.postgres.records import job_or_error, job_or_none
 from penstock.stores.postgres.renumbering import renumbers
 from penstock.stores.postgres.sources import in_schema
 from penstock.stores.rows import EXPIRED_COLUMNS, JOB_COLUMNS, expired_of, stored
@@ -19,7 +21,7 @@ from penstock.stores.values import HeldLease, KeyHolder, Page, Query
 _LEASE_MS: Final = (
     "(SELECT job.lease_ms FROM penstock.job WHERE job.queue = $1 AND job.id = record.id) AS lease_ms"
 )
-"""Only live jobs have one."""
+"""Only live jobs have a lease."""
 
 _GET: Final = f"""
 SELECT {JOB_COLUMNS.replace("lease_ms", _LEASE_MS)}
@@ -34,12 +36,12 @@ CROSS JOIN LATERAL (
 _KEY_HOLDERS: Final = """
 SELECT held.key, held.job, nullif(theirs.state, 'quarantined'), held.digest
 FROM unnest($3::text[]) AS item (key)
-CROSS JOIN (SELECT penstock.now_us($2::bigint) / 1000 AS now) AS given
+CROSS JOIN (SELECT penstock.now_us($2::bigint) / 1000 AS now) AS clock
 CROSS JOIN LATERAL (
     SELECT * FROM penstock.idempotency
     WHERE idempotency.queue = $1
         AND idempotency.key = item.key
-        AND (idempotency.until IS NULL OR idempotency.until > given.now)
+        AND (idempotency.until IS NULL OR idempotency.until > clock.now)
     LIMIT 1
 ) AS held
 LEFT JOIN LATERAL (
@@ -88,8 +90,8 @@ HAVING EXISTS (SELECT 1 FROM penstock.queue WHERE queue.n = $1)
 _EXPIRED: Final = f"""
 SELECT {EXPIRED_COLUMNS}
 FROM penstock.job
-CROSS JOIN (SELECT penstock.now_us($2::bigint) / 1000 AS now) AS given
-WHERE queue = $1 AND deadline IS NOT NULL AND (deadline <= given.now OR {FAR_LEASE})
+CROSS JOIN (SELECT penstock.now_us($2::bigint) / 1000 AS now) AS clock
+WHERE queue = $1 AND deadline IS NOT NULL AND (deadline <= clock.now OR {FAR_LEASE})
 ORDER BY deadline, id
 LIMIT $3::bigint
 """  # noqa: S608 (constants)
@@ -155,29 +157,34 @@ def _source(query: Query) -> str:
     return "penstock.record" if not states or any(state.is_ended for state in states) else _LIVE
 
 
-class PostgresReads(PostgresQueues):
-    """The reading half of the store."""
+class PostgresReads:
+    """The part `Reads`."""
+
+    def __init__(self, backend: Backend, queues: PostgresQueues, quarantine: PostgresQuarantine) -> None:
+        self._backend = backend
+        self._queues = queues
+        self._quarantine = quarantine
 
     @renumbers
     async def get(self, queue: QueueRef, ids: Sequence[str]) -> list[Job | None]:
         """The records, None where there is none."""
-        rows = await self._look_at(queue, _GET, list(ids))
+        rows = await self._backend.read_queue(queue, _GET, list(ids))
         jobs = {job.id: job for job in (job_or_error(queue, row) for row in rows)}
         return [jobs.get(each) for each in ids]
 
     @renumbers
     async def find(self, queue: QueueRef, query: Query) -> Page:
         """A page of jobs, newest first unless the query says otherwise."""
-        number = await self._known(queue)
+        number = await self._backend.find_number(queue)
         if number is None:
             return Page([])
         statement, values = page_of(query)
-        rows = await self._engine.run(
-            in_schema(statement, self._address.schema), number, *values, prepare=False
+        rows = await self._backend.engine.run(
+            in_schema(statement, self._backend.address.schema), number, *values, prepare=False
         )
         if not rows:
-            await self._verify(queue, number)
-        # One that cannot be read is passed over: the store's check names it.
+            await self._backend.verify_number(queue, number)
+        # A record that cannot be read is passed over: the store's check names it.
         read = [job_or_none(queue, row) for row in rows[: query.limit]]
         jobs = [job for job in read if job is not None]
         if len(rows) <= query.limit or not read:
@@ -189,13 +196,15 @@ class PostgresReads(PostgresQueues):
     @renumbers
     async def live_states(self, queue: QueueRef, after: str, limit: int) -> list[tuple[str, State]]:
         """The next live jobs behind an id, with their states."""
-        rows = await self._look_at(queue, _LIVE_STATES, after, limit)
+        rows = await self._backend.read_queue(queue, _LIVE_STATES, after, limit)
         return [(job, State(state)) for job, state in rows]
 
     @renumbers
     async def key_holders(self, queue: QueueRef, keys: Sequence[str]) -> list[KeyHolder | None]:
         """Which job holds each idempotency key now."""
-        rows = await self._look_at(queue, _KEY_HOLDERS, self._seen_us, [stored(key) for key in keys])
+        rows = await self._backend.read_queue(
+            queue, _KEY_HOLDERS, self._backend.newest_us, [stored(key) for key in keys]
+        )
         found = {
             key: KeyHolder(job, None if state is None else State(state), digest)
             for key, job, state, digest in rows
@@ -205,39 +214,41 @@ class PostgresReads(PostgresQueues):
     @renumbers
     async def counts(self, queue: QueueRef) -> dict[State, int]:
         """Jobs per state."""
-        rows = await self._look_at(queue, _COUNTS)
+        rows = await self._backend.read_queue(queue, _COUNTS)
         return dict.fromkeys(State, 0) | {State(state): count for state, count in rows}
 
     @renumbers
     async def ahead(self, queue: QueueRef, job: str) -> int:
         """How many pending jobs, of its key where keys take turns, will be claimed before this one."""
-        rows = await self._look_at(queue, _AHEAD, job)
+        rows = await self._backend.read_queue(queue, _AHEAD, job)
         return int(rows[0][0]) if rows else 0
 
     @renumbers
     async def oldest(self, queue: QueueRef) -> int | None:
         """When the first of the pending jobs was enqueued."""
-        rows = await self._look_at(queue, _OLDEST)
+        rows = await self._backend.read_queue(queue, _OLDEST)
         return rows[0][0] if rows else None
 
     @renumbers
     async def expired(self, queue: QueueRef, limit: int = RECOVER_LIMIT) -> list[ExpiredLease]:
         """Leases that ran out, oldest first; also those that end later than any lease may."""
-        rows = await self._look_at(queue, _EXPIRED, self._seen_us, limit)
-        info = await self.queue(queue) if rows else None
+        rows = await self._backend.read_queue(queue, _EXPIRED, self._backend.newest_us, limit)
+        info = await self._queues.find_queue(queue) if rows else None
         keyed = info is not None and info.mode.has_keys
         leases: list[ExpiredLease] = []
-        damages: list[DamagedRow] = []
+        damages: list[CorruptRow] = []
         for row in rows:
             try:
                 leases.append(expired_of(row, keyed=keyed))
-            except DAMAGED as error:
+            except DECODE_ERRORS as error:
                 damages.append((row[0], unreadable_record(error)))
-        await self._set_aside(queue, await self._there(queue) if damages else 0, damages)
+        await self._quarantine.set_aside(
+            queue, await self._backend.require_number(queue) if damages else 0, damages
+        )
         return leases
 
     @renumbers
     async def leases(self, queue: QueueRef, worker: str | None = None) -> list[HeldLease]:
         """Leases of the queue, or those of one worker."""
-        rows = await self._look_at(queue, _LEASES, worker)
+        rows = await self._backend.read_queue(queue, _LEASES, worker)
         return [HeldLease(*row) for row in rows]

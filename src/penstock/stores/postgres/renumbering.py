@@ -16,7 +16,7 @@ class StaleNumberError(Exception):
 
 
 def renumbers(method: Callable[P, Coroutine[Any, Any, T]]) -> Callable[P, Coroutine[Any, Any, T]]:
-    """Let a store's method raise StaleNumberError before it has changed anything: it is called again."""
+    """Call a method again where it raises StaleNumberError: it may, before it has changed anything."""
 
     @functools.wraps(method)
     async def call(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -7,9 +7,10 @@ from typing import Any, Final
 from penstock.core.job import QueueRef
 from penstock.stores.absent import answers_absent
 from penstock.stores.bounds import SCHEDULE_LIMIT
+from penstock.stores.postgres.backend import Backend
 from penstock.stores.postgres.enqueue import Overtaken, PostgresEnqueue
+from penstock.stores.postgres.queue_transaction import QueueTransaction
 from penstock.stores.postgres.renumbering import renumbers
-from penstock.stores.postgres.turn import Turn
 from penstock.stores.values import Firing, StoredSchedule, Topic
 
 _PUT: Final = """
@@ -53,40 +54,44 @@ RETURNING 1
 """
 
 
-class PostgresSchedules(PostgresEnqueue):
-    """Schedules, and the instants that they fire."""
+class PostgresSchedules:
+    """The part `Schedules`: schedules, and the instants that they fire."""
+
+    def __init__(self, backend: Backend, enqueue: PostgresEnqueue) -> None:
+        self._backend = backend
+        self._enqueue = enqueue
 
     async def put_schedule(self, schedule: StoredSchedule) -> None:
         """Keep a schedule; one of that name is replaced, and keeps what it fired last."""
         await self._put(schedule.queue, schedule)
-        # Its first instant may come sooner than anything that is waited for.
-        self._wakeups.ring(schedule.queue, {Topic.READY})
+        # Its first instant may come sooner than anything that schedulers wait for.
+        self._backend.notifier.notify(schedule.queue, {Topic.READY})
 
     @renumbers
     async def _put(self, queue: QueueRef, schedule: StoredSchedule) -> None:
-        number = await self._number(queue)
-        kept = (schedule.name, schedule.body.decode(), schedule.next_at, schedule.paused)
-        if not await self._ask(_PUT, number, *kept):
-            await self._verify(queue, number)
+        number = await self._backend.open_number(queue)
+        columns = (schedule.name, schedule.body.decode(), schedule.next_at, schedule.paused)
+        if not await self._backend.query(_PUT, number, *columns):
+            await self._backend.verify_number(queue, number)
 
     @answers_absent
     @renumbers
     async def remove_schedule(self, queue: QueueRef, name: str) -> bool:
         """Take a schedule away; False when there was none."""
-        return bool(await self._change_at(queue, _REMOVE, name))
+        return bool(await self._backend.change_queue(queue, _REMOVE, name))
 
     @answers_absent
     @renumbers
     async def pause_schedule(self, queue: QueueRef, name: str, paused: bool) -> bool:
         """Stop a schedule for now, or let it go on; False when there is none."""
-        return bool(await self._change_at(queue, _PAUSE, name, paused))
+        return bool(await self._backend.change_queue(queue, _PAUSE, name, paused))
 
-    async def schedules(self, tenant: str, names: Sequence[str] | None = None) -> list[StoredSchedule]:
+    async def list_schedules(self, tenant: str, names: Sequence[str] | None = None) -> list[StoredSchedule]:
         """The schedules of a tenant, by queue and name: those of these names, or all."""
         if names is None:
-            rows = await self._ask(_ALL, tenant)
+            rows = await self._backend.query(_ALL, tenant)
         else:
-            rows = await self._ask(_NAMED, tenant, list(dict.fromkeys(names)))
+            rows = await self._backend.query(_NAMED, tenant, list(dict.fromkeys(names)))
         found = [_schedule(tenant, row) for row in rows]
         # The database may sort by the rules of a language.
         return sorted(found, key=lambda each: (each.queue.name, each.name))
@@ -94,7 +99,7 @@ class PostgresSchedules(PostgresEnqueue):
     @renumbers
     async def due_schedules(self, queue: QueueRef, limit: int = SCHEDULE_LIMIT) -> list[StoredSchedule]:
         """Schedules whose next instant has come, oldest first."""
-        rows = await self._look_at(queue, _DUE, self._seen_us, limit, queue.name)
+        rows = await self._backend.read_queue(queue, _DUE, self._backend.newest_us, limit, queue.name)
         return [_schedule(queue.tenant, row) for row in rows]
 
     @answers_absent
@@ -102,23 +107,27 @@ class PostgresSchedules(PostgresEnqueue):
     async def fire(self, queue: QueueRef, firing: Firing) -> bool:
         """Take in the jobs of an instant and move the schedule on, if that is still its next instant."""
         is_fired = False
-        # Who is overtaken leaves the schedule due.
+        # A call that is overtaken leaves the schedule due.
         with suppress(Overtaken):
-            async with self._turn(await self._there(queue)) as turn:
-                is_fired = await self._fire(turn, firing)
+            async with self._backend.queue_transaction(
+                await self._backend.require_number(queue)
+            ) as transaction:
+                is_fired = await self._fire(transaction, firing)
         if is_fired:
-            self._wakeups.ring(queue, {Topic.READY})
+            self._backend.notifier.notify(queue, {Topic.READY})
         return is_fired
 
-    async def _fire(self, turn: Turn, firing: Firing) -> bool:
-        if turn.declared.mode.has_keys and any(new.key is None for new in firing.jobs):
+    async def _fire(self, transaction: QueueTransaction, firing: Firing) -> bool:
+        if transaction.declared.mode.has_keys and any(new.key is None for new in firing.jobs):
             return False
-        if firing.jobs and await self._space(turn, len(firing.jobs)) < len(firing.jobs):
+        if firing.jobs and await self._enqueue.space(transaction, len(firing.jobs)) < len(firing.jobs):
             return False
         instants = (firing.at, firing.next_at, firing.last_at)
-        if not await self._ask(_FIRE, turn.number, firing.name, *instants, on=turn.connection):
+        if not await self._backend.query(
+            _FIRE, transaction.number, firing.name, *instants, on=transaction.connection
+        ):
             return False
-        await self._let_in(turn, firing.jobs)
+        await self._enqueue.admit(transaction, firing.jobs)
         return True
 
 

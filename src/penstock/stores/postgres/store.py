@@ -1,132 +1,144 @@
-"""The PostgreSQL store: every move one statement, guarded by the locks on the rows it changes."""
+"""The PostgreSQL store, put together from its parts."""
 
 from collections.abc import Sequence
-from itertools import groupby
 from typing import ClassVar
 
-from penstock.core.effects import PROGRESS_EVERY_MS
-from penstock.core.job import QueueRef
-from penstock.core.moves import Beat, Expire, Move, Report, Settlement
-from penstock.core.outcomes import Applied, Refused
-from penstock.stores.absent import answers_absent
-from penstock.stores.bounds import PRUNE_LIMIT
-from penstock.stores.postgres.claimable import PostgresClaimable
-from penstock.stores.postgres.deletion import PostgresDeletion
-from penstock.stores.postgres.due import PostgresDue
+from penstock.core.job import NewJob, QueueRef
+from penstock.core.limits import Mode
+from penstock.core.outcomes import Enqueued, Refused
+from penstock.core.states import State
+from penstock.core.transitions import TABLE, Table
+from penstock.stores.postgres.backend import Backend
+from penstock.stores.postgres.caller_transaction import CallerTransactions
+from penstock.stores.postgres.claims import PostgresClaims
+from penstock.stores.postgres.clock import PostgresClock
+from penstock.stores.postgres.enqueue import PostgresEnqueue
+from penstock.stores.postgres.event_pages import EventPages
+from penstock.stores.postgres.events import PostgresEvents
 from penstock.stores.postgres.flows import PostgresFlows
-from penstock.stores.postgres.kept import PostgresKept
-from penstock.stores.postgres.limits import PostgresLimits
+from penstock.stores.postgres.health import PostgresHealth
+from penstock.stores.postgres.key_value import PostgresKeyValue
 from penstock.stores.postgres.migrate import migrate
 from penstock.stores.postgres.moves import PostgresMoves
+from penstock.stores.postgres.privileges import prove
+from penstock.stores.postgres.quarantine import PostgresQuarantine
+from penstock.stores.postgres.queues import PostgresQueues
 from penstock.stores.postgres.readers import PostgresReaders
-from penstock.stores.postgres.renumbering import renumbers
+from penstock.stores.postgres.reads import PostgresReads
 from penstock.stores.postgres.schedules import PostgresSchedules
-from penstock.stores.postgres.standing import prove
-from penstock.stores.postgres.within import PostgresWithin
-from penstock.stores.rows import expire_item, settlement_item
+from penstock.stores.postgres.upkeep import PostgresUpkeep
+from penstock.stores.protocol import (
+    Clock,
+    EventLog,
+    Flows,
+    Health,
+    KeyValue,
+    Moves,
+    Notifier,
+    Quarantine,
+    Queues,
+    Readers,
+    Reads,
+    Schedules,
+    UpkeepReads,
+    Workers,
+)
+from penstock.stores.values import Holdup
 from penstock.stores.worker_entries import WorkerEntries
 
 
-class PostgresStore(
-    PostgresReaders,
-    PostgresWithin,
-    PostgresSchedules,
-    PostgresLimits,
-    PostgresFlows,
-    PostgresKept,
-    PostgresDue,
-    PostgresClaimable,
-    PostgresMoves,
-    PostgresDeletion,
-    WorkerEntries,
-):
-    """A store in one schema of a database, used from one event loop."""
+class PostgresStore:
+    """A store in one schema of a database, used from one event loop.
+
+    `sources` and `table` replace the SQL files and the table of transitions; for tests.
+    """
 
     keeps_call_order: ClassVar[bool] = True
     is_server: ClassVar[bool] = True
     numbers_in_order: ClassVar[bool] = False
-    _users = 0
+
+    def __init__(self, url: str, *, sources: dict[str, str] | None = None, table: Table = TABLE) -> None:
+        backend = self.backend = Backend(url, sources=sources, table=table)
+        self._users = 0
+        pages = EventPages(backend)
+        enqueue = PostgresEnqueue(backend)
+        quarantine = PostgresQuarantine(backend)
+        queues = PostgresQueues(backend)
+        reads = PostgresReads(backend, queues, quarantine)
+        claims = PostgresClaims(backend, reads, quarantine)
+        readers = PostgresReaders(backend, pages)
+        self.moves: Moves = PostgresMoves(backend, enqueue, claims, quarantine)
+        self.flows: Flows = PostgresFlows(backend, quarantine)
+        self.schedules: Schedules = PostgresSchedules(backend, enqueue)
+        self.reads: Reads = reads
+        self.upkeep: UpkeepReads = PostgresUpkeep(backend)
+        self.queues: Queues = queues
+        self.key_value: KeyValue = PostgresKeyValue(backend)
+        self.clock: Clock = PostgresClock(backend)
+        self.workers: Workers = WorkerEntries(self.key_value, self.clock)
+        self.events: EventLog = PostgresEvents(backend, pages)
+        self.readers: Readers = readers
+        self.notifier: Notifier = backend.notifier
+        self.quarantine: Quarantine = quarantine
+        self.health: Health = PostgresHealth(backend, quarantine)
+        self._reads = reads
+        self._readers = readers
+        self._caller_transactions = CallerTransactions(backend)
 
     async def open(self) -> None:
         """Reach the server and make or migrate the schema; opened twice, it is closed by the second close."""
         if self._users == 0:
+            backend = self.backend
             # Locks are of one event loop, and this one may be another than the last.
-            self._lines = {}
+            backend.enqueue_locks = {}
             try:
-                await self._engine.open()
-                self._store_id = (await migrate(self._engine)).store
-                await prove(self._engine)
+                await backend.engine.open()
+                backend.store_id = (await migrate(backend.engine)).store
+                await prove(backend.engine)
             except BaseException:
-                await self._engine.close()
+                await backend.engine.close()
                 raise
         self._users += 1
 
     async def close(self) -> None:
         """Close every connection."""
         if self._users == 1:
-            await self._wakeups.close()
-            await self._engine.close()
+            await self.backend.notifier.close()
+            await self.backend.engine.close()
         self._users = max(0, self._users - 1)
 
-    def twin(self) -> "PostgresStore":
+    def clone(self) -> "PostgresStore":
         """Another handle, with connections of its own."""
-        twin = PostgresStore(self._url, sources=self._sources, table=self._table)
-        # What one of them was told holds for the process.
-        twin._projected = self._projected
-        return twin
+        backend = self.backend
+        clone = PostgresStore(backend.url, sources=backend.sources, table=backend.table)
+        # The projected time of one handle holds for the whole process.
+        clone.backend.projected = backend.projected
+        return clone
 
-    # Moves
+    async def enqueue_in(
+        self,
+        connection: object,
+        queue: QueueRef,
+        jobs: Sequence[NewJob],
+        *,
+        blocking: bool,
+        mode: Mode | None = None,
+    ) -> list[Enqueued | Refused]:
+        """Take jobs in with the caller's transaction; its commit also notifies the workers."""
+        return await self._caller_transactions.enqueue(connection, queue, jobs, blocking=blocking, mode=mode)
 
-    @answers_absent
-    async def heartbeat(
-        self, queue: QueueRef, beats: Sequence[Beat], lease_ms: int
-    ) -> list[Applied | Refused]:
-        """Renew leases."""
-        return await self._apply(queue, Move.HEARTBEAT, [(beat.id, beat.token) for beat in beats], lease_ms)
+    def is_opened(self, queue: QueueRef) -> bool:
+        """True while this handle takes the queue for one that is there."""
+        return queue in self.backend.numbers
 
-    @answers_absent
-    async def progress(self, queue: QueueRef, reports: Sequence[Report]) -> list[Applied | Refused]:
-        """Keep the newest progress."""
-        items = [(report.id, report.token, report.value.decode()) for report in reports]
-        return await self._apply(queue, Move.PROGRESS, items, PROGRESS_EVERY_MS)
+    async def live_states(self, queue: QueueRef, after: str, limit: int) -> list[tuple[str, State]]:
+        """The next live jobs behind an id, with their states."""
+        return await self._reads.live_states(queue, after, limit)
 
-    @answers_absent
-    async def settle(self, queue: QueueRef, settlements: Sequence[Settlement]) -> list[Applied | Refused]:
-        """End deliveries, in the order given: neighbours of one kind together."""
-        groups = [
-            (move, [settlement_item(each) for each in group])
-            for move, group in groupby(settlements, key=lambda settlement: settlement.move)
-        ]
-        return await self._apply_all(queue, groups)
+    async def is_shut_out(self, tenant: str) -> bool:
+        """True where there is a wall between tenants, and the user was not admitted to this one."""
+        return await self.backend.is_shut_out(tenant)
 
-    @answers_absent
-    async def expire(self, queue: QueueRef, expiries: Sequence[Expire]) -> list[Applied | Refused]:
-        """Apply what was decided for leases that ran out."""
-        return await self._apply(queue, Move.EXPIRE, [expire_item(each) for each in expiries])
-
-    @answers_absent
-    async def cancel(self, queue: QueueRef, ids: Sequence[str]) -> list[Applied | Refused]:
-        """Take back what waits; ask what runs to stop."""
-        return await self._apply(queue, Move.CANCEL, [(each,) for each in ids])
-
-    @answers_absent
-    async def redrive(self, queue: QueueRef, ids: Sequence[str]) -> list[Applied | Refused]:
-        """Give ended jobs a new life."""
-        return await self._apply(queue, Move.REDRIVE, [(each,) for each in ids])
-
-    @answers_absent
-    async def delete(self, queue: QueueRef, ids: Sequence[str]) -> list[Applied | Refused]:
-        """Remove jobs that are not running, with one event for all of them."""
-        return await self._apply(queue, Move.DELETE, [(each,) for each in ids])
-
-    @answers_absent
-    @renumbers
-    async def prune(self, queue: QueueRef, limit: int = PRUNE_LIMIT) -> int:
-        """Remove ended jobs whose time is over."""
-        number = await self._there(queue)
-        [(gone, last, is_there)] = await self._move(Move.PRUNE, number, limit, self._pruned.get(number, 0))
-        if not is_there:
-            await self._verify(queue, number)
-        # The next of many batches need not walk over what vacuum has not come to; the first one looks at all.
-        self._pruned[number] = last if gone and gone == limit else 0
-        return int(gone)
+    async def holdup(self) -> Holdup | None:
+        """The oldest transaction of the whole server: events are read up to where it began."""
+        return await self._readers.holdup()

@@ -4,7 +4,7 @@ import binascii
 from collections.abc import Sequence
 from typing import Any, Final
 
-from penstock.stores.redis.url import Address
+from penstock.stores.redis.address import Address
 
 _SLOTS: Final = 16_384
 _KEYLESS: Final = frozenset({"PING", "TIME", "INFO", "CONFIG", "PUBLISH", "CLUSTER"})

@@ -15,7 +15,7 @@ from penstock.core.errors import (
     StoreUnavailableError,
 )
 from penstock.core.store_url import hide
-from penstock.stores.redis.line import LateReplyError, ReplyError
+from penstock.stores.redis.connection import LateReplyError, ReplyError
 
 _AWAY: Final = (
     "LOADING",
@@ -63,35 +63,37 @@ class Faults:
 
     def translate(self, error: Exception) -> PenstockError:
         """One of Penstock's errors."""
-        said = hide(str(error), self._secrets)
+        message = hide(str(error), self._secrets)
         if isinstance(error, ReplyError):
-            return self._refused(said)
+            return self._refused(message)
         if isinstance(error, LateReplyError):
-            return StoreTimeoutError(f"{self._at} did not answer in time ({said})")
+            return StoreTimeoutError(f"{self._at} did not answer in time ({message})")
         if isinstance(error, ssl.SSLCertVerificationError):
-            return ConfigError(f"{self._at} showed a certificate that is not accepted: {said}")
-        return StoreUnavailableError(f"{self._at} cannot be reached: {said}")
+            return ConfigError(f"{self._at} showed a certificate that is not accepted: {message}")
+        return StoreUnavailableError(f"{self._at} cannot be reached: {message}")
 
-    def _refused(self, said: str) -> PenstockError:
-        if said.startswith(_LOGIN):
-            return self._no_longer(ConfigError, f"refused the user name or the password of the url ({said})")
-        # An error inside a script keeps its first word; what the user may not do there is said further on.
-        if said.startswith(_FORBIDDEN) or "executing the script can't" in said:
-            return ConfigError(f"{self._at} does not let this user do what Penstock needs: {said}")
-        if said.startswith("OOM"):
-            return StoreFullError(
-                f"{self._at} is at its maxmemory: let workers and `prune` make room, or raise it ({said})"
+    def _refused(self, message: str) -> PenstockError:
+        if message.startswith(_LOGIN):
+            return self._no_longer(
+                ConfigError, f"refused the user name or the password of the url ({message})"
             )
-        if said.startswith("READONLY"):
-            why = f"is a replica: the url has to name the primary ({said})"
+        # An error inside a script keeps its first word; what the user may not do there stands further on.
+        if message.startswith(_FORBIDDEN) or "executing the script can't" in message:
+            return ConfigError(f"{self._at} does not let this user do what Penstock needs: {message}")
+        if message.startswith("OOM"):
+            return StoreFullError(
+                f"{self._at} is at its maxmemory: let workers and `prune` make room, or raise it ({message})"
+            )
+        if message.startswith("READONLY"):
+            why = f"is a replica: the url has to name the primary ({message})"
             return self._no_longer(StoreReadOnlyError, why)
-        if said.startswith(("MISCONF", "NOREPLICAS")):
-            return self._no_longer(StoreReadOnlyError, f"accepts no writes: {said}")
-        if said.startswith("NOQUEUE"):
-            return QueueNotOpenError(said)
-        if said.startswith(_AWAY):
-            return StoreUnavailableError(f"{self._at} cannot serve now: {said}")
-        return StoreError(f"{self._at} failed: {said}")
+        if message.startswith(("MISCONF", "NOREPLICAS")):
+            return self._no_longer(StoreReadOnlyError, f"accepts no writes: {message}")
+        if message.startswith("NOQUEUE"):
+            return QueueNotOpenError(message)
+        if message.startswith(_AWAY):
+            return StoreUnavailableError(f"{self._at} cannot serve now: {message}")
+        return StoreError(f"{self._at} failed: {message}")
 
     def _no_longer(self, at_first: type[PenstockError], why: str) -> PenstockError:
         if self.is_proven:

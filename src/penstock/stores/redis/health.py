@@ -1,115 +1,27 @@
-"""The store's fsck: records and indexes have to tell the same story."""
+"""What the store says of its server, and its fsck."""
 
-from collections.abc import Mapping
-from typing import Final
-
-from penstock.core.job import QueueRef
-from penstock.core.limits import Mode
-from penstock.stores.redis.health_look import CloseLook
-from penstock.stores.redis.health_sums import KeyCounts, SumTaker
-from penstock.stores.redis.keys import QueueKeys, keys_of
-from penstock.stores.redis.lanes import Lane, read_declaration, read_lane
-from penstock.stores.redis.server import Server
-from penstock.stores.redis.tally import Sums, Tally
-from penstock.stores.redis.whole_keys import PageReader
-from penstock.stores.values import Finding
-
-JOBS_AT_ONCE: Final = 20_000
-"""Jobs that a close look holds in memory."""
-MOST_FINDINGS: Final = 1_000
-"""Findings after which no further jobs are looked at."""
+from penstock.stores.redis import opening
+from penstock.stores.redis.backend import Backend
+from penstock.stores.redis.inspection.inspector import Inspector
+from penstock.stores.redis.migrate import SCHEMA_VERSION
+from penstock.stores.values import StoreInfo
 
 
-class Inspector:
-    """Compares what stands in a queue's records with what stands in its indexes."""
+class RedisHealth:
+    """Describes the server, and compares records with indexes."""
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
-        self._pages = PageReader(server)
+    def __init__(self, backend: Backend) -> None:
+        self._server = backend.server
+        self._time = backend.time
+        self.check = Inspector(backend.server).check
 
-    async def check(self, queue: QueueRef) -> list[Finding]:
-        """What should not be. A queue in use changes during a look: only what two close looks saw counts.
-
-        Sums over all jobs tell first which jobs are worth a close look, so that few are in memory at a time.
-        """
-        keys = keys_of(queue)
-        lanes = await self._lanes(keys)
-        tally = Tally(int(await self._server.command("HLEN", keys.records)))
-        counts = await SumTaker(self._server, self._pages).take(keys, lanes, tally)
-        found: dict[Finding, None] = {}
-        if await self._of_queue(keys, lanes, counts):
-            found.update(await self._confirmed(keys, tally, frozenset()))
-        for sums in tally.suspects(JOBS_AT_ONCE):
-            if len(found) < MOST_FINDINGS:
-                found.update(await self._confirmed(keys, tally, sums))
-        return list(found)
-
-    async def _confirmed(self, keys: QueueKeys, tally: Tally, sums: Sums) -> dict[Finding, None]:
-        first = await self._look(keys, tally, sums)
-        again = set(await self._look(keys, tally, sums)) if first else ()
-        return dict.fromkeys(finding for finding in first if finding in again)
-
-    async def _look(self, keys: QueueKeys, tally: Tally, sums: Sums) -> list[Finding]:
-        lanes = await self._lanes(keys)
-        look = CloseLook(self._pages, keys, lanes, lambda job: tally.is_among(job, sums))
-        found, counts = await look.take()
-        return [*found, *await self._of_queue(keys, lanes, counts)]
-
-    async def _of_queue(self, keys: QueueKeys, lanes: Mapping[str, Lane], counts: KeyCounts) -> list[Finding]:
-        return [*await self._keys(keys, lanes, counts), *await self._events(keys)]
-
-    async def _lanes(self, keys: QueueKeys) -> dict[str, Lane]:
-        declared = await self._server.command("HGET", keys.meta, "declared")
-        if declared is None or not read_declaration(declared).mode.has_keys:
-            return {}
-        return {
-            key.decode(errors="backslashreplace"): read_lane(packed)
-            async for page in self._pages.hash(keys.lanes)
-            for key, packed in page.items()
-        }
-
-    async def _keys(self, keys: QueueKeys, lanes: Mapping[str, Lane], counts: KeyCounts) -> list[Finding]:
-        """Counts of keys, and that exactly those are open which could be served."""
-        out: list[Finding] = []
-        if not lanes:
-            return out
-        declared = read_declaration(await self._server.command("HGET", keys.meta, "declared"))
-        waiting, running = counts.waiting, counts.running
-        for key, lane in lanes.items():
-            if (lane.waiting, lane.running) != (waiting[key], running[key]):
-                out.append(
-                    Finding(
-                        f"key {key!r} has {waiting[key]} waiting and {running[key]} running jobs, "
-                        f"and {lane.waiting} and {lane.running} are counted"
-                    )
-                )
-            limit = (lane.limit if declared.mode is Mode.DYNAMIC else 0) or declared.key_limit
-            could_run = lane.waiting > 0 and lane.running < limit
-            if could_run != (lane.turn is not False):
-                out.append(Finding(f"key {key!r} {'is not' if could_run else 'is'} in line to be served"))
-        for index, is_held in ((keys.ready, False), (keys.held, True)):
-            rows = {
-                member.decode(errors="backslashreplace")
-                for member in await self._server.command("ZRANGE", index, 0, -1)
-            }
-            wanted = {
-                f"{lane.joined:016d} {key}"
-                for key, lane in lanes.items()
-                if lane.turn is not False and (lane.held_until is not False) == is_held
-            }
-            out += [Finding(f"a turn without its key: {row!r}") for row in sorted(rows - wanted)]
-            out += [Finding(f"a key without its turn: {row!r}") for row in sorted(wanted - rows)]
-        out += [
-            Finding(f"key {key!r} has jobs and no lane")
-            for key in sorted((waiting.keys() | running.keys()) - lanes.keys())
-        ]
-        return out
-
-    async def _events(self, keys: QueueKeys) -> list[Finding]:
-        last, seq = await self._server.commands(
-            [("XREVRANGE", keys.events, "+", "-", "COUNT", 1), ("HGET", keys.meta, "seq")], at_once=True
+    async def info(self) -> StoreInfo:
+        return StoreInfo(
+            "redis",
+            self._server.url,
+            await opening.durability(self._server),
+            await opening.server_version(self._server),
+            SCHEMA_VERSION,
+            await self._time.known_offset_ms(),
+            await opening.replication(self._server),
         )
-        newest = int(last[0][0].partition(b"-")[0]) if last else None
-        if newest is not None and newest != int(seq or 0):
-            return [Finding(f"the newest event is {newest}, the queue counted {int(seq or 0)}")]
-        return []

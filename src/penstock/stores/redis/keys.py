@@ -38,10 +38,10 @@ def deleted(tenant: str) -> str:
     return f"penstock:{{{tenant}}}:deleted"
 
 
-def shelf_keys(tenant: str, shelf: str) -> tuple[str, str, str]:
+def key_value_keys(tenant: str, namespace: str) -> tuple[str, str, str]:
     """A hash: name → `<version> <body>`; a sorted set of the names; a hash: the tenant's last version."""
     start = f"penstock:{{{tenant}}}:"
-    return f"{start}shelf:{shelf}", f"{start}names:{shelf}", f"{start}shelves"
+    return f"{start}shelf:{namespace}", f"{start}names:{namespace}", f"{start}shelves"
 
 
 def meta_of(queue: QueueRef) -> str:
@@ -49,13 +49,53 @@ def meta_of(queue: QueueRef) -> str:
     return f"penstock:{{{queue.tenant}/{queue.name}}}:meta"
 
 
+KEY_NAMES: Final = (
+    "meta",
+    "events",
+    "records",
+    "payloads",
+    "results",
+    "errors",
+    "progress",
+    "jobs",
+    "blocked",
+    "delayed",
+    "active",
+    "prunable",
+    "holders",
+    "freed",
+    "kinds",
+    "windows",
+    "lanes",
+    "ready",
+    "held",
+    "cooling",
+    "relays",
+    "schedules",
+    "bodies",
+    "due",
+    "readers",
+    "quarantine",
+    "pending",
+    "gone",
+    "ended",
+    "children",
+    "outcomes",
+    "channel",
+)
+"""The last words of a queue's keys, in the order in which scripts get them. Scripts complete the last six."""
+OWN_KEYS: Final = KEY_NAMES.index("pending")
+"""So many of them are whole keys."""
+_ENDINGS: Final = {name: f"{name}:" for name in KEY_NAMES[OWN_KEYS:-1]}
+
+
 class QueueKeys:
     """The keys of one queue."""
 
     def __init__(self, queue: QueueRef) -> None:
         self.meta = meta_of(queue)
-        start = self.meta.removesuffix("meta")
         """A hash: number, pause, declaration, last event number, last time, clock offset, counters."""
+        start = self._start = self.meta.removesuffix("meta")
         self.events = start + "events"
         """A stream with ids `<seq>-0`."""
         self.records = start + "records"
@@ -108,50 +148,15 @@ class QueueKeys:
         self._ended = start + "ended:"
         self._children = start + "children:"
         self._outcomes = start + "outcomes:"
-        self._bell = start + "bell:"
+        self._channels = start + "bell:"
 
     def all(self, database: int) -> tuple[bytes, ...]:
-        """What every script of the queue gets, in the order of lua/include/keys.lua."""
-        return (*self._in_every_database, b"%s%d:" % (self._bell.encode(), database))
+        """What every script of the queue gets, in the order of KEY_NAMES."""
+        return (*self._in_every_database, b"%s%d:" % (self._channels.encode(), database))
 
     @cached_property
     def _in_every_database(self) -> tuple[bytes, ...]:
-        return tuple(
-            key.encode()
-            for key in (
-                self.meta,
-                self.events,
-                self.records,
-                self.payloads,
-                self.results,
-                self.errors,
-                self.progress,
-                self.jobs,
-                self.blocked,
-                self.delayed,
-                self.active,
-                self.prunable,
-                self.holders,
-                self.freed,
-                self.kinds,
-                self.windows,
-                self.lanes,
-                self.ready,
-                self.held,
-                self.cooling,
-                self.relays,
-                self.schedules,
-                self.bodies,
-                self.due,
-                self.readers,
-                self.quarantine,
-                self._pending,
-                self._gone,
-                self._ended,
-                self._children,
-                self._outcomes,
-            )
-        )
+        return tuple((self._start + _ENDINGS.get(name, name)).encode() for name in KEY_NAMES[:-1])
 
     def pending(self, line: int | str) -> str:
         """A list of `<place> <id>`, claimed from the left: a tier's, or that of the lane with a number."""
@@ -173,17 +178,17 @@ class QueueKeys:
         """A hash: `<queue>/<id>` of a child → its result."""
         return self._outcomes + parent
 
-    def bell(self, topic: Topic, database: int) -> str:
+    def channel(self, topic: Topic, database: int) -> str:
         """A channel that is published to, without content. Unlike keys, all databases share channels."""
-        return f"{self._bell}{database}:{topic}"
+        return f"{self._channels}{database}:{topic}"
 
 
-def ready_bells(tenant: str, database: int) -> str:
+def ready_channels(tenant: str, database: int) -> str:
     """A pattern: the channels on which the queues of a tenant tell that a job became claimable."""
     return f"penstock:{{{tenant}/*}}:bell:{database}:{Topic.READY}"
 
 
-def queue_of_bell(channel: str) -> str:
+def queue_of_channel(channel: str) -> str:
     """The name of the queue that a channel is of."""
     return channel[channel.index("/") + 1 : channel.index("}")]
 

@@ -9,17 +9,15 @@ from penstock.core.errors import (
     StoreError,
     StoreReadOnlyError,
     StoreUnavailableError,
-    StoreVersionError,
 )
-from penstock.stores.redis import keys
+from penstock.stores.redis.address import Address
+from penstock.stores.redis.migrate import check_schema
 from penstock.stores.redis.server import Server
-from penstock.stores.redis.url import Address
 from penstock.stores.values import Durability, Replication
 
-SCHEMA_VERSION: Final = 1
 _OLDEST_REDIS: Final = (7, 0)
 _OLDEST_VALKEY: Final = (8, 0)
-_ASKED: Final = ("maxmemory-policy", "appendonly", "appendfsync", "min-replicas-to-write")
+_SETTINGS: Final = ("maxmemory-policy", "appendonly", "appendfsync", "min-replicas-to-write")
 _WEAKEST_FIRST: Final = (Durability.PROCESS, Durability.SERVER, Durability.POWER, Durability.REPLICATED)
 
 
@@ -42,7 +40,7 @@ async def check_server(server: Server) -> None:
     for node, info, settings in await _nodes(server):
         _check_node(server, node, info, settings)
     try:
-        await _check_schema(server)
+        await check_schema(server)
     except StoreUnavailableError:
         # One node of the cluster has it. Processes that start later find it again.
         if not server.is_cluster:
@@ -65,17 +63,6 @@ def _check_node(server: Server, node: str, info: Mapping[str, str], settings: Ma
         )
 
 
-async def _check_schema(server: Server) -> None:
-    written = await server.command("HGET", keys.STORE, "schema")
-    if written is None:
-        await server.command("HSETNX", keys.STORE, "schema", SCHEMA_VERSION)
-        written = await server.command("HGET", keys.STORE, "schema")
-    if (schema := int(written)) > SCHEMA_VERSION:
-        raise StoreVersionError(
-            f"the store at {server.url} has schema {schema}; this Penstock knows {SCHEMA_VERSION}: upgrade"
-        )
-
-
 async def durability(server: Server) -> Durability:
     """What an accepted job survives: the weakest of all primaries that can be reached.
 
@@ -86,7 +73,7 @@ async def durability(server: Server) -> Durability:
 
 
 def _durability(server: Server, info: Mapping[str, str], settings: Mapping[str, str]) -> Durability:
-    if 0 < server.numbers.wait_replicas <= _replicas(info):
+    if 0 < server.pool_settings.wait_replicas <= _replicas(info):
         return Durability.REPLICATED
     if settings.get("appendonly") != "yes":
         return Durability.PROCESS
@@ -98,7 +85,7 @@ async def replication(server: Server) -> Replication:
     nodes = await _nodes(server)
     return Replication(
         replicas=min(_replicas(info) for _, info, _ in nodes),
-        wait_replicas=server.numbers.wait_replicas,
+        wait_replicas=server.pool_settings.wait_replicas,
         min_replicas_to_write=min(int(each.get("min-replicas-to-write", 0)) for _, _, each in nodes),
     )
 
@@ -146,16 +133,16 @@ async def _info(server: Server, node: Address) -> Mapping[str, str]:
 async def _settings(server: Server, node: Address, info: Mapping[str, str]) -> dict[str, str]:
     """The settings by CONFIG, or, where that is forbidden as with many hosts, what INFO tells of them."""
     try:
-        answers = await server.node_commands(node, [("CONFIG", "GET", name) for name in _ASKED])
+        answers = await server.node_commands(node, [("CONFIG", "GET", name) for name in _SETTINGS])
     except ConfigError:
-        return _told(info)
+        return _settings_of(info)
     except StoreUnavailableError:
         raise
     except StoreError as error:
         # Hosts that have renamed or removed the command.
         if "unknown" not in str(error):
             raise
-        return _told(info)
+        return _settings_of(info)
     return {name.decode(): value.decode() for name, value in filter(None, answers)}
 
 
@@ -165,18 +152,18 @@ def _replicas(info: Mapping[str, str]) -> int:
     return sum("state=online" in value for value in lines)
 
 
-def _told(info: Mapping[str, str]) -> dict[str, str]:
-    told = {"appendonly": "yes" if info.get("aof_enabled") == "1" else "no"}
+def _settings_of(info: Mapping[str, str]) -> dict[str, str]:
+    found = {"appendonly": "yes" if info.get("aof_enabled") == "1" else "no"}
     if "maxmemory_policy" in info:
-        told["maxmemory-policy"] = info["maxmemory_policy"]
+        found["maxmemory-policy"] = info["maxmemory_policy"]
     # The line is there only where writes need replicas; how many, it does not say.
     if "min_slaves_good_slaves" in info:
-        told["min-replicas-to-write"] = "1"
-    return told
+        found["min-replicas-to-write"] = "1"
+    return found
 
 
 def _version(info: Mapping[str, str]) -> tuple[str, tuple[int, ...] | None]:
     is_valkey = "valkey_version" in info
-    said = info.get("valkey_version" if is_valkey else "redis_version", "")
-    numbers = tuple(int(part) for part in re.findall(r"\d+", said)[:3])
+    version = info.get("valkey_version" if is_valkey else "redis_version", "")
+    numbers = tuple(int(part) for part in re.findall(r"\d+", version)[:3])
     return "Valkey" if is_valkey else "Redis", numbers or None

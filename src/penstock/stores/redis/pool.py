@@ -5,14 +5,14 @@ import random
 from contextlib import suppress
 from typing import Any, Final
 
-from penstock.stores.gate import Gate
-from penstock.stores.redis.line import Line, ReplyError, dial, pack
-from penstock.stores.redis.url import Address, Target
+from penstock.core.retry_pause import RetryPause
+from penstock.stores.call_limit import CallLimit
+from penstock.stores.redis.address import Address, Target
+from penstock.stores.redis.connection import Connection, ReplyError, connect, pack
 
 _CHECK_SECONDS: Final = 1.0
-_FIRST_PAUSE: Final = 0.25
-_LONGEST_PAUSE: Final = 5.0
-_WRONG_LINE: Final = ("READONLY", "NOAUTH")
+_PAUSE: Final = RetryPause(0.25, 5.0)
+_WRONG_CONNECTION: Final = ("READONLY", "NOAUTH")
 _PING: Final = pack([("PING",)])
 
 
@@ -24,132 +24,142 @@ class Pool:
     background, with growing pauses of full jitter while that fails.
     """
 
-    def __init__(self, target: Target, address: Address, *, patience: float = 0.0) -> None:
-        numbers = target.numbers
+    def __init__(self, target: Target, address: Address, *, extra_timeout: float = 0.0) -> None:
+        settings = target.settings
         self._target = target
         self._address = address
-        self._calls = numbers.calls_per_connection
-        wanted = numbers.idle_connections
-        self._idle = numbers.connections // 2 if wanted is None else min(wanted, numbers.connections)
-        self._patience = patience
-        self._lines: list[Line] = []
-        self._last: dict[bytes, Line] = {}
-        self._gate = Gate(
-            numbers.connections * self._calls, numbers.pool_timeout, f"no connection to {address} had room"
+        self._calls = settings.calls_per_connection
+        wanted = settings.idle_connections
+        self._idle = settings.connections // 2 if wanted is None else min(wanted, settings.connections)
+        self._extra_timeout = extra_timeout
+        self._connections: list[Connection] = []
+        self._last: dict[bytes, Connection] = {}
+        self._call_limit = CallLimit(
+            settings.connections * self._calls, settings.pool_timeout, f"no connection to {address} had room"
         )
-        self._dialling: asyncio.Task[None] | None = None
+        self._connecting: asyncio.Task[None] | None = None
         self._checking: asyncio.Task[None] | None = None
         self._keeping: asyncio.Task[None] | None = None
         self._is_closed = False
 
     async def call(self, packed: bytes, replies: int, key: bytes | None = None) -> list[Any]:
         """The replies to packed commands, of which some may be errors. `key` is what they are about."""
-        await self._gate.enter()
+        await self._call_limit.acquire()
         try:
-            line = self._used(key) or await self._ready()
+            connection = self._used(key) or await self._ready()
             if key is not None:
-                self._last[key] = line
+                self._last[key] = connection
         except BaseException:
-            self._gate.leave()
+            self._call_limit.release()
             raise
-        # From here on the line gives the room back, also if this call is cancelled.
-        answers = await line.call(packed, replies)
+        # From here on the connection gives the room back, also if this call is cancelled.
+        answers = await connection.call(packed, replies)
         for each in answers:
-            if isinstance(each, ReplyError) and str(each).startswith(_WRONG_LINE):
+            if isinstance(each, ReplyError) and str(each).startswith(_WRONG_CONNECTION):
                 # The name may lead to another primary by now, and a new connection logs in again.
-                line.close(each)
+                connection.close(each)
         return answers
 
     async def close(self) -> None:
         """Close all connections; calls under way fail."""
         self._is_closed = True
-        tasks = [task for task in (self._keeping, self._checking, self._dialling) if task is not None]
+        tasks = [task for task in (self._keeping, self._checking, self._connecting) if task is not None]
         for task in tasks:
             task.cancel()
-        for line in list(self._lines):
-            line.close()
+        for connection in list(self._connections):
+            connection.close()
         if tasks:
             await asyncio.wait(tasks)
 
-    def _used(self, key: bytes | None) -> Line | None:
-        """The line on which earlier calls about the key may be under way."""
-        line = None if key is None else self._last.get(key)
-        return line if line is not None and line.calls and not line.closed.done() else None
+    def _used(self, key: bytes | None) -> Connection | None:
+        """The connection on which earlier calls about the key may be under way."""
+        connection = None if key is None else self._last.get(key)
+        return (
+            connection
+            if connection is not None and connection.calls and not connection.closed.done()
+            else None
+        )
 
-    async def _ready(self) -> Line:
-        """A line to send on."""
+    async def _ready(self) -> Connection:
+        """A connection to send on."""
         while True:
-            line = self._roomy()
-            if line is not None and line.quiet_for < self._target.numbers.idle_check:
-                return line
-            if line is not None and self._checking is None:
-                self._checking = asyncio.create_task(self._check(line))
+            connection = self._roomy()
+            if connection is not None and connection.quiet_for < self._target.settings.idle_check:
+                return connection
+            if connection is not None and self._checking is None:
+                self._checking = asyncio.create_task(self._check(connection))
             if self._checking is not None:
                 await asyncio.wait([self._checking])
             else:
-                await self._dialled()
+                await self._connected()
 
-    def _roomy(self) -> Line | None:
-        for line in self._lines:
-            if line.calls < self._calls:
-                return line
-        # Calls that were given room at the same time as a line was lost share what is left.
-        is_full = self._count >= self._target.numbers.connections
-        return min(self._lines, key=lambda line: line.calls) if self._lines and is_full else None
+    def _roomy(self) -> Connection | None:
+        for connection in self._connections:
+            if connection.calls < self._calls:
+                return connection
+        # Calls that were given room at the same time as a connection was lost share what is left.
+        is_full = self._count >= self._target.settings.connections
+        return (
+            min(self._connections, key=lambda connection: connection.calls)
+            if self._connections and is_full
+            else None
+        )
 
     @property
     def _count(self) -> int:
-        return len(self._lines) + (self._checking is not None)
+        return len(self._connections) + (self._checking is not None)
 
-    async def _check(self, line: Line) -> None:
-        """Keep a line that was quiet if it still lives. Nobody uses it meanwhile."""
-        self._lines.remove(line)
-        line.freed = None
+    async def _check(self, connection: Connection) -> None:
+        """Keep a connection that was quiet if it still lives. Nobody uses it meanwhile."""
+        self._connections.remove(connection)
+        connection.on_call_ended = None
         try:
             with suppress(OSError):
                 async with asyncio.timeout(_CHECK_SECONDS):
-                    await line.call(_PING, 1)
-                if not line.closed.done():
-                    line.freed = self._gate.leave
-                    self._lines.insert(0, line)
+                    await connection.call(_PING, 1)
+                if not connection.closed.done():
+                    connection.on_call_ended = self._call_limit.release
+                    self._connections.insert(0, connection)
         finally:
             self._checking = None
-            if line not in self._lines:
-                line.close()
+            if connection not in self._connections:
+                connection.close()
                 self._keep()
 
-    async def _dialled(self) -> None:
-        """One more line. Callers that ask at the same time get the same one."""
+    async def _connected(self) -> None:
+        """One more connection. Callers that ask at the same time get the same one."""
         if self._is_closed:
             raise ConnectionError("the connection was closed")
-        if self._dialling is None:
-            self._dialling = asyncio.create_task(self._dial())
-            self._dialling.add_done_callback(self._dial_ended)
-        dialling = self._dialling
-        await asyncio.wait([dialling])
-        if dialling.cancelled():
+        if self._connecting is None:
+            self._connecting = asyncio.create_task(self._connect())
+            self._connecting.add_done_callback(self._connecting_ended)
+        connecting = self._connecting
+        await asyncio.wait([connecting])
+        if connecting.cancelled():
             raise ConnectionError("the connection was closed")
-        dialling.result()
+        connecting.result()
 
-    async def _dial(self) -> None:
-        line = await dial(self._target, self._address, lost=self._forget, patience=self._patience)
-        if self._is_closed or line.closed.done():
-            line.close()
+    async def _connect(self) -> None:
+        connection = await connect(
+            self._target, self._address, on_lost=self._forget, extra_timeout=self._extra_timeout
+        )
+        if self._is_closed or connection.closed.done():
+            connection.close()
             raise ConnectionError("the connection was closed")
-        line.freed = self._gate.leave
-        self._lines.append(line)
+        connection.on_call_ended = self._call_limit.release
+        self._connections.append(connection)
         self._keep()
 
-    def _dial_ended(self, task: asyncio.Task[None]) -> None:
-        self._dialling = None
+    def _connecting_ended(self, task: asyncio.Task[None]) -> None:
+        self._connecting = None
         if not task.cancelled():
-            # Whoever waited has it; nobody may have.
+            # Mark the exception as retrieved: every waiter has its own copy.
             task.exception()
 
-    def _forget(self, line: Line) -> None:
-        self._last = {key: each for key, each in self._last.items() if each is not line}
-        if line in self._lines:
-            self._lines.remove(line)
+    def _forget(self, connection: Connection) -> None:
+        self._last = {key: each for key, each in self._last.items() if each is not connection}
+        if connection in self._connections:
+            self._connections.remove(connection)
             self._keep()
 
     def _keep(self) -> None:
@@ -163,12 +173,12 @@ class Pool:
             while self._count < self._idle:
                 # The first pause too is random: clients that lost a server together do not return together.
                 # A program that ends at once has made one connection.
-                await asyncio.sleep(random.uniform(0, min(_LONGEST_PAUSE, _FIRST_PAUSE * 2**failures)))
+                await asyncio.sleep(_PAUSE.after(failures, random.uniform))
                 if self._count >= self._idle:
                     # Calls have made what was missing: one more could be one too many.
                     return
                 try:
-                    await self._dialled()
+                    await self._connected()
                     failures = 0
                 except (OSError, ReplyError):
                     failures = min(failures + 1, 10)

@@ -7,12 +7,11 @@ from penstock.core.events import DELETED
 from penstock.core.job import QueueRef
 from penstock.stores.absent import answers_absent
 from penstock.stores.bounds import QUARANTINE_LIMIT
-from penstock.stores.damaged import warn_set_aside
-from penstock.stores.redis.damages import damages_of
+from penstock.stores.corruption import warn_set_aside
+from penstock.stores.redis.backend import Backend
+from penstock.stores.redis.codec.replies import Damage
+from penstock.stores.redis.inspection.damages import damages_of
 from penstock.stores.redis.keys import keys_of
-from penstock.stores.redis.queues import Queues
-from penstock.stores.redis.records import Damage
-from penstock.stores.redis.server import Server
 from penstock.stores.values import QuarantinedEntry
 
 CHUNK: Final = 200
@@ -22,10 +21,11 @@ CHUNK: Final = 200
 class RedisQuarantine:
     """Sets entries aside, and shows and deletes them."""
 
-    _server: Server
-    _queues: Queues
+    def __init__(self, backend: Backend) -> None:
+        self._server = backend.server
+        self._run_if_there = backend.run_if_there
 
-    async def quarantined(
+    async def list_quarantined(
         self, queue: QueueRef, *, after: str = "", limit: int = QUARANTINE_LIMIT
     ) -> list[QuarantinedEntry]:
         names = await self._names(queue)
@@ -39,19 +39,19 @@ class RedisQuarantine:
     @answers_absent
     async def delete_quarantined(self, queue: QueueRef, entries: Sequence[str]) -> int:
         names = await self._names(queue)
-        given = [names[each] for each in dict.fromkeys(entries) if each in names]
+        members = [names[each] for each in dict.fromkeys(entries) if each in names]
         count = 0
-        for start in range(0, len(given), CHUNK):
-            chunk = given[start : start + CHUNK]
-            count += int(await self._queues.run_if_there(queue, "quarantine/delete", DELETED, *chunk))
+        for start in range(0, len(members), CHUNK):
+            chunk = members[start : start + CHUNK]
+            count += int(await self._run_if_there(queue, "quarantine/delete", DELETED, *chunk))
         return count
 
     @answers_absent
     async def repair(self, queue: QueueRef) -> int:
         damages = await damages_of(self._server, queue)
-        return await self._set_aside(queue, damages, counts_keys=True)
+        return await self.set_aside(queue, damages, counts_keys=True)
 
-    async def _set_aside(
+    async def set_aside(
         self, queue: QueueRef, damages: Sequence[Damage], *, counts_keys: bool = False
     ) -> int:
         """Set aside what a look has found; how many entries were changed."""
@@ -60,8 +60,8 @@ class RedisQuarantine:
             chunk = damages[start : start + CHUNK]
             # A record that is lost does not tell whose slot its lease took.
             counts = counts_keys or any(each.kind == "active" for each in chunk)
-            given: list[Any] = [part for each in chunk for part in each]
-            changed += int(await self._queues.run_if_there(queue, "quarantine/put", int(counts), *given))
+            values: list[Any] = [part for each in chunk for part in each]
+            changed += int(await self._run_if_there(queue, "quarantine/put", int(counts), *values))
         for each in damages:
             if each.kind in {"index", "key"}:
                 continue
@@ -80,7 +80,7 @@ def _text(name: bytes) -> str:
 
 
 def _entry(name: str, text: bytes) -> QuarantinedEntry:
-    """An entry in the form of lua/include/quarantine.lua; also one of a later version."""
+    """An entry in the form of lua/shared/quarantine.lua; also one of a later version."""
     head, _, rest = text.partition(b"\n")
     what, _, rest = rest.partition(b"\n")
     try:

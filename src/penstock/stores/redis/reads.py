@@ -3,13 +3,18 @@
 from collections.abc import AsyncIterator, Sequence
 from typing import Any, Final
 
-from penstock.core.job import Job, QueueRef
+from penstock.core.job import ExpiredLease, Job, QueueRef
 from penstock.core.states import State
+from penstock.stores.absent import answers_absent
+from penstock.stores.bounds import MAX_LEASE_MS, RECOVER_LIMIT
+from penstock.stores.redis.backend import Backend
+from penstock.stores.redis.codec import replies
+from penstock.stores.redis.codec.jobs import Record, job_of, job_or_none, record_or_none
+from penstock.stores.redis.codec.lanes import read_declaration, read_lane
+from penstock.stores.redis.codec.requests import pack
 from penstock.stores.redis.keys import HIGHEST_TIER, QueueKeys, keys_of, lane_line
-from penstock.stores.redis.lanes import read_declaration, read_lane
-from penstock.stores.redis.records import Record, job_of, job_or_none, record_or_none
-from penstock.stores.redis.server import Server
-from penstock.stores.values import HeldLease, Page, Query
+from penstock.stores.redis.quarantine import RedisQuarantine
+from penstock.stores.values import HeldLease, KeyHolder, Page, Query
 
 CHUNK: Final = 500
 """Records asked for in one round trip."""
@@ -20,17 +25,17 @@ Age = tuple[int, str]
 """A time and an id: what lists are ordered by, newest first."""
 
 
-class Reader:
+class RedisReads:
     """The reads of a store. Those that take several round trips are not of one moment."""
 
-    def __init__(self, server: Server) -> None:
-        self._server = server
+    def __init__(self, backend: Backend, quarantine: RedisQuarantine) -> None:
+        self._server = backend.server
+        self._run_if_there = backend.run_if_there
+        self._quarantine = quarantine
 
-    async def get(
-        self, queue: QueueRef, ids: Sequence[str], *, payloads: bool = True, results: bool = True
-    ) -> list[Job | None]:
-        """The records, in the order of the ids, with what is asked for of what may be large."""
-        read = await self._read(queue, ids, payloads=payloads, results=results)
+    async def get(self, queue: QueueRef, ids: Sequence[str]) -> list[Job | None]:
+        """The records, in the order of the ids."""
+        read = await self._read(queue, ids, payloads=True, results=True)
         return [None if each is None else job_of(queue, *each) for each in read]
 
     async def _read(
@@ -112,6 +117,14 @@ class Reader:
                 # More than a chunk of the same age, all seen.
                 size *= 2
 
+    @answers_absent
+    async def key_holders(self, queue: QueueRef, keys: Sequence[str]) -> list[KeyHolder | None]:
+        """Who holds each idempotency key."""
+        if not keys:
+            return []
+        answers = await self._run_if_there(queue, "reads/holders", pack(list(keys)))
+        return [replies.key_holder(answer) for answer in answers]
+
     async def counts(self, queue: QueueRef) -> dict[State, int]:
         """Jobs per state, zeros included, at one moment."""
         keys = keys_of(queue)
@@ -157,8 +170,8 @@ class Reader:
         lines: list[int | str] = list(range(HIGHEST_TIER + 1))
         declared = await self._server.command("HGET", keys.meta, "declared")
         if declared is not None and read_declaration(declared).mode.has_keys:
-            lanes = [read_lane(packed) for packed in await self._server.command("HVALS", keys.lanes)]
-            lines = [lane_line(lane.number) for lane in lanes if lane.waiting]
+            lanes = map(read_lane, await self._server.command("HVALS", keys.lanes))
+            lines = [lane_line(lane.number) for lane in lanes if lane is not None and lane.waiting]
         left = await self._server.commands([("ZRANGE", keys.gone(line), 0, -1) for line in lines])
         # Behind as many entries as were left by jobs that are gone, there is one of a job that waits.
         heads = await self._server.commands(
@@ -179,10 +192,20 @@ class Reader:
         declared = await self._server.command("HGET", keys.meta, "declared")
         if declared is None or not read_declaration(declared).mode.has_keys:
             return record.priority, range(HIGHEST_TIER, record.priority, -1)
-        lane = await self._server.command("HGET", keys.lanes, record.key)
-        return lane_line(0 if lane is None else read_lane(lane).number), range(0)
+        packed = await self._server.command("HGET", keys.lanes, record.key)
+        lane = None if packed is None else read_lane(packed)
+        return lane_line(0 if lane is None else lane.number), range(0)
 
-    async def leases(self, queue: QueueRef, worker: str | None) -> list[HeldLease]:
+    @answers_absent
+    async def expired(self, queue: QueueRef, limit: int = RECOVER_LIMIT) -> list[ExpiredLease]:
+        """Leases that ran out, oldest first."""
+        leases, has_keys = await self._run_if_there(queue, "reads/expired", limit, MAX_LEASE_MS)
+        found, damages = replies.expired_leases(leases, has_keys)
+        if damages:
+            await self._quarantine.set_aside(queue, damages)
+        return found
+
+    async def leases(self, queue: QueueRef, worker: str | None = None) -> list[HeldLease]:
         """Leases of the queue, or those of one worker."""
         keys = keys_of(queue)
         ids = [job.decode() for job in await self._server.command("ZRANGE", keys.active, 0, -1)]

@@ -7,11 +7,11 @@ from typing import Any, Final
 import msgspec
 
 from penstock.core.errors import PoolTimeoutError
-from penstock.stores.redis.away import AwayNodes
+from penstock.stores.redis.address import Address, Target
 from penstock.stores.redis.cluster import Nodes, key_of
-from penstock.stores.redis.line import Line, ReplyError, dial, pack
+from penstock.stores.redis.connection import Connection, ReplyError, connect, pack
 from penstock.stores.redis.pool import Pool
-from penstock.stores.redis.url import Address, Target
+from penstock.stores.redis.unreachable import UnreachableNodes
 
 _REDIRECTS: Final = 5
 _SLOTS: Final = pack([("CLUSTER", "SLOTS")])
@@ -30,7 +30,7 @@ class Router:
     def __init__(self, target: Target) -> None:
         self.target = target
         self._nodes = Nodes(target.addresses)
-        self._away = AwayNodes(target)
+        self._unreachable = UnreachableNodes(target)
         self._pools: dict[tuple[Address, bool], Pool] = {}
         self._is_cluster = False
         self._is_stale = False
@@ -41,7 +41,7 @@ class Router:
     async def close(self) -> None:
         """Close every connection."""
         pools, self._pools = self._pools, {}
-        await self._away.close()
+        await self._unreachable.close()
         for pool in pools.values():
             await pool.close()
 
@@ -54,13 +54,13 @@ class Router:
         """The nodes that have slots; of a server that is no cluster, its address."""
         return self._nodes.primaries()
 
-    async def ask(self, commands: Sequence[Sequence[Any]], *, is_alone: bool = False) -> list[Any]:
+    async def execute(self, commands: Sequence[Sequence[Any]], *, is_alone: bool = False) -> list[Any]:
         """The replies to commands about one queue; `is_alone`, on a connection that nobody else uses."""
         if self._is_stale:
             await self._refresh()
         key = key_of(commands[0])
         if key is None:
-            return await self._ask_any(commands)
+            return await self._execute_anywhere(commands)
         address = self._at(commands[0])
         packed, count = pack(commands), len(commands)
         # Alone on a connection there is nothing to keep in order.
@@ -68,38 +68,38 @@ class Router:
         replies: list[Any] = []
         for _ in range(_REDIRECTS):
             replies = await self._call(address, packed, count, is_alone, key)
-            said = _elsewhere(replies[0])
-            if said is None:
+            redirection = _redirection(replies[0])
+            if redirection is None:
                 break
-            address = self._follow(said, address)
-            if said.startswith("ASK "):
+            address = self._follow(redirection, address)
+            if redirection.startswith("ASK "):
                 # The slot is on its way; until it is there, each command has to say that it knows.
                 asking = b"".join(pack([("ASKING",), command]) for command in commands)
                 return (await self._call(address, asking, 2 * count, is_alone))[1::2]
         return replies
 
-    async def ask_node(self, address: Address, commands: Sequence[Sequence[Any]]) -> list[Any]:
+    async def execute_on(self, address: Address, commands: Sequence[Sequence[Any]]) -> list[Any]:
         """The replies of one node to commands about itself."""
         return await self._call(address, pack(commands), len(commands), False)
 
-    async def ask_all(self, commands: Sequence[Sequence[Any]], *, partly: bool = False) -> list[Any]:
+    async def execute_all(self, commands: Sequence[Sequence[Any]], *, partly: bool = False) -> list[Any]:
         """The replies to commands about any queues, in one round trip per node.
 
         With `partly`, a node that cannot be reached is the reply to its commands, unless none can be.
         """
         if not self._is_cluster:
-            return await self.ask(commands)
+            return await self.execute(commands)
         if self._is_stale:
             await self._refresh()
         groups: dict[Address | None, list[int]] = {}
         for number, command in enumerate(commands):
             address = None if key_of(command) is None else self._at(command)
             groups.setdefault(address, []).append(number)
-        asked = [
-            self._ask_group(address, [commands[number] for number in numbers])
+        pending = [
+            self._execute_group(address, [commands[number] for number in numbers])
             for address, numbers in groups.items()
         ]
-        answers = await asyncio.gather(*asked, return_exceptions=True)
+        answers = await asyncio.gather(*pending, return_exceptions=True)
         lost = [each for each in answers if isinstance(each, BaseException)]
         if lost and (not partly or len(lost) == len(groups) or not all(isinstance(e, OSError) for e in lost)):
             raise lost[0]
@@ -112,20 +112,20 @@ class Router:
             raise error
         return replies
 
-    async def _ask_group(self, address: Address | None, commands: Sequence[Sequence[Any]]) -> list[Any]:
+    async def _execute_group(self, address: Address | None, commands: Sequence[Sequence[Any]]) -> list[Any]:
         """The replies to commands for one node; one that was sent on to a lost node has that as its reply."""
         if address is None:
-            return await self._ask_any(commands)
+            return await self._execute_anywhere(commands)
         replies = await self._call(address, pack(commands), len(commands), False)
         for number, command in enumerate(commands):
-            if _elsewhere(replies[number]) is not None:
+            if _redirection(replies[number]) is not None:
                 try:
-                    [replies[number]] = await self.ask([command])
+                    [replies[number]] = await self.execute([command])
                 except OSError as error:
                     replies[number] = error
         return replies
 
-    async def _ask_any(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
+    async def _execute_anywhere(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
         """The replies of the first node that answers, which is the first to be asked the next time."""
         packed, addresses = pack(commands), self._live_first()
         for number, address in enumerate(addresses, 1):
@@ -145,7 +145,7 @@ class Router:
                 return replies
         raise ConnectionError("no address is known")
 
-    async def ask_at_once(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
+    async def execute_at_once(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
         """The replies to commands about one queue, with nothing in between."""
         if self._is_stale:
             await self._refresh()
@@ -156,11 +156,11 @@ class Router:
             *before, last = await self._call(address, pack(whole), len(whole), False)
             # What was wrong with a command says more than that for this reason nothing was executed.
             answer = next((each for each in before if isinstance(each, ReplyError)), last)
-            said = _elsewhere(answer)
-            if said is None:
+            redirection = _redirection(answer)
+            if redirection is None:
                 break
-            address = self._follow(said, address)
-            if said.startswith("ASK "):
+            address = self._follow(redirection, address)
+            if redirection.startswith("ASK "):
                 whole = [("ASKING",), *whole]
         if isinstance(answer, ReplyError):
             raise answer
@@ -178,7 +178,7 @@ class Router:
                 raise ReplyError(f"CLUSTERDOWN the node at {address} knows no slots")
 
         # Another one each time: a node that is cut off from the others tells what was.
-        live = [address for address in self._nodes.all() if self._away.error(address) is None]
+        live = [address for address in self._nodes.all() if self._unreachable.error(address) is None]
         turn = self._learnt % len(live) if live else 0
         away = [address for address in self._nodes.all() if address not in live]
         await self._first(slots, [*live[turn:], *live[:turn], *away])
@@ -192,18 +192,18 @@ class Router:
             if self._is_stale and asyncio.get_running_loop().time() >= self._learnt_at + _LEARN_PAUSE:
                 await self.learn()
 
-    async def dial(self, heard: Callable[[Any], None]) -> Line:
+    async def connect(self, on_push: Callable[[Any], None]) -> Connection:
         """A connection of its own to any node, for what comes unasked."""
-        lines: list[Line] = []
+        connections: list[Connection] = []
 
-        async def connect(address: Address) -> None:
-            lines.append(await dial(self.target, address, heard=heard))
+        async def attempt(address: Address) -> None:
+            connections.append(await connect(self.target, address, on_push=on_push))
 
-        await self._first(connect, self._live_first())
-        return lines[0]
+        await self._first(attempt, self._live_first())
+        return connections[0]
 
     async def _first(self, attempt: Callable[[Address], Any], addresses: Sequence[Address]) -> None:
-        """Try one address after the other until one works; raises what the last one said."""
+        """Try one address after the other until one works; raises the error of the last one."""
         for number, address in enumerate(addresses, 1):
             try:
                 await attempt(address)
@@ -217,19 +217,19 @@ class Router:
 
     def _live_first(self) -> list[Address]:
         """Every address; those that are away come last."""
-        return sorted(self._nodes.all(), key=lambda address: self._away.error(address) is not None)
+        return sorted(self._nodes.all(), key=lambda address: self._unreachable.error(address) is not None)
 
     def _at(self, command: Sequence[Any]) -> Address:
         return self._nodes.at(command) or self._live_first()[0]
 
-    def _follow(self, said: str, teller: Address) -> Address:
+    def _follow(self, redirection: str, sender: Address) -> Address:
         self._is_cluster = True
-        return self._nodes.move(said, teller)
+        return self._nodes.move(redirection, sender)
 
     async def _call(
         self, address: Address, packed: bytes, count: int, is_alone: bool, key: bytes | None = None
     ) -> list[Any]:
-        if self._is_cluster and (away := self._away.error(address)) is not None:
+        if self._is_cluster and (away := self._unreachable.error(address)) is not None:
             self._is_stale = True
             raise ConnectionError(away)
         try:
@@ -247,23 +247,28 @@ class Router:
             # Another node may have its slots by now.
             self._is_stale = True
             if not isinstance(error, PoolTimeoutError):
-                self._away.suspect(address)
+                self._unreachable.suspect(address)
 
     def _pool(self, address: Address, is_alone: bool) -> Pool:
         pool = self._pools.get((address, is_alone))
         if pool is None:
-            target, patience = self.target, 0.0
+            target, extra_timeout = self.target, 0.0
             if is_alone:
-                numbers = msgspec.structs.replace(target.numbers, calls_per_connection=1, idle_connections=0)
-                target, patience = msgspec.structs.replace(target, numbers=numbers), numbers.wait_timeout
-            pool = self._pools[address, is_alone] = Pool(target, address, patience=patience)
+                settings = msgspec.structs.replace(
+                    target.settings, calls_per_connection=1, idle_connections=0
+                )
+                target, extra_timeout = (
+                    msgspec.structs.replace(target, settings=settings),
+                    settings.wait_timeout,
+                )
+            pool = self._pools[address, is_alone] = Pool(target, address, extra_timeout=extra_timeout)
         return pool
 
 
-def _elsewhere(reply: Any) -> str | None:
+def _redirection(reply: Any) -> str | None:
     """What the server says when another one has the key."""
-    said = str(reply) if isinstance(reply, ReplyError) else ""
-    return said if said.startswith(("MOVED ", "ASK ")) else None
+    message = str(reply) if isinstance(reply, ReplyError) else ""
+    return message if message.startswith(("MOVED ", "ASK ")) else None
 
 
 def _cannot_now(reply: Any) -> bool:

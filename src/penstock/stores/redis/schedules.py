@@ -1,39 +1,30 @@
 """Schedules: each with the queue of its jobs."""
 
-from collections.abc import Mapping, Sequence
-from typing import Any, Final
-
-import msgspec
+from collections.abc import Sequence
+from typing import Any
 
 from penstock.core.job import QueueRef
 from penstock.stores.absent import answers_absent
 from penstock.stores.bounds import SCHEDULE_LIMIT
+from penstock.stores.redis.backend import Backend
+from penstock.stores.redis.codec.requests import enqueue_arguments, pack
+from penstock.stores.redis.codec.schedules import schedule_of, schedules_of
 from penstock.stores.redis.keys import keys_of
-from penstock.stores.redis.queues import Queues
-from penstock.stores.redis.records import enqueue_arguments, pack
-from penstock.stores.redis.server import Server
+from penstock.stores.redis.queues import RedisQueues
 from penstock.stores.values import Firing, StoredSchedule
-
-
-class _Facts(msgspec.Struct, frozen=True, array_like=True):
-    """A schedule as schedules/*.lua write it."""
-
-    next_at: int | bool
-    last_at: int | bool
-    paused: bool
-
-
-_read_facts: Final = msgspec.msgpack.Decoder(_Facts).decode
 
 
 class RedisSchedules:
     """Schedules, and the instants that they fire."""
 
-    _server: Server
-    _queues: Queues
+    def __init__(self, backend: Backend, queues: RedisQueues) -> None:
+        self._server = backend.server
+        self._run = backend.run
+        self._run_if_there = backend.run_if_there
+        self._queues = queues
 
     async def put_schedule(self, schedule: StoredSchedule) -> None:
-        await self._queues.run(
+        await self._run(
             schedule.queue,
             "schedules/put",
             schedule.name,
@@ -44,23 +35,23 @@ class RedisSchedules:
 
     @answers_absent
     async def remove_schedule(self, queue: QueueRef, name: str) -> bool:
-        return bool(await self._queues.run_if_there(queue, "schedules/remove", name))
+        return bool(await self._run_if_there(queue, "schedules/remove", name))
 
     @answers_absent
     async def pause_schedule(self, queue: QueueRef, name: str, paused: bool) -> bool:
-        return bool(await self._queues.run_if_there(queue, "schedules/pause", name, int(paused)))
+        return bool(await self._run_if_there(queue, "schedules/pause", name, int(paused)))
 
-    async def schedules(self, tenant: str, names: Sequence[str] | None = None) -> list[StoredSchedule]:
-        queues = [info.queue for info in await self._queues.of(tenant)]
+    async def list_schedules(self, tenant: str, names: Sequence[str] | None = None) -> list[StoredSchedule]:
+        queues = [info.queue for info in await self._queues.list_queues(tenant)]
         if names is not None:
             return await self._named(queues, sorted({*names}))
         out: list[StoredSchedule] = []
         for queue in queues:
             keys = keys_of(queue)
-            facts, bodies = await self._server.commands(
+            packed, bodies = await self._server.commands(
                 [("HGETALL", keys.schedules), ("HGETALL", keys.bodies)], at_once=True
             )
-            out += _schedules(queue, facts, bodies)
+            out += schedules_of(queue, packed, bodies)
         return out
 
     async def _named(self, queues: Sequence[QueueRef], names: Sequence[str]) -> list[StoredSchedule]:
@@ -72,25 +63,25 @@ class RedisSchedules:
             if not any(known):
                 continue
             keys = keys_of(queue)
-            # Read once more, together: nothing may change a schedule between its facts and its body.
-            facts, bodies = await self._server.commands(
+            # Read once more, together: nothing may change a schedule between its packed part and its body.
+            packed, bodies = await self._server.commands(
                 [("HMGET", keys.schedules, *names), ("HMGET", keys.bodies, *names)], at_once=True
             )
             out += [
-                _schedule(queue, name.encode(), packed, body)
-                for name, packed, body in zip(names, facts, bodies, strict=True)
+                schedule_of(queue, name.encode(), packed, body)
+                for name, packed, body in zip(names, packed, bodies, strict=True)
                 if packed is not None and body is not None
             ]
         return out
 
     @answers_absent
     async def due_schedules(self, queue: QueueRef, limit: int = SCHEDULE_LIMIT) -> list[StoredSchedule]:
-        due: Sequence[Any] = await self._queues.run_if_there(queue, "schedules/due", max(limit, 0))
-        return [_schedule(queue, *each) for each in due]
+        due: Sequence[Any] = await self._run_if_there(queue, "schedules/due", max(limit, 0))
+        return [schedule_of(queue, *each) for each in due]
 
     @answers_absent
     async def fire(self, queue: QueueRef, firing: Firing) -> bool:
-        answer = await self._queues.run_if_there(
+        answer = await self._run_if_there(
             queue,
             "schedules/fire",
             pack(enqueue_arguments(firing.jobs)),
@@ -105,18 +96,3 @@ class RedisSchedules:
 
 def _instant(at: int | None) -> int | str:
     return "" if at is None else at
-
-
-def _schedules(
-    queue: QueueRef, facts: Mapping[bytes, bytes], bodies: Mapping[bytes, bytes]
-) -> list[StoredSchedule]:
-    return [_schedule(queue, name, facts[name], bodies[name]) for name in sorted(facts)]
-
-
-def _schedule(queue: QueueRef, name: bytes, packed: bytes, body: bytes) -> StoredSchedule:
-    facts = _read_facts(packed)
-    return StoredSchedule(queue, name.decode(), body, _at(facts.next_at), _at(facts.last_at), facts.paused)
-
-
-def _at(value: int | bool) -> int | None:
-    return None if value is False else value

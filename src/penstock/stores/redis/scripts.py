@@ -1,13 +1,12 @@
-"""Loads the scripts and joins their includes.
+"""Loads the scripts, joins their includes and fills in the names of codec/names.py.
 
-`-- include: name` is replaced by `include/name.lua`, or by the part of `name.lua` above its `-- main` line
-when one move makes another on its way. A file is joined in once, however many ask for it. `-- flags: …`
-becomes the flags of the script: without allow-oom a server at its maxmemory refuses to begin it.
+`-- include: folder/name` is replaced by that file, or by the part of it above its `-- main` line: so that one
+move can make another on its way. A file is joined in once, however many ask for it. `-- flags: …` becomes the
+flags of the script: without allow-oom a server at its maxmemory refuses to begin it.
 
-The server makes every function of a script anew with every call, and binds each variable it uses to it. So
-functions that nobody calls are left out; names in capitals that stand for numbers or keys are replaced by
-what they stand for; and a line `-- frame` begins a function around all that follows: what was declared before
-it is bound to the functions inside without a search.
+The server makes every function of a script anew with every call. So functions that nobody calls are left out,
+and a line `-- frame` begins a function around all that follows: what was declared before it is bound to the
+functions inside without a search.
 """
 
 import hashlib
@@ -21,19 +20,18 @@ from typing import Final
 import msgspec
 
 from penstock.core.errors import StoreError
+from penstock.stores.redis.codec.names import NAMES
 
 _FOLDER: Final = Path(__file__).parent / "lua"
 _INCLUDE: Final = re.compile(r"-- include: (\S+)")
 _FLAGS: Final = re.compile(r"^-- flags: (.+)$", re.MULTILINE)
 _MAIN: Final = "-- main"
 _FRAME: Final = "-- frame"
-_NUMBERS: Final = re.compile(r"^local ([A-Z_]+(?:, [A-Z_]+)*) = (\d+(?:, \d+)*)(?: --.*)?$", re.MULTILINE)
 _FUNCTION: Final = re.compile(
     r"^local function (\w+)\((?:[^\n]* end|[^\n]*\)\n.*?^end)$", re.MULTILINE | re.DOTALL
 )
 # Strings and comments are passed over.
 _WORD: Final = re.compile(r"'(?:[^'\\]|\\.)*'|--.*|\b([A-Za-z_]\w*)")
-_KEYS: Final = re.compile(r"^local ([A-Z_]+(?:, [A-Z_]+)*) = unpack\(KEYS, (\d+), \d+\)$", re.MULTILINE)
 
 
 class Script(msgspec.Struct, frozen=True):
@@ -44,7 +42,7 @@ class Script(msgspec.Struct, frozen=True):
 
 
 class Scripts:
-    """All scripts by their path without the ending: `claim`, `queues/open`."""
+    """All scripts by their path without the ending, `queues/open`; that of a move by its name, `claim`."""
 
     def __init__(self, sources: Mapping[str, str] | None = None) -> None:
         self._sources = {**loaded_sources(), **(sources or {})}
@@ -54,7 +52,7 @@ class Scripts:
         """The script of that name."""
         script = self._joined.get(name)
         if script is None:
-            text = self._text(name)
+            text = self._text(name if "/" in name else f"moves/{name}")
             script = Script(text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
             self._joined[name] = script
         return script
@@ -63,7 +61,7 @@ class Scripts:
         path = f"{name}.lua"
         flags = _FLAGS.search(self._source(path))
         first = "#!lua" if flags is None else f"#!lua flags={flags[1]}"
-        joined = _framed(_used(_inlined("\n".join(self._lines(path, set())))))
+        joined = _framed(_used(_named("\n".join(self._lines(path, set())))))
         return "\n".join([first, joined]) + "\n"
 
     def _lines(self, path: str, seen: set[str]) -> Iterator[str]:
@@ -76,9 +74,7 @@ class Scripts:
             if include is None:
                 yield line
                 continue
-            wanted = f"include/{include[1]}.lua"
-            if wanted not in self._sources:
-                wanted = f"{include[1]}.lua"
+            wanted = f"{include[1]}.lua"
             if wanted not in seen:
                 yield from self._lines(wanted, seen)
 
@@ -89,14 +85,9 @@ class Scripts:
             raise StoreError(f"the script {path} is missing: the installation is not whole") from None
 
 
-def _inlined(text: str) -> str:
-    """The text with values in the place of the names that never change."""
-    values: dict[str, str] = {}
-    for names, numbers in _NUMBERS.findall(text):
-        values |= zip(names.split(", "), numbers.split(", "), strict=True)
-    for names, first in _KEYS.findall(text):
-        values |= {name: f"KEYS[{at}]" for at, name in enumerate(names.split(", "), start=int(first))}
-    return _WORD.sub(lambda found: values.get(found[1], found[0]), _KEYS.sub("", _NUMBERS.sub("", text)))
+def _named(text: str) -> str:
+    """The text with what stands for each name in its place."""
+    return _WORD.sub(lambda found: NAMES.get(found[1], found[0]), text)
 
 
 def _used(text: str) -> str:

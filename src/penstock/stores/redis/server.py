@@ -9,17 +9,17 @@ import msgspec
 from penstock.core.errors import NotReplicatedError, PenstockError, StoreError, StoreUnavailableError
 from penstock.core.moves import Move
 from penstock.core.store_url import parse_url, secrets_of
+from penstock.stores.redis.address import Address, PoolSettings, parse
 from penstock.stores.redis.cluster import key_of
+from penstock.stores.redis.connection import Connection, ReplyError
 from penstock.stores.redis.faults import Faults, QueueNotOpenError
-from penstock.stores.redis.line import Line, ReplyError
 from penstock.stores.redis.router import Router
 from penstock.stores.redis.scripts import Scripts
 from penstock.stores.redis.shapes import shaped
-from penstock.stores.redis.url import Address, Numbers, parse
 
 __all__ = ["QueueNotOpenError", "Server"]
 
-_PROMISING: Final = frozenset({Move.ENQUEUE})
+_REPLICATED: Final = frozenset({Move.ENQUEUE})
 """Scripts whose answer is a promise to someone outside. What else a lost server forgets is done again."""
 _MARK_MS: Final = 60_000
 _ENCODER: Final = msgspec.msgpack.Encoder()
@@ -41,7 +41,7 @@ class Server:
         self.url = parse_url(url).shown
         self._faults = Faults(self.url, secrets_of(url))
 
-    def connect(self) -> None:
+    def open(self) -> None:
         """Get ready; connections are made when they are needed. Once more changes nothing."""
         loop = asyncio.get_running_loop()
         if self._router is None or self._loop is not loop:
@@ -60,9 +60,9 @@ class Server:
             await router.close()
 
     @property
-    def numbers(self) -> Numbers:
+    def pool_settings(self) -> PoolSettings:
         """The numbers that the url has set."""
-        return self._opened.target.numbers
+        return self._opened.target.settings
 
     @property
     def database(self) -> int:
@@ -72,7 +72,7 @@ class Server:
     async def command(self, *arguments: Any) -> Any:
         """One command."""
         with self._faults.translated():
-            [reply] = await self._opened.ask([arguments])
+            [reply] = await self._opened.execute([arguments])
             return shaped(arguments, _checked(reply))
 
     async def commands(self, commands: Sequence[Sequence[Any]], *, at_once: bool = False) -> list[Any]:
@@ -80,7 +80,7 @@ class Server:
         if not commands:
             return []
         with self._faults.translated():
-            replies = await (self._at_once(commands) if at_once else self._opened.ask_all(commands))
+            replies = await (self._at_once(commands) if at_once else self._opened.execute_all(commands))
             return [shaped(each, _checked(reply)) for each, reply in zip(commands, replies, strict=True)]
 
     async def commands_where_reachable(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
@@ -89,7 +89,7 @@ class Server:
         Raises where no node at all can be reached, and what is wrong with a command itself.
         """
         with self._faults.translated():
-            replies = await self._opened.ask_all(commands, partly=True)
+            replies = await self._opened.execute_all(commands, partly=True)
         answers = [
             self._faults.translate(each) if isinstance(each, ReplyError | OSError) else shaped(command, each)
             for command, each in zip(commands, replies, strict=True)
@@ -102,7 +102,7 @@ class Server:
     async def node_commands(self, node: Address, commands: Sequence[Sequence[Any]]) -> list[Any]:
         """Commands that one node answers about itself."""
         with self._faults.translated():
-            replies = await self._opened.ask_node(node, commands)
+            replies = await self._opened.execute_on(node, commands)
             return [shaped(each, _checked(reply)) for each, reply in zip(commands, replies, strict=True)]
 
     @property
@@ -123,16 +123,20 @@ class Server:
         """One script. A server that does not have it gets it."""
         script = self._scripts.get(name)
         tail = (len(keys), *keys, *arguments)
-        numbers = self.numbers
-        is_wished = name in _PROMISING and numbers.wait_replicas > 0
-        after = _wish(numbers, keys[0]) if is_wished else ()
+        settings = self.pool_settings
+        is_replicated = name in _REPLICATED and settings.wait_replicas > 0
+        after = _replication_wait(settings, keys[0]) if is_replicated else ()
         with self._faults.translated():
-            replies = await self._opened.ask([("EVALSHA", script.sha, *tail), *after], is_alone=is_wished)
+            replies = await self._opened.execute(
+                [("EVALSHA", script.sha, *tail), *after], is_alone=is_replicated
+            )
             if isinstance(replies[0], ReplyError) and str(replies[0]).startswith("NOSCRIPT"):
-                replies = await self._opened.ask([("EVAL", script.text, *tail), *after], is_alone=is_wished)
+                replies = await self._opened.execute(
+                    [("EVAL", script.text, *tail), *after], is_alone=is_replicated
+                )
             answer = _checked(replies[0])
-        if is_wished:
-            self._check_wish(numbers, replies[1:])
+        if is_replicated:
+            self._check_replicas(settings, replies[1:])
         return answer
 
     async def run_each(self, name: str, keys: Sequence[str], *arguments: Any) -> list[Any]:
@@ -148,7 +152,7 @@ class Server:
         while left:
             with self._faults.translated():
                 asked = [("EVALSHA", script.sha, *tails[number]) for number in left]
-                replies = await self._opened.ask_all(asked, partly=True)
+                replies = await self._opened.execute_all(asked, partly=True)
             for number, reply in zip(left, replies, strict=True):
                 answers[number] = reply
             left = [number for number in left if _is_without_script(answers[number])]
@@ -164,7 +168,7 @@ class Server:
     async def _evaluated(self, text: str, tail: Sequence[Any]) -> Any:
         """The reply to a script; a node that is away is the reply."""
         try:
-            [reply] = await self._opened.ask([("EVAL", text, *tail)])
+            [reply] = await self._opened.execute([("EVAL", text, *tail)])
         except OSError as error:
             return error
         return reply
@@ -174,13 +178,13 @@ class Server:
         with self._faults.translated():
             await self._opened.learn()
 
-    async def dial(self, heard: Callable[[Any], None]) -> Line:
+    async def connect(self, on_push: Callable[[Any], None]) -> Connection:
         """A connection of its own, for what comes unasked."""
-        return await self._opened.dial(heard)
+        return await self._opened.connect(on_push)
 
     async def _at_once(self, commands: Sequence[Sequence[Any]]) -> list[Any]:
         try:
-            return await self._opened.ask_at_once(commands)
+            return await self._opened.execute_at_once(commands)
         except ReplyError as error:
             if not str(error).startswith("OOM"):
                 raise
@@ -190,17 +194,17 @@ class Server:
         answers: list[Any] = await self.run("reads/at_once", [] if key is None else [key], packed)
         return answers
 
-    def _check_wish(self, numbers: Numbers, replies: Sequence[Any]) -> None:
+    def _check_replicas(self, settings: PoolSettings, replies: Sequence[Any]) -> None:
         wrong = next((reply for reply in replies if isinstance(reply, ReplyError)), None)
         if wrong is None:
             replicas = replies[-1]
-            if replicas >= numbers.wait_replicas:
+            if replicas >= settings.wait_replicas:
                 return
-            said = f"{replicas} replicas of {numbers.wait_replicas} confirmed it"
+            outcome = f"{replicas} replicas of {settings.wait_replicas} confirmed it"
         else:
-            said = f"nobody could confirm it: {wrong}"
+            outcome = f"nobody could confirm it: {wrong}"
         raise NotReplicatedError(
-            f"the server at {self.url} has it, but within {numbers.wait_timeout:g} s {said}; "
+            f"the server at {self.url} has it, but within {settings.wait_timeout:g} s {outcome}; "
             "the same enqueue once more is harmless"
         )
 
@@ -211,7 +215,7 @@ class Server:
         return self._router
 
 
-def _wish(numbers: Numbers, key: str | bytes) -> Sequence[Sequence[Any]]:
+def _replication_wait(settings: PoolSettings, key: str | bytes) -> Sequence[Sequence[Any]]:
     """Commands that wait until replicas have what the connection has written.
 
     A write goes before: without one of its own a repeated call, which finds its jobs there, would wait for
@@ -219,8 +223,8 @@ def _wish(numbers: Numbers, key: str | bytes) -> Sequence[Sequence[Any]]:
     """
     start = key.encode() if isinstance(key, str) else key
     mark = ("SET", start + b":confirmed", "", "PX", _MARK_MS)
-    wait_ms = max(1, round(numbers.wait_timeout * 1000))
-    return mark, ("WAIT", numbers.wait_replicas, wait_ms)
+    wait_ms = max(1, round(settings.wait_timeout * 1000))
+    return mark, ("WAIT", settings.wait_replicas, wait_ms)
 
 
 def _is_without_script(reply: Any) -> bool:

@@ -20,7 +20,7 @@ _PATH: Final = re.compile(r"(/[A-Za-z0-9._~!$&'()*+,;=:@%-]+)*")
 _PORTS: Final = {"http": 80, "https": 443}
 
 
-class Numbers(msgspec.Struct, frozen=True, kw_only=True):
+class PoolSettings(msgspec.Struct, frozen=True, kw_only=True):
     """What can be set after the question mark. Times in seconds."""
 
     connections: int = 10
@@ -68,7 +68,7 @@ class Target(msgspec.Struct, frozen=True, kw_only=True):
     authority: str
     shown: str
     token: Token
-    numbers: Numbers
+    pool: PoolSettings
     tls: ssl.SSLContext | None = None
 
 
@@ -109,7 +109,7 @@ def _parsed(parts: StoreUrl, token: str | None) -> Target:
             "or ?plain=true in a network that is trusted"
         )
     port, place = port or _PORTS[parts.scheme], _name(host)
-    numbers = {name: value for name, value in options.items() if name in _WHOLE.keys() | _TIMES}
+    settings = {name: value for name, value in options.items() if name in _WHOLE.keys() | _TIMES}
     return Target(
         host=host,
         port=port,
@@ -117,7 +117,7 @@ def _parsed(parts: StoreUrl, token: str | None) -> Target:
         authority=place if port == _PORTS[parts.scheme] else f"{place}:{port}",
         shown=parts.shown,
         token=_token(parts, options, token),
-        numbers=Numbers(**numbers),
+        pool=PoolSettings(**settings),
         tls=_tls(options, is_secure=is_secure),
     )
 

@@ -18,7 +18,7 @@ from penstock.core.errors import (
 )
 from penstock.core.payload import Words
 from penstock.stores.remote.address import Target
-from penstock.stores.remote.line import Answer, LateAnswerError
+from penstock.stores.remote.connection import Answer, LateAnswerError
 
 PROBLEM: Final = b"application/problem+json"
 _AWAY: Final = frozenset({408, 425, 429, 502, 503, 504})

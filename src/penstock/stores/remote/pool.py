@@ -5,9 +5,9 @@ from collections.abc import Callable
 from importlib.metadata import version
 from typing import Final
 
-from penstock.stores.gate import Gate
+from penstock.stores.call_limit import CallLimit
 from penstock.stores.remote.address import Target
-from penstock.stores.remote.line import Answer, Line
+from penstock.stores.remote.connection import Answer, Connection
 
 _AGENT: Final = f"penstock/{version('penstock')}"
 
@@ -17,35 +17,35 @@ class Pool:
 
     def __init__(self, target: Target) -> None:
         self._target = target
-        numbers = target.numbers
-        self._gate = Gate(
-            numbers.connections, numbers.pool_timeout, f"no connection to {target.shown} was free"
+        settings = target.pool
+        self._call_limit = CallLimit(
+            settings.connections, settings.pool_timeout, f"no connection to {target.shown} was free"
         )
-        self._idle: list[Line] = []
-        self._lines: set[Line] = set()
+        self._idle: list[Connection] = []
+        self._connections: set[Connection] = set()
         self._heads: dict[str, bytes] = {}
         self._is_closed = False
 
     async def call(self, name: str, body: bytes) -> Answer:
         """The answer to `POST …/v1/store/{name}`."""
-        await self._gate.enter()
-        line: Line | None = None
+        await self._call_limit.acquire()
+        connection: Connection | None = None
         try:
-            line = self._fresh() or await self.dial()
-            return await line.call(self.head(name, len(body)), body, self._target.numbers.answer_timeout)
+            connection = self._fresh() or await self.connect()
+            return await connection.call(self.head(name, len(body)), body, self._target.pool.answer_timeout)
         finally:
-            self._gate.leave()
-            if line is not None:
-                self._leave(line)
+            self._call_limit.release()
+            if connection is not None:
+                self._give_back(connection)
 
-    async def dial(self, heard: Callable[[bytes], None] | None = None) -> Line:
-        """A new connection."""
+    async def connect(self, on_push: Callable[[bytes], None] | None = None) -> Connection:
+        """A new connection. With `on_push` it is one that the service sends notifications on."""
         target = self._target
-        seconds = target.numbers.connect_timeout
+        seconds = target.pool.connect_timeout
         try:
             async with asyncio.timeout(seconds):
-                _, line = await asyncio.get_running_loop().create_connection(
-                    lambda: Line(heard),
+                _, connection = await asyncio.get_running_loop().create_connection(
+                    lambda: Connection(on_push),
                     target.host,
                     target.port,
                     ssl=target.tls,
@@ -53,11 +53,11 @@ class Pool:
                 )
         except TimeoutError:
             raise ConnectionError(f"no connection within {seconds:g} s") from None
-        self._lines.add(line)
-        line.closed.add_done_callback(lambda _: self._lines.discard(line))
+        self._connections.add(connection)
+        connection.closed.add_done_callback(lambda _: self._connections.discard(connection))
         if self._is_closed:
-            line.close("the store was closed")
-        return line
+            connection.close("the store was closed")
+        return connection
 
     def head(self, name: str, size: int) -> bytes:
         """The head of a request."""
@@ -83,23 +83,23 @@ class Pool:
     async def close(self) -> None:
         """Close all connections; calls under way fail."""
         self._is_closed = True
-        lines = list(self._lines)
-        for line in lines:
-            line.close("the store was closed")
-        if lines:
-            await asyncio.wait([line.closed for line in lines])
+        connections = list(self._connections)
+        for connection in connections:
+            connection.close("the store was closed")
+        if connections:
+            await asyncio.wait([connection.closed for connection in connections])
 
-    def _fresh(self) -> Line | None:
-        oldest = asyncio.get_running_loop().time() - self._target.numbers.idle_timeout
+    def _fresh(self) -> Connection | None:
+        oldest = asyncio.get_running_loop().time() - self._target.pool.idle_timeout
         while self._idle:
-            line = self._idle.pop()
-            if line.is_usable and line.quiet_since > oldest:
-                return line
-            line.close()
+            connection = self._idle.pop()
+            if connection.is_usable and connection.quiet_since > oldest:
+                return connection
+            connection.close()
         return None
 
-    def _leave(self, line: Line) -> None:
-        if line.is_usable and not self._is_closed:
-            self._idle.append(line)
+    def _give_back(self, connection: Connection) -> None:
+        if connection.is_usable and not self._is_closed:
+            self._idle.append(connection)
         else:
-            line.close()
+            connection.close()

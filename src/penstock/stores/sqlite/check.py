@@ -6,9 +6,9 @@ from contextlib import contextmanager
 from typing import Final
 
 from penstock.core.job import QueueRef
-from penstock.stores.damaged import READING, DamagedRow, unreadable_record
+from penstock.stores.corruption import ROW_ERRORS, CorruptRow, unreadable_record
 from penstock.stores.rows import JOB_COLUMNS
-from penstock.stores.sqlite.records import job_of
+from penstock.stores.sqlite.codec import job_of
 from penstock.stores.sqlite.tolerant import fetch
 from penstock.stores.values import Finding
 
@@ -120,15 +120,15 @@ def _damage(connection: sqlite3.Connection) -> list[Finding]:
     return [Finding(f"SQLite: {text}") for (text,) in rows if text != "ok"]
 
 
-def damaged_rows(connection: sqlite3.Connection, queue: QueueRef, number: int) -> list[DamagedRow]:
+def damaged_rows(connection: sqlite3.Connection, queue: QueueRef, number: int) -> list[CorruptRow]:
     """The jobs of a queue that cannot be read."""
-    found: list[DamagedRow] = []
+    found: list[CorruptRow] = []
     rows = fetch(connection, _FIRST, (number, _CHUNK))
     while rows:
         for _, *row in rows:
             try:
                 job_of(queue, tuple(row))
-            except READING as error:
+            except ROW_ERRORS as error:
                 found.append((str(row[0]), unreadable_record(error)))
         rows = fetch(connection, _NEXT, (number, _CHUNK, rows[-1][0]))
     return found

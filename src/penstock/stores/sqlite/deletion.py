@@ -6,7 +6,6 @@ from typing import Final
 from penstock.core.job import QueueRef
 from penstock.core.states import State
 from penstock.stores.bounds import SWEEP_LIMIT
-from penstock.stores.sqlite.turns import Turns
 from penstock.stores.values import QueueContents
 
 _FIND: Final = "SELECT n, number, at_us FROM queue WHERE tenant = ? AND name = ?"
@@ -33,22 +32,8 @@ _LEFT_BEHIND: Final = {
 }
 
 
-class SqliteDeletion(Turns):
-    """The end of a queue."""
-
-    async def delete_queue(self, queue: QueueRef) -> QueueContents | None:
-        """Delete a queue without jobs, schedules and relay entries; what keeps it, None where there is none.
-
-        The rows it leaves behind are removed by this call; where it is cut off, by the next deletion.
-        """
-        contents = await self._call(self._engine.write(lambda connection: _delete(connection, queue)))
-        if contents is not None and contents.is_empty:
-            while await self._call(self._engine.write(_sweep)):
-                pass
-        return contents
-
-
-def _delete(connection: sqlite3.Connection, queue: QueueRef) -> QueueContents | None:
+def delete(connection: sqlite3.Connection, queue: QueueRef) -> QueueContents | None:
+    """Delete a queue without jobs, schedules and relay entries; what keeps it, None where there is none."""
     row = connection.execute(_FIND, (queue.tenant, queue.name)).fetchone()
     if row is None:
         return None
@@ -64,19 +49,19 @@ def _delete(connection: sqlite3.Connection, queue: QueueRef) -> QueueContents | 
     return contents
 
 
-def _sweep(connection: sqlite3.Connection) -> bool:
+def sweep(connection: sqlite3.Connection) -> bool:
     """Remove one batch of what deleted queues left behind; False when nothing is left."""
     row = connection.execute("SELECT n FROM deleted_queue LIMIT 1").fetchone()
     if row is None:
         return False
-    room = SWEEP_LIMIT
+    left = SWEEP_LIMIT
     for table, column in _LEFT_BEHIND.items():
-        room -= connection.execute(
+        left -= connection.execute(
             f"DELETE FROM {table} WHERE queue = ?1 AND {column} IN "  # noqa: S608 (constants)
             f"(SELECT {column} FROM {table} WHERE queue = ?1 ORDER BY {column} LIMIT ?2)",
-            (row[0], room),
+            (row[0], left),
         ).rowcount
-        if room <= 0:
+        if left <= 0:
             return True
     connection.execute("DELETE FROM deleted_queue WHERE n = ?", row)
     return True

@@ -29,14 +29,14 @@ OLDEST_SQLITE: Final = (3, 35, 0)
 class Engine:
     """One file. Calls are handed to threads and answered by futures, from whichever event loop asks."""
 
-    def __init__(self, path: Path, durability: Durability, patience: float) -> None:
+    def __init__(self, path: Path, durability: Durability, busy_timeout: float) -> None:
         self.path = path
         self.durability = durability
-        self.patience = patience
+        self.busy_timeout = busy_timeout
         self.schema_version = 0
         self._identity: tuple[int, int] | None = None
-        self._writer = _Lane("penstock-sqlite-writer", self._connect_writer, self._write)
-        self._reader = _Lane("penstock-sqlite-reader", self._connect, self._read)
+        self._writer = _CallThread("penstock-sqlite-writer", self._connect_writer, self._write)
+        self._reader = _CallThread("penstock-sqlite-reader", self._connect, self._read)
 
     def open(self) -> None:
         """Open the file, bring it to this version, start the threads. Blocks."""
@@ -50,12 +50,12 @@ class Engine:
             raise translated(error, str(self.path)) from error
         try:
             self._use_wal(connection)
-            self.schema_version = migrate(connection, self.patience, str(self.path))
+            self.schema_version = migrate(connection, self.busy_timeout, str(self.path))
         except sqlite3.Error as error:
             raise translated(error, str(self.path)) from error
         finally:
             connection.close()
-        self._identity = self._seen()
+        self._identity = self._found_identity()
         self._writer.start()
         self._reader.start()
 
@@ -101,7 +101,7 @@ class Engine:
         return connection
 
     def _use_wal(self, connection: sqlite3.Connection) -> None:
-        # Switching a new file to WAL needs it alone for a moment; whoever comes second finds it done.
+        # Switching a new file to WAL needs it alone for a moment; a process that comes second finds it done.
         for _ in range(200):
             with suppress(sqlite3.OperationalError):
                 (mode,) = connection.execute("PRAGMA journal_mode = WAL").fetchone()
@@ -116,13 +116,13 @@ class Engine:
 
     def _write(self, connection: sqlite3.Connection, calls: "list[_Call]") -> None:
         try:
-            if len(calls) == 1 and (seen := calls[0].peeked(connection)) is not None:
-                calls[0].answer(seen)
+            if len(calls) == 1 and (answer := calls[0].peeked(connection)) is not None:
+                calls[0].answer(answer)
                 return
             answers = self._transaction(connection, calls)
         except Exception as error:  # noqa: BLE001 (handed on to the callers)
             if len(calls) == 1:
-                calls[0].fail(self._said(error))
+                calls[0].fail(self._translated(error))
                 return
             # One of them is at fault: each alone, so that it does not take the others down.
             for call in calls:
@@ -132,9 +132,9 @@ class Engine:
             call.answer(answer)
 
     def _transaction(self, connection: sqlite3.Connection, calls: "list[_Call]") -> list[Any]:
-        begin(connection, self.patience, str(self.path))
+        begin(connection, self.busy_timeout, str(self.path))
         try:
-            self._check_place()
+            self._check_identity()
             answers = [call.work(connection) for call in calls]
             connection.execute("COMMIT")
         except BaseException:
@@ -148,31 +148,31 @@ class Engine:
         for call in calls:
             for last_try in (False, False, False, True):
                 try:
-                    self._check_place()
+                    self._check_identity()
                     call.answer(call.work(connection))
                 except sqlite3.OperationalError as error:
                     if is_busy(error) and not last_try:
                         continue
-                    call.fail(self._said(error))
+                    call.fail(self._translated(error))
                 except Exception as error:  # noqa: BLE001 (handed on to the caller)
-                    call.fail(self._said(error))
+                    call.fail(self._translated(error))
                 break
 
-    def _check_place(self) -> None:
+    def _check_identity(self) -> None:
         """What is open must still be what others find at the path: else jobs would go where nobody looks."""
-        if self._seen() != self._identity:
+        if self._found_identity() != self._identity:
             raise StoreUnavailableError(
                 f"{self.path}: was moved, deleted or replaced while open here; put it back or restart"
             )
 
-    def _seen(self) -> tuple[int, int] | None:
+    def _found_identity(self) -> tuple[int, int] | None:
         try:
             found = os.stat(self.path)  # noqa: PTH116 (on every transaction: a path object costs more than the call)
         except FileNotFoundError:
             return None
         return found.st_dev, found.st_ino
 
-    def _said(self, error: Exception) -> Exception:
+    def _translated(self, error: Exception) -> Exception:
         return translated(error, str(self.path)) if isinstance(error, sqlite3.Error) else error
 
 
@@ -194,7 +194,7 @@ class _Call:
             self.future.set_exception(error)
 
 
-class _Lane:
+class _CallThread:
     """A daemon thread with a connection of its own, taking calls in the order they come."""
 
     def __init__(

@@ -15,9 +15,9 @@ APPLICATION_ID: Final = 0x50454E53
 """Says in the file's header that it is ours ("PENS")."""
 
 
-def begin(connection: sqlite3.Connection, patience: float, path: str) -> None:
+def begin(connection: sqlite3.Connection, busy_timeout: float, path: str) -> None:
     """Take the write lock, trying again with short jittered pauses while another process has it."""
-    give_up = time.monotonic() + patience
+    give_up = time.monotonic() + busy_timeout
     pause = 0.0005
     while True:
         try:
@@ -28,16 +28,16 @@ def begin(connection: sqlite3.Connection, patience: float, path: str) -> None:
                 raise
             if time.monotonic() >= give_up:
                 raise StoreTimeoutError(
-                    f"{path}: another process kept the database locked for over {patience:g} s"
+                    f"{path}: another process kept the database locked for over {busy_timeout:g} s"
                 ) from None
         time.sleep(random.uniform(0, pause))
         pause = min(pause * 2, 0.02)
 
 
-def migrate(connection: sqlite3.Connection, patience: float, path: str) -> int:
+def migrate(connection: sqlite3.Connection, busy_timeout: float, path: str) -> int:
     """Apply the migrations that are missing; the version then reached."""
     migrations = load_migrations()
-    begin(connection, patience, path)
+    begin(connection, busy_timeout, path)
     try:
         version = _checked_version(connection, len(migrations), path)
         for number, text in enumerate(migrations[version:], start=version + 1):

@@ -11,15 +11,15 @@ import msgspec
 
 from penstock.core.errors import StoreFormatError, TransactionError
 from penstock.core.job import QueueRef
-from penstock.stores.outgoing import Failed, OutboxState, Outgoing
+from penstock.stores.outbox import OutboxEntry, OutboxState, RejectedEntry
 from penstock.stores.private_files import create_private_file
 from penstock.stores.sqlite.faults import translated
 
 T = TypeVar("T")
-_PATIENCE: Final = 10.0
+_BUSY_TIMEOUT: Final = 10.0
 _NO_OUTBOX: Final = (
-    "there is no outbox in this SQLite database: a relay makes it (`penstock outbox run`), or whoever runs "
-    "what `penstock outbox sql` prints"
+    "there is no outbox in this SQLite database: a relay makes it (`penstock outbox run`), or a user who "
+    "runs the output of `penstock outbox sql`"
 )
 POLL_SECONDS: Final = 0.25
 
@@ -68,7 +68,7 @@ _FAILED: Final = "SELECT number, tenant, queue, reason FROM penstock_outbox_fail
 
 
 def write(connection: sqlite3.Connection, queue: QueueRef, body: str) -> None:
-    """Put a parcel into the outbox as part of the transaction that the connection is in."""
+    """Put an entry into the outbox as part of the transaction that the connection is in."""
     try:
         if not connection.in_transaction and not _begins(connection):
             raise TransactionError("the SQLite connection is in autocommit mode, and in no transaction")
@@ -114,23 +114,29 @@ class SqliteOutbox:
         """Nothing is kept open."""
 
     @asynccontextmanager
-    async def round(self, limit: int, without: Sequence[QueueRef]) -> AsyncIterator["SqliteRound | None"]:
+    async def next_batch(
+        self, limit: int, without: Sequence[QueueRef]
+    ) -> AsyncIterator["SqliteBatch | None"]:
         """The next entries."""
         names = msgspec.json.encode([f"{queue.tenant}/{queue.name}" for queue in without]).decode()
         rows = await self._do(lambda base: base.execute(_NEXT, (names, limit)).fetchall())
-        entries = [Outgoing(number, QueueRef(tenant, queue), *rest) for number, tenant, queue, *rest in rows]
-        yield SqliteRound(self, entries)
+        entries = [
+            OutboxEntry(number, QueueRef(tenant, queue), *rest) for number, tenant, queue, *rest in rows
+        ]
+        yield SqliteBatch(self, entries)
 
     @asynccontextmanager
-    async def bell(self) -> AsyncIterator["Clockwork"]:
-        """SQLite tells nobody: it rings by the clock."""
-        yield Clockwork()
+    async def subscribe(self) -> AsyncIterator["TimedSubscription"]:
+        """SQLite notifies nobody: the subscription notifies by the clock."""
+        yield TimedSubscription()
 
     async def state(self, limit: int) -> OutboxState:
-        """How much waits, and what was set aside."""
+        """How many entries wait, and which were set aside."""
         waiting, oldest, failed = await self._do(lambda base: base.execute(_STATE).fetchone())
         rows = await self._do(lambda base: base.execute(_FAILED, (limit,)).fetchall())
-        return OutboxState(waiting, oldest, failed, [Failed(n, QueueRef(t, q), why) for n, t, q, why in rows])
+        return OutboxState(
+            waiting, oldest, failed, [RejectedEntry(n, QueueRef(t, q), why) for n, t, q, why in rows]
+        )
 
     async def retry(self, numbers: Sequence[int] | None) -> int:
         """Let entries that were set aside wait again."""
@@ -144,8 +150,8 @@ class SqliteOutbox:
 
         return await self._do(work)
 
-    async def settle(self, carried: Sequence[int], failed: Sequence[Failed]) -> None:
-        """Forget what was carried over, and set aside what never will be."""
+    async def settle(self, carried: Sequence[int], failed: Sequence[RejectedEntry]) -> None:
+        """Delete entries that were carried over, and set aside those that never can be."""
 
         def work(base: sqlite3.Connection) -> None:
             base.executemany(_SET_ASIDE, [(each.reason, each.number) for each in failed])
@@ -159,7 +165,7 @@ class SqliteOutbox:
 
         def done() -> T:
             try:
-                with closing(sqlite3.connect(self._path, timeout=_PATIENCE)) as base, base:
+                with closing(sqlite3.connect(self._path, timeout=_BUSY_TIMEOUT)) as base, base:
                     return work(base)
             except sqlite3.Error as error:
                 raise translated(error, self._path) from error
@@ -167,8 +173,8 @@ class SqliteOutbox:
         return await asyncio.to_thread(done)
 
 
-class Clockwork:
-    """A bell that rings after some time, but not long."""
+class TimedSubscription:
+    """A subscription that notifies after some time, but not long."""
 
     async def wait(self, timeout: float) -> bool:
         """True after `POLL_SECONDS`, or earlier False."""
@@ -176,13 +182,13 @@ class Clockwork:
         return timeout >= POLL_SECONDS
 
 
-class SqliteRound:
+class SqliteBatch:
     """Some entries, oldest first."""
 
-    def __init__(self, outbox: SqliteOutbox, entries: list[Outgoing]) -> None:
+    def __init__(self, outbox: SqliteOutbox, entries: list[OutboxEntry]) -> None:
         self.entries = entries
         self._outbox = outbox
 
-    async def done(self, carried: Sequence[int], failed: Sequence[Failed]) -> None:
-        """Forget what was carried over, and set aside what never will be."""
+    async def finish(self, carried: Sequence[int], failed: Sequence[RejectedEntry]) -> None:
+        """Delete entries that were carried over, and set aside those that never can be."""
         await self._outbox.settle(carried, failed)

@@ -5,18 +5,16 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.core.job import ExpiredLease, QueueRef
+from penstock.core.job import QueueRef
 from penstock.core.moves import Move
 from penstock.stores.absent import answers_absent
-from penstock.stores.bounds import QUARANTINE_LIMIT, RECOVER_LIMIT
-from penstock.stores.damaged import DamagedRow, warn_set_aside
+from penstock.stores.bounds import QUARANTINE_LIMIT
+from penstock.stores.corruption import CorruptRow, warn_set_aside
 from penstock.stores.rows import JOB_COLUMNS, encode
+from penstock.stores.sqlite.backend import Backend
 from penstock.stores.sqlite.check import damaged_rows
-from penstock.stores.sqlite.clock import read_now
-from penstock.stores.sqlite.reads import read_expired
+from penstock.stores.sqlite.queue_transaction import QueueTransaction
 from penstock.stores.sqlite.tolerant import fetch
-from penstock.stores.sqlite.turn import Turn
-from penstock.stores.sqlite.turns import Turns
 from penstock.stores.values import QuarantinedEntry
 
 _COLUMNS: Final = JOB_COLUMNS.split(", ")
@@ -42,64 +40,66 @@ ORDER BY id
 _GONE: Final = "SELECT job.id FROM temp.touched JOIN job ON job.n = touched.n ORDER BY touched.i"
 
 
-def set_aside(turn: Turn, damages: Sequence[DamagedRow]) -> int:
+def set_aside(transaction: QueueTransaction, damages: Sequence[CorruptRow]) -> int:
     """Set jobs aside, and let their keys go on; how many were."""
     changed = 0
     for job, what in damages:
-        changed += turn.connection.execute(_SET_ASIDE, (what, turn.now, turn.number, job)).rowcount
-        if turn.limits.declared.mode.has_keys:
-            turn.limits.touch(key for (key,) in fetch(turn.connection, _KEY, (turn.number, job)))
-        warn_set_aside(turn.queue, job, what)
+        changed += transaction.connection.execute(
+            _SET_ASIDE, (what, transaction.now, transaction.number, job)
+        ).rowcount
+        if transaction.limits.declared.mode.has_keys:
+            transaction.limits.touch(
+                key for (key,) in fetch(transaction.connection, _KEY, (transaction.number, job))
+            )
+        warn_set_aside(transaction.queue, job, what)
     return changed
 
 
-class SqliteQuarantine(Turns):
-    """Sets jobs aside, and shows and deletes them."""
+class SqliteQuarantine:
+    """Shows, deletes and makes jobs that are set aside."""
 
-    @answers_absent
-    async def expired(self, queue: QueueRef, limit: int = RECOVER_LIMIT) -> list[ExpiredLease]:
-        """Leases that ran out, oldest first; those of jobs that cannot be read are set aside."""
-        leases, damages = await self._read(
-            lambda connection: read_expired(connection, queue, read_now(connection, queue), limit)
-        )
-        if damages:
-            await self._turn(queue, lambda turn: set_aside(turn, damages), makes=False)
-        return leases
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
 
-    async def quarantined(
+    async def list_quarantined(
         self, queue: QueueRef, *, after: str = "", limit: int = QUARANTINE_LIMIT
     ) -> list[QuarantinedEntry]:
         """Jobs that were set aside, by id."""
         params = queue.tenant, queue.name, after, max(limit, 0)
         return [
-            _entry(row) for row in await self._read(lambda connection: fetch(connection, _ENTRIES, params))
+            _entry(row)
+            for row in await self._backend.read(lambda connection: fetch(connection, _ENTRIES, params))
         ]
 
     @answers_absent
     async def delete_quarantined(self, queue: QueueRef, entries: Sequence[str]) -> int:
         """Remove jobs that were set aside, with one event for all of them."""
 
-        def move(turn: Turn) -> int:
-            turn.connection.execute("DELETE FROM temp.touched")
-            gone = turn.connection.execute(_PICK, (turn.number, encode(entries))).rowcount
+        def move(transaction: QueueTransaction) -> int:
+            transaction.connection.execute("DELETE FROM temp.touched")
+            gone = transaction.connection.execute(_PICK, (transaction.number, encode(entries))).rowcount
             if gone:
-                if turn.has_flows:
-                    turn.relay_endings(gone=True)
-                turn.run(Move.DELETE, "keys")
-                turn.run(Move.DELETE, "children")
-                turn.tell_once(Move.DELETE, [job for (job,) in turn.connection.execute(_GONE)])
-                turn.run(Move.DELETE, "change")
+                if transaction.has_flows:
+                    transaction.relay_endings(gone=True)
+                transaction.run(Move.DELETE, "keys")
+                transaction.run(Move.DELETE, "children")
+                transaction.write_shared_event(
+                    Move.DELETE, [job for (job,) in transaction.connection.execute(_GONE)]
+                )
+                transaction.run(Move.DELETE, "change")
             return gone
 
-        return await self._turn(queue, move, makes=False)
+        return await self._backend.transact(queue, move, creates=False)
 
     @answers_absent
     async def repair(self, queue: QueueRef) -> int:
         """Read every job, and set aside those that cannot be read."""
-        return await self._turn(
+        return await self._backend.transact(
             queue,
-            lambda turn: set_aside(turn, damaged_rows(turn.connection, queue, turn.number)),
-            makes=False,
+            lambda transaction: set_aside(
+                transaction, damaged_rows(transaction.connection, queue, transaction.number)
+            ),
+            creates=False,
         )
 
 

@@ -8,10 +8,10 @@ from typing import Any, Final
 from penstock.core.job import QueueRef
 from penstock.stores.absent import answers_absent
 from penstock.stores.bounds import SCHEDULE_LIMIT
+from penstock.stores.sqlite.backend import Backend
 from penstock.stores.sqlite.clock import read_now
 from penstock.stores.sqlite.enqueue import enqueue
-from penstock.stores.sqlite.turn import Turn
-from penstock.stores.sqlite.turns import Turns
+from penstock.stores.sqlite.queue_transaction import QueueTransaction
 from penstock.stores.values import Firing, StoredSchedule, Topic
 
 _SELECT: Final = """
@@ -21,23 +21,32 @@ WHERE queue.tenant = :tenant
 """
 
 
-class SqliteSchedules(Turns):
+class SqliteSchedules:
     """Schedules, and the instants that they fire."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend
 
     async def put_schedule(self, schedule: StoredSchedule) -> None:
         """Keep a schedule; one of that name is replaced, and keeps what it fired last."""
 
-        def move(turn: Turn) -> None:
-            turn.connection.execute(
+        def move(transaction: QueueTransaction) -> None:
+            transaction.connection.execute(
                 "INSERT INTO schedule (queue, name, body, next_at, paused) VALUES (?, ?, ?, ?, ?) "
                 "ON CONFLICT (queue, name) DO UPDATE SET body = excluded.body, next_at = excluded.next_at, "
                 "paused = excluded.paused",
-                (turn.number, schedule.name, schedule.body.decode(), schedule.next_at, schedule.paused),
+                (
+                    transaction.number,
+                    schedule.name,
+                    schedule.body.decode(),
+                    schedule.next_at,
+                    schedule.paused,
+                ),
             )
             # Its first instant may come sooner than anything that is waited for.
-            turn.rings.add(Topic.READY)
+            transaction.notifications.add(Topic.READY)
 
-        await self._turn(schedule.queue, move)
+        await self._backend.transact(schedule.queue, move)
 
     @answers_absent
     async def remove_schedule(self, queue: QueueRef, name: str) -> bool:
@@ -54,7 +63,7 @@ class SqliteSchedules(Turns):
             name,
         )
 
-    async def schedules(self, tenant: str, names: Sequence[str] | None = None) -> list[StoredSchedule]:
+    async def list_schedules(self, tenant: str, names: Sequence[str] | None = None) -> list[StoredSchedule]:
         """The schedules of a tenant, by queue and name: those of these names, or all."""
         among = "" if names is None else "AND schedule.name IN (SELECT value FROM json_each(:names))"
 
@@ -65,7 +74,7 @@ class SqliteSchedules(Turns):
             )
             return [_schedule(tenant, row) for row in rows]
 
-        return await self._read(work)
+        return await self._backend.read(work)
 
     async def due_schedules(self, queue: QueueRef, limit: int = SCHEDULE_LIMIT) -> list[StoredSchedule]:
         """Schedules whose next instant has come, oldest first."""
@@ -83,33 +92,33 @@ class SqliteSchedules(Turns):
             )
             return [_schedule(queue.tenant, row) for row in rows]
 
-        return await self._read(work)
+        return await self._backend.read(work)
 
     @answers_absent
     async def fire(self, queue: QueueRef, firing: Firing) -> bool:
         """Take in the jobs of an instant and move the schedule on, if that is still its next instant."""
 
-        def move(turn: Turn) -> bool:
-            if firing.jobs and turn.limits.room() < len(firing.jobs):
+        def move(transaction: QueueTransaction) -> bool:
+            if firing.jobs and transaction.limits.free_places() < len(firing.jobs):
                 return False
-            if turn.limits.declared.mode.has_keys and any(new.key is None for new in firing.jobs):
+            if transaction.limits.declared.mode.has_keys and any(new.key is None for new in firing.jobs):
                 return False
-            moved = turn.connection.execute(
+            moved = transaction.connection.execute(
                 "UPDATE schedule SET next_at = ?, last_at = ? "
                 "WHERE queue = ? AND name = ? AND next_at = ? AND NOT paused",
-                (firing.next_at, firing.last_at, turn.number, firing.name, firing.at),
+                (firing.next_at, firing.last_at, transaction.number, firing.name, firing.at),
             ).rowcount
             if moved:
-                enqueue(turn, list(firing.jobs))
+                enqueue(transaction, list(firing.jobs))
             return bool(moved)
 
-        return await self._turn(queue, move, makes=False)
+        return await self._backend.transact(queue, move, creates=False)
 
     async def _change(self, queue: QueueRef, sql: str, name: str) -> bool:
-        return await self._turn(
+        return await self._backend.transact(
             queue,
-            lambda turn: turn.connection.execute(sql, (turn.number, name)).rowcount > 0,
-            makes=False,
+            lambda transaction: transaction.connection.execute(sql, (transaction.number, name)).rowcount > 0,
+            creates=False,
         )
 
 

@@ -6,18 +6,18 @@ import time
 from contextlib import suppress
 from typing import Final
 
-from penstock.stores.bells import Belfry
+from penstock.stores.notifier import LocalNotifier
 from penstock.stores.sqlite.engine import Engine
 
 EVERY_SECONDS: Final = 0.005
 
 
 class Watch:
-    """A thread that asks SQLite for its data version while bells hang, and rings them all when it changed."""
+    """A thread that compares SQLite's data version while anyone subscribes, and notifies all of changes."""
 
-    def __init__(self, engine: Engine, belfry: Belfry) -> None:
+    def __init__(self, engine: Engine, notifier: LocalNotifier) -> None:
         self._engine = engine
-        self._belfry = belfry
+        self._notifier = notifier
         self._stopping = False
         self._thread: threading.Thread | None = None
 
@@ -40,13 +40,13 @@ class Watch:
             while not self._stopping:
                 # Cheaper than waiting for an event, and it is never long.
                 time.sleep(EVERY_SECONDS)
-                if self._belfry.is_empty:
+                if self._notifier.is_empty:
                     continue
                 # A busy file has just changed; the next look will see it.
                 with suppress(sqlite3.OperationalError):
                     (version,) = connection.execute("PRAGMA data_version").fetchone()
                     if version != seen:
                         seen = version
-                        self._belfry.ring_all()
+                        self._notifier.notify_all()
         finally:
             connection.close()

@@ -46,7 +46,7 @@ class Inline:
         kwargs: Mapping[str, Any],
     ) -> Any:
         """In a thread nothing can be raised from outside: its context says so."""
-        timer = asyncio.get_running_loop().call_later(soft, delivery.soften)
+        timer = asyncio.get_running_loop().call_later(soft, delivery.end_soft_limit)
         try:
             return await self._threads.call(function, args, kwargs)
         finally:

@@ -4,7 +4,7 @@ import asyncio
 import os
 from typing import Final
 
-from penstock.telemetry.aside import STDERR
+from penstock.telemetry.nonblocking_stderr import STDERR
 
 TAIL: Final = 3_000
 """Bytes that a dead letter shows."""

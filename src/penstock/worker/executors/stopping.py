@@ -43,7 +43,7 @@ async def stop(
     was cancelled by someone else.
     """
     try:
-        if delivery.stop in {Stop.CANCEL, Stop.SHUTDOWN} and not delivery.lost:
+        if delivery.stop in {Stop.CANCEL, Stop.SHUTDOWN} and not delivery.lease.is_lost:
             tell()
             await asyncio.wait([done], timeout=delays.term_after)
             if not done.done():
@@ -54,7 +54,7 @@ async def stop(
         if not done.done():
             process.send_signal(signal.SIGKILL)
     await asyncio.wait([done], timeout=KILLED)
-    if not done.done() or (delivery.stop is None and not delivery.lost):
+    if not done.done() or (delivery.stop is None and not delivery.lease.is_lost):
         return False
     task = asyncio.current_task()
     while task is not None and task.uncancel():

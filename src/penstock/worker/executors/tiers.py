@@ -3,7 +3,6 @@
 import shutil
 from collections.abc import Collection
 from typing import Any, Final
-from weakref import WeakKeyDictionary
 
 from penstock.core.errors import ConfigError
 from penstock.core.job import QueueRef
@@ -34,7 +33,7 @@ class Tiers:
         delays: StopDelays = _DELAYS,
     ) -> None:
         check_programs(registry, [queue.name])
-        elsewhere = _elsewhere(registry, default)
+        elsewhere = registry.derived(_elsewhere)[default]
         self._inline: Executor = Inline(f"penstock-{queue.name}")
         self._executors: dict[Tier, Executor] = {}
         if elsewhere:
@@ -44,7 +43,7 @@ class Tiers:
                 Tier.PROCESS: Processes(host, concurrency, delays),
                 Tier.SUBPROCESS: Programs(host, delays),
             }
-        # By name, for each job asks.
+        # By name: it is looked up for each job.
         self._elsewhere = {name: self._executors[tier] for name, tier in elsewhere.items()}
 
     async def open(self) -> None:
@@ -66,18 +65,24 @@ class Tiers:
         return not task.is_async and task.name not in self._elsewhere
 
 
-_ELSEWHERE: Final[WeakKeyDictionary[Registry, dict[Tier | None, dict[str, Tier]]]] = WeakKeyDictionary()
-_PROGRAMS: Final[WeakKeyDictionary[Registry, dict[str, list[tuple[str, str]]]]] = WeakKeyDictionary()
+def _elsewhere(registry: Registry) -> dict[Tier | None, dict[str, Tier]]:
+    """The tasks that do not run in the worker, for each default."""
+    tasks = [registry.require(name) for name in registry.names()]
+    return {
+        default: {
+            task.name: tier for task in tasks if (tier := task.execution.tier(default)) is not Tier.INLINE
+        }
+        for default in (None, *Tier)
+    }
 
 
-def _elsewhere(registry: Registry, default: Tier | None) -> dict[str, Tier]:
-    """The tasks that do not run in the worker; looked for once where the tasks do not change any more."""
-    known = _ELSEWHERE.setdefault(registry, {}).get(default)
-    if known is None or not registry.is_frozen:
-        tiers = {name: registry.require(name).execution.tier(default) for name in registry.names()}
-        known = {name: tier for name, tier in tiers.items() if tier is not Tier.INLINE}
-        _ELSEWHERE[registry][default] = known
-    return known
+def _programs(registry: Registry) -> dict[str, list[tuple[str, str]]]:
+    """The tasks that are programs, with the names of these, by queue."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    for task in map(registry.require, registry.names()):
+        if task.execution.program is not None:
+            found.setdefault(task.queue, []).append((task.name, task.execution.program[0]))
+    return found
 
 
 def check_programs(registry: Registry, queues: Collection[str]) -> None:
@@ -85,12 +90,7 @@ def check_programs(registry: Registry, queues: Collection[str]) -> None:
 
     What belongs to other queues may have its programs on other machines.
     """
-    known = _PROGRAMS.get(registry)
-    if known is None or not registry.is_frozen:
-        known = _PROGRAMS[registry] = {}
-        for task in map(registry.require, registry.names()):
-            if task.execution.program is not None:
-                known.setdefault(task.queue, []).append((task.name, task.execution.program[0]))
+    known = registry.derived(_programs)
     for queue in known.keys() & set(queues):
         for name, program in known[queue]:
             _check_program(name, program)

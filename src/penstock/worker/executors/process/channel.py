@@ -11,10 +11,11 @@ import msgspec
 
 from penstock.core.errors import ConfigError, PenstockError, StaleLeaseError
 from penstock.core.job import Claimed
-from penstock.tasks.call import Call
-from penstock.tasks.family import ChildJob
-from penstock.tasks.handle import Desk, JobHandle
+from penstock.tasks.call import Call, check_own
+from penstock.tasks.child_jobs import ChildJob
+from penstock.tasks.handle import JobHandle, JobReader
 from penstock.tasks.signals import Cancel
+from penstock.tasks.task import Task
 from penstock.worker.executors.process.wire import (
     Answer,
     Ask,
@@ -112,12 +113,12 @@ class Channel:
                 self._answers[number] = message
 
 
-class WireKin:
+class ProcessChildJobs:
     """A running job's children, asked for over the wire: there is no store here."""
 
-    def __init__(self, channel: Channel, is_async: bool) -> None:
+    def __init__(self, channel: Channel, task: Task[..., ..., Any]) -> None:
         self._channel = channel
-        self._is_async = is_async
+        self._task = task
         self._asked = 0
 
     async def children(self, job: Claimed, /) -> list[ChildJob]:
@@ -126,10 +127,11 @@ class WireKin:
 
     async def spawn(self, job: Claimed, calls: Sequence[Call[Any]], /) -> list[JobHandle[Any]]:
         """Jobs that whoever waits for this one waits for, too."""
+        check_own(self._task.sender, calls)
         wanted = [SpawnCall(each.task, each.queue, each.payload, each.options) for each in calls]
         ids = (await self._ask(wanted)).ids
         return [
-            JobHandle(cast(Desk, call.sender), call.queue, job_id, call.decode, created=True)
+            JobHandle(cast(JobReader, call.sender), call.queue, job_id, call.decode, created=True)
             for call, job_id in zip(calls, ids, strict=True)
         ]
 
@@ -139,7 +141,7 @@ class WireKin:
             asyncio.get_running_loop()
             work.close()
             raise ConfigError("ctx.blocking is for handlers that are plain functions: await here")
-        if self._is_async:
+        if self._task.is_async:
             work.close()
             raise ConfigError("ctx.blocking is for handlers that are plain functions: await in the loop")
         try:
@@ -154,7 +156,7 @@ class WireKin:
         self._asked += 1
         number = self._asked
         self._channel.send(Ask(number, spawn))
-        answer = self._channel.answer(number, is_blocking=not self._is_async)
+        answer = self._channel.answer(number, is_blocking=not self._task.is_async)
         while answer is None:
             await self._more()
             answer = self._channel.answer(number, is_blocking=False)

@@ -28,7 +28,7 @@ from penstock.tasks.context import CURRENT, JobContext
 from penstock.tasks.signals import Signal
 from penstock.tasks.task import Task
 from penstock.worker.endings import Withdrawn, after_signal, error_text, text_of
-from penstock.worker.executors.process.channel import Channel, WireKin
+from penstock.worker.executors.process.channel import Channel, ProcessChildJobs
 from penstock.worker.executors.process.load import App
 from penstock.worker.executors.process.wire import OVERHEAD, Done, Progress, Run, Unfit
 
@@ -179,7 +179,7 @@ class Child:
             deadline=run.deadline,
             report=self._report,
             cancelled=is_cancelled,
-            kin=WireKin(self._channel, self._task.is_async),
+            child_jobs=ProcessChildJobs(self._channel, self._task),
             lease=_no_lease(self._task.name, run),
         )
 

@@ -65,20 +65,20 @@ class Server:
 
     def serve(self) -> None:
         """Work until the worker is gone."""
-        bell, ringer = os.pipe()
-        os.set_blocking(bell, False)
-        os.set_blocking(ringer, False)
+        woken, waker = os.pipe()
+        os.set_blocking(woken, False)
+        os.set_blocking(waker, False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
-        signal.set_wakeup_fd(ringer, warn_on_full_buffer=False)
+        signal.set_wakeup_fd(waker, warn_on_full_buffer=False)
         # A process manager may signal the whole group: the worker says when this one ends.
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         tree.adopt_orphans()
         while True:
-            ready, _, _ = select.select([self._control.fileno(), bell], [], [])
-            if bell in ready:
+            ready, _, _ = select.select([self._control.fileno(), woken], [], [])
+            if woken in ready:
                 with suppress(BlockingIOError):
-                    os.read(bell, 4096)
+                    os.read(woken, 4096)
                 self._reap()
             if self._control.fileno() in ready and not self._take_in():
                 break

@@ -6,7 +6,7 @@ from typing import Final
 
 import msgspec
 
-from penstock.tasks.family import ChildJob
+from penstock.tasks.child_jobs import ChildJob
 from penstock.tasks.options import JobOptions
 
 _LENGTH: Final = struct.Struct(">I")

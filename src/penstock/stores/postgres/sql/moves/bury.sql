@@ -1,43 +1,33 @@
 -- bury: active → dead; the token must be current; attempts + 1 unless none could begin; cancelled if that was asked for
 -- Items: id, token, reason, error, fingerprint, 1 or 0 attempts.
--- include: given, free=NOT queue.has_keys
+-- include: context, free=NOT queue.has_keys
 item AS MATERIALIZED (
     SELECT * FROM unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::integer[])
         WITH ORDINALITY AS item (new_id, new_token, new_reason, new_error, new_fingerprint, new_attempts, i)
     ORDER BY new_id
 ),
 picked AS MATERIALIZED (
-    SELECT job.*, item.*, given.now
-    FROM given
-    CROSS JOIN item
-    CROSS JOIN LATERAL (
-        SELECT job.ctid AS seen FROM penstock.job WHERE job.queue = $1 AND job.id = item.new_id OFFSET 0
-    ) AS old
-    CROSS JOIN LATERAL (
-        SELECT job.*, job.ctid AS at
-        FROM penstock.job
-        WHERE job.ctid = old.seen
+    SELECT job.*, item.*, context.now
+    -- include: named_jobs
             AND job.state = 'active'  -- guard: state
             AND job.token = item.new_token  -- guard: token
-        FOR UPDATE
-    ) AS job
-    WHERE job.at = old.seen
+    -- include: lock_named_jobs
 ),
 after AS MATERIALIZED (
     SELECT
         ordered.*,
-        nextval((SELECT given.numbers FROM given)) AS seq,
+        nextval((SELECT context.numbers FROM context)) AS seq,
         CASE WHEN cancel_requested THEN 'cancelled' ELSE 'dead' END AS to_state,
         attempts + new_attempts AS to_attempts,
         NULL::bigint AS to_visible_at,
         last_delay_ms AS to_last_delay_ms,
-        CASE WHEN cancel_requested THEN 'CANCELLED' ELSE new_reason END AS to_reason,
+        CASE WHEN cancel_requested THEN {cancelled_reason} ELSE new_reason END AS to_reason,
         new_error AS to_error,
         new_fingerprint AS to_fingerprint,
         NULL::text AS to_result,
-        right(settled || token || ':bury:' || CASE WHEN cancel_requested THEN 'cancelled' ELSE 'dead' END || ' ', 2000) AS to_settled
+        -- include: settlement_note, move=bury, state=CASE WHEN cancel_requested THEN 'cancelled' ELSE 'dead' END
     FROM (SELECT * FROM picked ORDER BY i) AS ordered
 ),
--- include: moved, more=after.more, place=after.seq
--- include: event, move=bury, lease=true, faulty=true, reason=NULL, drive=after.drive, deadline=NULL
+-- include: write_jobs, more=after.more, place=after.seq
+-- include: write_events, move=bury, lease=true, faulty=true, reason=NULL, drive=after.drive, deadline=NULL
 SELECT i, to_state, false, key FROM after

@@ -1,43 +1,33 @@
 -- cancel: blocked / pending / delayed / active → cancelled / active; what waits is cancelled; of what runs the request is noted
 -- Items: ids. A request that is already noted changes nothing.
--- include: given, free=NOT queue.has_keys
+-- include: context, free=NOT queue.has_keys
 item AS MATERIALIZED (
     SELECT * FROM unnest($3::text[]) WITH ORDINALITY AS item (new_id, i)
     ORDER BY new_id
 ),
 picked AS MATERIALIZED (
     SELECT job.*, item.*
-    FROM given
-    CROSS JOIN item
-    CROSS JOIN LATERAL (
-        SELECT job.ctid AS seen FROM penstock.job WHERE job.queue = $1 AND job.id = item.new_id OFFSET 0
-    ) AS old
-    CROSS JOIN LATERAL (
-        SELECT job.*, job.ctid AS at
-        FROM penstock.job
-        WHERE job.ctid = old.seen
+    -- include: named_jobs
             AND job.state IN ('blocked', 'pending', 'delayed', 'active')  -- guard: state
             AND NOT job.cancel_requested
-        FOR UPDATE
-    ) AS job
-    WHERE job.at = old.seen
+    -- include: lock_named_jobs
 ),
 after AS MATERIALIZED (
     SELECT
         ordered.*,
-        nextval((SELECT given.numbers FROM given)) AS seq,
+        nextval((SELECT context.numbers FROM context)) AS seq,
         CASE WHEN state = 'active' THEN 'active' ELSE 'cancelled' END AS to_state,
         attempts AS to_attempts,
         NULL::bigint AS to_visible_at,
         last_delay_ms AS to_last_delay_ms,
-        CASE WHEN state = 'active' THEN reason ELSE 'CANCELLED' END AS to_reason,
+        CASE WHEN state = 'active' THEN reason ELSE {cancelled_reason} END AS to_reason,
         error AS to_error,
         fingerprint AS to_fingerprint,
         NULL::text AS to_result,
         settled AS to_settled
     FROM (SELECT * FROM picked ORDER BY i) AS ordered
 ),
-asked AS (
+cancel_requests AS (
     UPDATE penstock.job SET
         cancel_requested = true,
         version = after.version + 1,
@@ -46,6 +36,6 @@ asked AS (
     WHERE job.ctid = after.at
         AND after.to_state = 'active'
 ),
--- include: moved, more=after.more, place=after.seq
--- include: event, move=cancel, lease=false, faulty=true, reason=NULL, drive=after.drive, deadline=NULL
+-- include: write_jobs, more=after.more, place=after.seq
+-- include: write_events, move=cancel, lease=false, faulty=true, reason=NULL, drive=after.drive, deadline=NULL
 SELECT i, to_state, to_state = 'active', key FROM after

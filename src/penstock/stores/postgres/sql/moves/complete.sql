@@ -1,32 +1,22 @@
 -- complete: active → completed; the token must be current
 -- Items: id, token, result.
--- include: given, free=NOT queue.has_keys
+-- include: context, free=NOT queue.has_keys
 item AS MATERIALIZED (
     SELECT * FROM unnest($3::text[], $4::text[], $5::text[])
         WITH ORDINALITY AS item (new_id, new_token, new_result, i)
     ORDER BY new_id
 ),
 picked AS MATERIALIZED (
-    SELECT job.*, item.*, given.now
-    FROM given
-    CROSS JOIN item
-    CROSS JOIN LATERAL (
-        SELECT job.ctid AS seen FROM penstock.job WHERE job.queue = $1 AND job.id = item.new_id OFFSET 0
-    ) AS old
-    CROSS JOIN LATERAL (
-        SELECT job.*, job.ctid AS at
-        FROM penstock.job
-        WHERE job.ctid = old.seen
+    SELECT job.*, item.*, context.now
+    -- include: named_jobs
             AND job.state = 'active'  -- guard: state
             AND job.token = item.new_token  -- guard: token
-        FOR UPDATE
-    ) AS job
-    WHERE job.at = old.seen
+    -- include: lock_named_jobs
 ),
 after AS MATERIALIZED (
     SELECT
         ordered.*,
-        nextval((SELECT given.numbers FROM given)) AS seq,
+        nextval((SELECT context.numbers FROM context)) AS seq,
         'completed' AS to_state,
         attempts AS to_attempts,
         NULL::bigint AS to_visible_at,
@@ -35,9 +25,9 @@ after AS MATERIALIZED (
         NULL::text AS to_error,
         NULL::text AS to_fingerprint,
         new_result AS to_result,
-        right(settled || token || ':complete:' || 'completed' || ' ', 2000) AS to_settled
+        -- include: settlement_note, move=complete, state='completed'
     FROM (SELECT * FROM picked ORDER BY i) AS ordered
 ),
--- include: moved, more=after.more, place=after.seq
--- include: event, move=complete, lease=true, faulty=false, reason=NULL, drive=after.drive, deadline=NULL
+-- include: write_jobs, more=after.more, place=after.seq
+-- include: write_events, move=complete, lease=true, faulty=false, reason=NULL, drive=after.drive, deadline=NULL
 SELECT i, to_state, false, key FROM after

@@ -1,14 +1,14 @@
 -- delete: blocked / pending / delayed / completed / failed / dead / cancelled → gone; by an operator; its idempotency key stays until its time
--- Items: ids. One event for all of them; with its last version if it is only one.
--- include: given, free=NOT queue.has_keys
+-- Items: ids. One event is written for all of them; it has the version of the job if there is only one.
+-- include: context, free=NOT queue.has_keys
 item AS MATERIALIZED (
     SELECT DISTINCT ON (new_id) new_id, i
     FROM unnest($3::text[]) WITH ORDINALITY AS item (new_id, i)
     ORDER BY new_id, i
 ),
-waiting AS MATERIALIZED (
+live_rows AS MATERIALIZED (
     SELECT job.at, item.i
-    FROM given
+    FROM context
     CROSS JOIN item
     CROSS JOIN LATERAL (
         SELECT job.ctid AS at
@@ -20,9 +20,9 @@ waiting AS MATERIALIZED (
         FOR UPDATE
     ) AS job
 ),
-ended_ones AS MATERIALIZED (
+ended_rows AS MATERIALIZED (
     SELECT ended.at, ended.part, item.i
-    FROM given
+    FROM context
     CROSS JOIN item
     CROSS JOIN LATERAL (
         SELECT ended.ctid AS at, ended.tableoid AS part
@@ -32,35 +32,35 @@ ended_ones AS MATERIALIZED (
         FOR UPDATE
     ) AS ended
 ),
-gone_live AS (
+removed_live AS (
     DELETE FROM penstock.job
-    USING waiting
-    WHERE job.ctid = waiting.at
+    USING live_rows
+    WHERE job.ctid = live_rows.at
     RETURNING
         job.id, job.state, job.version, job.drive, job.stamp, job.task, job.priority, job.key, job.visible_at, job.error,
-        job.fingerprint, job.idempotency_key, job.key_held_ms, job.more, waiting.i
+        job.fingerprint, job.idempotency_key, job.key_held_ms, job.more, live_rows.i
 ),
-gone_ended AS (
+removed_ended AS (
     DELETE FROM penstock.ended
-    USING ended_ones
-    WHERE ended.ctid = ended_ones.at
-        AND ended.tableoid = ended_ones.part
+    USING ended_rows
+    WHERE ended.ctid = ended_rows.at
+        AND ended.tableoid = ended_rows.part
     RETURNING
         ended.id, ended.state, ended.version, ended.drive, ended.stamp, ended.task, ended.priority, ended.key, ended.visible_at, ended.error,
-        ended.fingerprint, ended.idempotency_key, ended.key_held_ms, ended.more, ended_ones.i
+        ended.fingerprint, ended.idempotency_key, ended.key_held_ms, ended.more, ended_rows.i
 ),
 after AS MATERIALIZED (
-    SELECT * FROM gone_live UNION ALL SELECT * FROM gone_ended
+    SELECT * FROM removed_live UNION ALL SELECT * FROM removed_ended
 ),
--- include: removed, order=after.i
-told AS (
+-- include: remove_records, order=after.i
+written_events AS (
     INSERT INTO penstock.event (
         queue, stamp, seq, at, move, reason, job, version, drive, source, task, priority, key,
         visible_at, error, fingerprint, jobs
     )
     SELECT
-        $1, greatest(max(after.stamp), pg_current_xact_id()), nextval((SELECT given.numbers FROM given)), max(given.now), 'delete',
-        'DELETED',
+        $1, greatest(max(after.stamp), pg_current_xact_id()), nextval((SELECT context.numbers FROM context)), max(context.now), 'delete',
+        {deleted_reason},
         CASE WHEN count(*) = 1 THEN max(after.id) END,
         CASE WHEN count(*) = 1 THEN max(after.version) + 1 END,
         CASE WHEN count(*) = 1 THEN max(after.drive) END,
@@ -69,10 +69,10 @@ told AS (
         CASE WHEN count(*) = 1 THEN max(after.priority) END,
         CASE WHEN count(*) = 1 THEN max(after.key) END,
         CASE WHEN count(*) = 1 THEN max(after.visible_at) END,
-        CASE WHEN count(*) = 1 AND max(after.state) = 'cancelled' THEN left(split_part(max(after.error), E'\n', 1), 500) END,
+        CASE WHEN count(*) = 1 AND max(after.state) = 'cancelled' THEN left(split_part(max(after.error), E'\n', 1), {error_chars}) END,
         CASE WHEN count(*) = 1 AND max(after.state) = 'cancelled' THEN max(after.fingerprint) END,
         CASE WHEN count(*) > 1 THEN array_agg(after.id ORDER BY after.i) END
-    FROM given
+    FROM context
     CROSS JOIN after
     HAVING count(*) > 0
 )

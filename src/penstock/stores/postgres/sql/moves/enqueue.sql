@@ -1,25 +1,25 @@
 -- enqueue: nothing → pending / delayed / blocked; the id must be free, or hold the same nonce; a held idempotency key gives its job
 -- Items: id, nonce, payload; then task, is it blocked, priority, delay in ms, run_at, idempotency key, digest, key, options,
--- max_attempts, retention in ms, time in ms that the key is held after the record went, more. What all items have in
--- common is not in its array, which is empty then, but among the values from $19 on. An id is in a call once.
--- Answers with the state of all items, or where they are not all made, or not alike, with the ids and states of those made.
--- The transaction's number is taken before the first place: whoever waits for all transactions up to a number has seen
--- all places taken before it.
--- include: given, free=queue.is_plain
--- Ids grow with time: between those of one call there is nearly always no other, and none has to be looked for.
-near AS MATERIALIZED (
+-- max_attempts, retention in ms, time in ms that the key is held after the record was removed, more. A value that all items share
+-- is not in its array, which is empty then, but among the values from $19 on. No id is in a call twice.
+-- Returns the state of all items, or, unless all were made and all alike, the ids and states of those that were made.
+-- The transaction takes its number before the first place: so a reader that waited for all transactions up to a number has seen
+-- all places that were taken before it.
+-- include: context, free=queue.is_plain
+-- Ids grow with time: between the lowest and the highest of a call there is nearly always no other job, and no id has to be looked up.
+id_range AS MATERIALIZED (
     SELECT
         EXISTS (SELECT 1 FROM penstock.job WHERE job.queue = $1 AND job.id BETWEEN span.low AND span.high) AS any_live,
         EXISTS (SELECT 1 FROM penstock.ended WHERE ended.queue = $1 AND ended.id BETWEEN span.low AND span.high) AS any_ended
     FROM (SELECT min(id COLLATE "C") AS low, max(id COLLATE "C") AS high FROM unnest($3::text[]) AS item (id)) AS span
 ),
-free AS MATERIALIZED (
-    SELECT item.*, given.now, pg_current_xact_id() AS stamp,
-        CASE WHEN NOT item.is_blocked AND coalesce(item.run_at, given.now + item.delay_ms) > given.now
-            THEN coalesce(item.run_at, given.now + item.delay_ms)
+admitted AS MATERIALIZED (
+    SELECT item.*, context.now, pg_current_xact_id() AS stamp,
+        CASE WHEN NOT item.is_blocked AND coalesce(item.run_at, context.now + item.delay_ms) > context.now
+            THEN coalesce(item.run_at, context.now + item.delay_ms)
         END AS visible_at
-    FROM given
-    CROSS JOIN near
+    FROM context
+    CROSS JOIN id_range
     CROSS JOIN unnest(
         $3::text[], $4::text[], $5::text[], $6::text[], $7::boolean[], $8::smallint[], $9::bigint[], $10::bigint[],
         $11::text[], $12::text[], $13::text[], $14::text[], $15::integer[], $16::bigint[], $17::bigint[], $18::text[]
@@ -45,73 +45,76 @@ free AS MATERIALIZED (
             coalesce(own.more, $31::text) AS more
     ) AS item
     WHERE (
-        NOT near.any_live
+        NOT id_range.any_live
         OR (SELECT 1 FROM penstock.job WHERE job.queue = $1 AND job.id = item.id LIMIT 1) IS NULL
     ) AND (
-        NOT near.any_ended
+        NOT id_range.any_ended
         OR (SELECT 1 FROM penstock.ended WHERE ended.queue = $1 AND ended.id = item.id LIMIT 1) IS NULL
     )
 ),
-taken AS (
+taken_keys AS (
     INSERT INTO penstock.idempotency (queue, key, job, digest)
-    SELECT DISTINCT ON (free.idempotency_key) $1, free.idempotency_key, free.id, free.digest
-    FROM free
-    WHERE free.idempotency_key IS NOT NULL
-    ORDER BY free.idempotency_key, free.i
+    SELECT DISTINCT ON (admitted.idempotency_key) $1, admitted.idempotency_key, admitted.id, admitted.digest
+    FROM admitted
+    WHERE admitted.idempotency_key IS NOT NULL
+    ORDER BY admitted.idempotency_key, admitted.i
     ON CONFLICT (queue, key) DO UPDATE SET job = excluded.job, digest = excluded.digest, until = NULL
-    WHERE idempotency.until <= (SELECT given.now FROM given)
+    WHERE idempotency.until <= (SELECT context.now FROM context)
     RETURNING idempotency.key, idempotency.job
 ),
-made AS (
+inserted AS (
     INSERT INTO penstock.job (
         queue, id, nonce, task, state, priority, place, stamp, enqueued_at, visible_at, idempotency_key, key, options,
         max_attempts, retention_ms, key_held_ms, payload, more
     )
     SELECT
-        $1, free.id, free.nonce, free.task,
-        CASE WHEN free.is_blocked THEN 'blocked' WHEN free.visible_at IS NULL THEN 'pending' ELSE 'delayed' END,
-        free.priority, nextval((SELECT given.numbers FROM given)), free.stamp, free.now, free.visible_at, free.idempotency_key,
-        free.key, free.options, free.max_attempts, free.retention_ms, free.key_held_ms, free.payload, free.more
-    FROM free
-    WHERE free.idempotency_key IS NULL OR free.id IN (SELECT taken.job FROM taken)
-    ORDER BY free.i
+        $1, admitted.id, admitted.nonce, admitted.task,
+        CASE WHEN admitted.is_blocked THEN 'blocked' WHEN admitted.visible_at IS NULL THEN 'pending' ELSE 'delayed' END,
+        admitted.priority, nextval((SELECT context.numbers FROM context)), admitted.stamp, admitted.now, admitted.visible_at,
+        admitted.idempotency_key, admitted.key, admitted.options, admitted.max_attempts, admitted.retention_ms,
+        admitted.key_held_ms, admitted.payload, admitted.more
+    FROM admitted
+    WHERE admitted.idempotency_key IS NULL OR admitted.id IN (SELECT taken_keys.job FROM taken_keys)
+    ORDER BY admitted.i
     ON CONFLICT (queue, id) DO NOTHING
     RETURNING
         job.id, job.state, job.stamp, job.place, job.enqueued_at, job.task, job.priority, job.key, job.visible_at,
         job.idempotency_key, job.max_attempts, job.more
 ),
-twice AS MATERIALIZED (
+duplicates AS MATERIALIZED (
     SELECT penstock.take_back(
-        $1, array_agg(made.id), pg_snapshot_xmax(pg_current_snapshot())::text::bigint
+        $1, array_agg(inserted.id), pg_snapshot_xmax(pg_current_snapshot())::text::bigint
     ) AS ids
-    FROM made
+    FROM inserted
 ),
-kept AS NOT MATERIALIZED (
-    SELECT made.* FROM made CROSS JOIN twice WHERE made.id <> ALL (twice.ids)
+enqueued AS NOT MATERIALIZED (
+    SELECT inserted.* FROM inserted CROSS JOIN duplicates WHERE inserted.id <> ALL (duplicates.ids)
 ),
-let_go AS MATERIALIZED (
-    SELECT CASE WHEN count(*) > 0 THEN penstock.let_go($1, array_agg(taken.key), array_agg(taken.job)) END AS many
-    FROM taken
-    WHERE taken.job NOT IN (SELECT kept.id FROM kept)
+released_keys AS MATERIALIZED (
+    SELECT CASE WHEN count(*) > 0 THEN penstock.let_go($1, array_agg(taken_keys.key), array_agg(taken_keys.job)) END AS many
+    FROM taken_keys
+    WHERE taken_keys.job NOT IN (SELECT enqueued.id FROM enqueued)
 ),
-told AS (
+written_events AS (
     INSERT INTO penstock.event (
         queue, stamp, seq, at, move, job, version, drive, target, task, priority, key, visible_at, idempotency_key,
         max_attempts, parent, schedule, instant
     )
     SELECT
-        $1, kept.stamp, kept.place, kept.enqueued_at, 'enqueue', kept.id, 1, 1, kept.state, kept.task, kept.priority,
-        kept.key, kept.visible_at, kept.idempotency_key, kept.max_attempts,
-        (kept.more::json #>> '{parents,0,0}') || '/' || (kept.more::json #>> '{parents,0,1}'),
-        kept.more::json ->> 'schedule', (kept.more::json ->> 'instant')::bigint
-    FROM kept
+        $1, enqueued.stamp, enqueued.place, enqueued.enqueued_at, 'enqueue', enqueued.id, 1, 1, enqueued.state,
+        enqueued.task, enqueued.priority, enqueued.key, enqueued.visible_at, enqueued.idempotency_key, enqueued.max_attempts,
+        (enqueued.more::json #>> '{parents,0,0}') || '/' || (enqueued.more::json #>> '{parents,0,1}'),
+        enqueued.more::json ->> 'schedule', (enqueued.more::json ->> 'instant')::bigint
+    FROM enqueued
 )
-SELECT whole.state, CASE WHEN whole.state IS NULL THEN whole.ids END, CASE WHEN whole.state IS NULL THEN whole.states END
+SELECT summary.state, CASE WHEN summary.state IS NULL THEN summary.ids END, CASE WHEN summary.state IS NULL THEN summary.states END
 FROM (
     SELECT
-        CASE WHEN count(*) = cardinality($3::text[]) AND min(kept.state) = max(kept.state) THEN min(kept.state) END AS state,
-        array_agg(kept.id) AS ids,
-        array_agg(kept.state) AS states
-    FROM kept
-) AS whole
-CROSS JOIN let_go
+        CASE WHEN count(*) = cardinality($3::text[]) AND min(enqueued.state) = max(enqueued.state)
+            THEN min(enqueued.state)
+        END AS state,
+        array_agg(enqueued.id) AS ids,
+        array_agg(enqueued.state) AS states
+    FROM enqueued
+) AS summary
+CROSS JOIN released_keys

@@ -1,32 +1,22 @@
 -- fail: active → failed; the token must be current
 -- Items: id, token, reason, error, fingerprint.
--- include: given, free=NOT queue.has_keys
+-- include: context, free=NOT queue.has_keys
 item AS MATERIALIZED (
     SELECT * FROM unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[])
         WITH ORDINALITY AS item (new_id, new_token, new_reason, new_error, new_fingerprint, i)
     ORDER BY new_id
 ),
 picked AS MATERIALIZED (
-    SELECT job.*, item.*, given.now
-    FROM given
-    CROSS JOIN item
-    CROSS JOIN LATERAL (
-        SELECT job.ctid AS seen FROM penstock.job WHERE job.queue = $1 AND job.id = item.new_id OFFSET 0
-    ) AS old
-    CROSS JOIN LATERAL (
-        SELECT job.*, job.ctid AS at
-        FROM penstock.job
-        WHERE job.ctid = old.seen
+    SELECT job.*, item.*, context.now
+    -- include: named_jobs
             AND job.state = 'active'  -- guard: state
             AND job.token = item.new_token  -- guard: token
-        FOR UPDATE
-    ) AS job
-    WHERE job.at = old.seen
+    -- include: lock_named_jobs
 ),
 after AS MATERIALIZED (
     SELECT
         ordered.*,
-        nextval((SELECT given.numbers FROM given)) AS seq,
+        nextval((SELECT context.numbers FROM context)) AS seq,
         'failed' AS to_state,
         attempts AS to_attempts,
         NULL::bigint AS to_visible_at,
@@ -35,9 +25,9 @@ after AS MATERIALIZED (
         new_error AS to_error,
         new_fingerprint AS to_fingerprint,
         NULL::text AS to_result,
-        right(settled || token || ':fail:' || 'failed' || ' ', 2000) AS to_settled
+        -- include: settlement_note, move=fail, state='failed'
     FROM (SELECT * FROM picked ORDER BY i) AS ordered
 ),
--- include: moved, more=after.more, place=after.seq
--- include: event, move=fail, lease=true, faulty=true, reason=NULL, drive=after.drive, deadline=NULL
+-- include: write_jobs, more=after.more, place=after.seq
+-- include: write_events, move=fail, lease=true, faulty=true, reason=NULL, drive=after.drive, deadline=NULL
 SELECT i, to_state, false, key FROM after

@@ -1,44 +1,34 @@
 -- retry: active → delayed; the token must be current; attempts + 1; cancelled if that was asked for
 -- Items: id, token, reason, error, fingerprint, delay in ms.
--- include: given, free=NOT queue.has_keys
+-- include: context, free=NOT queue.has_keys
 item AS MATERIALIZED (
     SELECT * FROM unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::bigint[])
         WITH ORDINALITY AS item (new_id, new_token, new_reason, new_error, new_fingerprint, delay_ms, i)
     ORDER BY new_id
 ),
 picked AS MATERIALIZED (
-    SELECT job.*, item.*, given.now
-    FROM given
-    CROSS JOIN item
-    CROSS JOIN LATERAL (
-        SELECT job.ctid AS seen FROM penstock.job WHERE job.queue = $1 AND job.id = item.new_id OFFSET 0
-    ) AS old
-    CROSS JOIN LATERAL (
-        SELECT job.*, job.ctid AS at
-        FROM penstock.job
-        WHERE job.ctid = old.seen
+    SELECT job.*, item.*, context.now
+    -- include: named_jobs
             AND job.state = 'active'  -- guard: state
             AND job.token = item.new_token  -- guard: token
-        FOR UPDATE
-    ) AS job
-    WHERE job.at = old.seen
+    -- include: lock_named_jobs
 ),
 after AS MATERIALIZED (
     SELECT
         ordered.*,
-        nextval((SELECT given.numbers FROM given)) AS seq,
+        nextval((SELECT context.numbers FROM context)) AS seq,
         CASE WHEN cancel_requested THEN 'cancelled' ELSE 'delayed' END AS to_state,
         attempts + 1 AS to_attempts,
         CASE WHEN NOT cancel_requested THEN now + delay_ms END AS to_visible_at,
         CASE WHEN cancel_requested THEN last_delay_ms ELSE delay_ms END AS to_last_delay_ms,
-        CASE WHEN cancel_requested THEN 'CANCELLED' ELSE new_reason END AS to_reason,
+        CASE WHEN cancel_requested THEN {cancelled_reason} ELSE new_reason END AS to_reason,
         new_error AS to_error,
         new_fingerprint AS to_fingerprint,
         CASE WHEN cancel_requested THEN more ELSE (more::jsonb - 'unhandled_since')::text END AS to_more,
         NULL::text AS to_result,
-        right(settled || token || ':retry:' || CASE WHEN cancel_requested THEN 'cancelled' ELSE 'delayed' END || ' ', 2000) AS to_settled
+        -- include: settlement_note, move=retry, state=CASE WHEN cancel_requested THEN 'cancelled' ELSE 'delayed' END
     FROM (SELECT * FROM picked ORDER BY i) AS ordered
 ),
--- include: moved, more=after.to_more, place=after.seq
--- include: event, move=retry, lease=true, faulty=true, reason=NULL, drive=after.drive, deadline=NULL
+-- include: write_jobs, more=after.to_more, place=after.seq
+-- include: write_events, move=retry, lease=true, faulty=true, reason=NULL, drive=after.drive, deadline=NULL
 SELECT i, to_state, false, key FROM after

@@ -1,37 +1,27 @@
 -- snooze: active → delayed; the token must be current; no attempt used; cancelled if that was asked for
--- Items: id, token, delay in ms, reason why no handler could run it.
--- include: given, free=NOT queue.has_keys
+-- Items: id, token, delay in ms, the reason why no handler could run the job.
+-- include: context, free=NOT queue.has_keys
 item AS MATERIALIZED (
     SELECT * FROM unnest($3::text[], $4::text[], $5::bigint[], $6::text[])
         WITH ORDINALITY AS item (new_id, new_token, delay_ms, new_reason, i)
     ORDER BY new_id
 ),
 picked AS MATERIALIZED (
-    SELECT job.*, item.*, given.now
-    FROM given
-    CROSS JOIN item
-    CROSS JOIN LATERAL (
-        SELECT job.ctid AS seen FROM penstock.job WHERE job.queue = $1 AND job.id = item.new_id OFFSET 0
-    ) AS old
-    CROSS JOIN LATERAL (
-        SELECT job.*, job.ctid AS at
-        FROM penstock.job
-        WHERE job.ctid = old.seen
+    SELECT job.*, item.*, context.now
+    -- include: named_jobs
             AND job.state = 'active'  -- guard: state
             AND job.token = item.new_token  -- guard: token
-        FOR UPDATE
-    ) AS job
-    WHERE job.at = old.seen
+    -- include: lock_named_jobs
 ),
 after AS MATERIALIZED (
     SELECT
         ordered.*,
-        nextval((SELECT given.numbers FROM given)) AS seq,
+        nextval((SELECT context.numbers FROM context)) AS seq,
         CASE WHEN cancel_requested THEN 'cancelled' ELSE 'delayed' END AS to_state,
         attempts AS to_attempts,
         CASE WHEN NOT cancel_requested THEN now + delay_ms END AS to_visible_at,
         last_delay_ms AS to_last_delay_ms,
-        CASE WHEN cancel_requested THEN 'CANCELLED' ELSE coalesce(new_reason, reason) END AS to_reason,
+        CASE WHEN cancel_requested THEN {cancelled_reason} ELSE coalesce(new_reason, reason) END AS to_reason,
         error AS to_error,
         fingerprint AS to_fingerprint,
         CASE
@@ -40,9 +30,9 @@ after AS MATERIALIZED (
             ELSE (jsonb_build_object('unhandled_since', now) || coalesce(more, '{}')::jsonb)::text
         END AS to_more,
         NULL::text AS to_result,
-        right(settled || token || ':snooze:' || CASE WHEN cancel_requested THEN 'cancelled' ELSE 'delayed' END || ' ', 2000) AS to_settled
+        -- include: settlement_note, move=snooze, state=CASE WHEN cancel_requested THEN 'cancelled' ELSE 'delayed' END
     FROM (SELECT * FROM picked ORDER BY i) AS ordered
 ),
--- include: moved, more=after.to_more, place=after.seq
--- include: event, move=snooze, lease=true, faulty=false, reason=after.new_reason, drive=after.drive, deadline=NULL
+-- include: write_jobs, more=after.to_more, place=after.seq
+-- include: write_events, move=snooze, lease=true, faulty=false, reason=after.new_reason, drive=after.drive, deadline=NULL
 SELECT i, to_state, false, key FROM after

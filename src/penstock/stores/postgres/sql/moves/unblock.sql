@@ -1,8 +1,8 @@
 -- unblock: blocked → pending / delayed / failed; its last awaited child must have ended; failed if one did without success and the policy says so
--- Items: parent, the child's queue, child, how it ended, its result, what that means under each policy, what a parent that
--- fails with it says; each child of a parent once. $10 is the policy of those that name none, $11 the reason of a failure.
--- The parents were locked by a statement before: so this one sees all that was told to them.
--- include: given, free=NOT queue.has_keys
+-- Items: parent, the child's queue, child, the child's state, its result, the verdict of each policy, the error of a parent that fails
+-- with this child; each child of a parent once. $10 is the policy of parents that name none, $11 the reason of a parent's failure.
+-- An earlier statement of the transaction locked the parents: so this one sees every ending that was written for them.
+-- include: context, free=NOT queue.has_keys
 item AS MATERIALIZED (
     SELECT * FROM unnest($3::text[], $4::text[], $5::text[], $6::text[], $7::text[], $8::text[], $9::text[])
         WITH ORDINALITY AS item (new_id, child_queue, child, child_state, child_result, verdicts, new_error, i)
@@ -24,7 +24,7 @@ awaited AS MATERIALIZED (
             AND child.child = item.child
         OFFSET 0
     ) AS open
-    -- Only here: with statistics from an empty moment, indexes that know of nothing else would be walked.
+    -- These conditions are only here: with statistics of an empty table, the planner would walk an index on them alone.
     WHERE NOT open.is_done
         AND job.state = 'blocked'  -- guard: state
 ),
@@ -33,7 +33,7 @@ counted AS MATERIALIZED (
     FROM (
         SELECT awaited.*, min(i) FILTER (WHERE verdict = 'fails') OVER (PARTITION BY new_id) AS failed_at
         FROM awaited
-    ) AS told
+    ) AS judged
     WHERE failed_at IS NULL OR i <= failed_at
 ),
 noted AS (
@@ -66,7 +66,7 @@ ready AS MATERIALIZED (
 after AS MATERIALIZED (
     SELECT
         ordered.*,
-        nextval((SELECT given.numbers FROM given)) AS seq,
+        nextval((SELECT context.numbers FROM context)) AS seq,
         CASE WHEN fails THEN 'failed' WHEN wanted_at > now THEN 'delayed' ELSE 'pending' END AS to_state,
         attempts AS to_attempts,
         CASE WHEN NOT fails AND wanted_at > now THEN wanted_at END AS to_visible_at,
@@ -78,12 +78,12 @@ after AS MATERIALIZED (
         settled AS to_settled
     FROM (
         SELECT
-            job.*, ready.i, ready.fails, item.new_error, given.now,
+            job.*, ready.i, ready.fails, item.new_error, context.now,
             coalesce(
                 (job.more::json ->> 'run_at')::bigint,
-                given.now + coalesce((job.more::json ->> 'delay_ms')::bigint, 0)
+                context.now + coalesce((job.more::json ->> 'delay_ms')::bigint, 0)
             ) AS wanted_at
-        FROM given
+        FROM context
         CROSS JOIN ready
         JOIN item ON item.i = ready.i
         CROSS JOIN LATERAL (
@@ -94,8 +94,8 @@ after AS MATERIALIZED (
         ORDER BY ready.i
     ) AS ordered
 ),
--- include: moved, more=after.more, place=after.seq
--- include: event, move=unblock, lease=false, faulty=true, reason=NULL, drive=after.drive, deadline=NULL
+-- include: write_jobs, more=after.more, place=after.seq
+-- include: write_events, move=unblock, lease=false, faulty=true, reason=NULL, drive=after.drive, deadline=NULL
 SELECT
     counted.i IS NOT NULL, CASE WHEN after.i <= item.i THEN after.to_state ELSE nullif(parent.state, 'quarantined') END,
     CASE WHEN after.i = item.i THEN after.key END

@@ -1,4 +1,4 @@
--- More children for parents that were locked before and still wait. Items: parent, the child's queue, child.
+-- Adds children to parents that an earlier statement locked and that still wait. Items: parent, the child's queue, child.
 INSERT INTO penstock.child (queue, parent, child_queue, child, i)
 SELECT $1, item.parent, item.child_queue, item.child, item.i + coalesce(
     (SELECT max(child.i) FROM penstock.child WHERE child.queue = $1 AND child.parent = item.parent), 0

@@ -1,5 +1,5 @@
--- Under the lease of job $2 with token $3: its parents get the children $4, which are entries for their queues: $5, $6.
--- In this order, so that the parents know of the children before these can end.
+-- Adds children under the lease of the job $2 with the token $3: $4 are the children that its parents adopt, $5 and $6 the queues
+-- and the jobs themselves. The parents' entries come first: they know of the children before these can end.
 WITH held AS MATERIALIZED (
     SELECT job.more, job.cancel_requested
     FROM penstock.job

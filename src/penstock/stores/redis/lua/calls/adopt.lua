@@ -3,7 +3,7 @@
 -- Result, per adoption: applied/blocked.
 -- Refusals: missing; state, when the parent does not wait.
 -- flags: allow-oom
--- include: outcomes
+-- include: shared/outcomes
 
 local function adopt(id, children)
   local job = load(id)
@@ -11,8 +11,8 @@ local function adopt(id, children)
   if job[STATE] ~= 'blocked' then return refuse('state', job[STATE]) end
   local number = redis.call('HLEN', CHILDREN .. id)
   for _, child in ipairs(children) do
-    local entry = cmsgpack.pack({number + 1, false, false})
-    if redis.call('HSETNX', CHILDREN .. id, child[1] .. '/' .. child[2], entry) == 1 then
+    local entry = encode_child(number + 1, false, false)
+    if redis.call('HSETNX', CHILDREN .. id, child[REF_QUEUE] .. '/' .. child[REF_ID], entry) == 1 then
       number, job[EXTRA].left = number + 1, job[EXTRA].left + 1
     end
   end

@@ -3,12 +3,12 @@
 --   keeps; the reason of a cancelled job; then the results of completed jobs, one argument each.
 -- Result, per settlement: that of its move.
 -- flags: allow-oom
--- include: complete
--- include: fail
--- include: retry
--- include: bury
--- include: snooze
--- include: release
+-- include: moves/complete
+-- include: moves/fail
+-- include: moves/retry
+-- include: moves/bury
+-- include: moves/snooze
+-- include: moves/release
 
 local MOVES = {
   complete = complete, fail = fail, retry = retry, bury = bury, snooze = snooze, release = release,

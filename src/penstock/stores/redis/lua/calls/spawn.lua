@@ -3,14 +3,17 @@
 -- Result: applied/active, with /cancel when that was asked for.
 -- Refusals: lost.
 -- flags: allow-oom
--- include: relays
+-- include: shared/relays
 
-local job, spawns = load(ARGV[1]), cmsgpack.unpack(ARGV[3])
+local id, token, spawns = ARGV[1], ARGV[2], decode(ARGV[3])
+local FIRST_BODY = 4
+
+local job = load(id)
 if not job then return refuse('lost') end
-if job[STATE] ~= 'active' or job[TOKEN] ~= ARGV[2] then return refuse('lost', job[STATE]) end
+if job[STATE] ~= 'active' or job[TOKEN] ~= token then return refuse('lost', job[STATE]) end
 -- Carried over in this order: the parents know of the children before these can end.
 for _, parent in ipairs(job[EXTRA] and job[EXTRA].parents or {}) do
-  relay(parent[1], 'adoption', cmsgpack.pack({parent[2], spawns}))
+  relay(parent[REF_QUEUE], 'adoption', encode({parent[REF_ID], spawns}))
 end
-for i, spawn in ipairs(spawns) do relay(spawn[1], 'job', ARGV[3 + i]) end
-return finish(applied('active', job[CANCEL]))
+for i, spawn in ipairs(spawns) do relay(spawn[REF_QUEUE], 'job', ARGV[FIRST_BODY + i - 1]) end
+return finish(applied('active', job[CANCEL_REQUESTED]))

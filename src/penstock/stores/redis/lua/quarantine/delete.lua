@@ -2,14 +2,15 @@
 -- Arguments: the reason that the event gives; then the ids.
 -- Result: how many were forgotten.
 -- flags: allow-oom
--- include: outcomes
+-- include: shared/outcomes
 
+local reason = ARGV[1]
 local gone, count = {}, 0
 
 -- The idempotency key stays until its time, where it can be read.
 local function free_key(id, entry)
   local length, _, record = string.match(entry, '^%d+ %d+ %d (%-?%d+) (%-?%d+)\n[^\n]*\n(.*)$')
-  local is_read, job = pcall(cmsgpack.unpack, string.sub(record or '', 1, math.max(0, tonumber(length or 0))))
+  local is_read, job = pcall(decode, string.sub(record or '', 1, math.max(0, tonumber(length or 0))))
   local key = is_read and type(job) == 'table' and job[IDEMPOTENCY_KEY]
   local held = type(key) == 'string' and redis.call('HGET', HOLDERS, key)
   local holder, digest = string.match(held or '', '^(%S+) (%S+)$')
@@ -30,5 +31,5 @@ for at = 2, #ARGV do
     if string.match(entry, '^%d+ %d+ 1 ') and not found(id) then gone[#gone + 1] = id end
   end
 end
-if #gone > 0 then append_removal('delete', ARGV[1], gone) end
+if #gone > 0 then append_removal('delete', reason, gone) end
 return finish(count)

@@ -1,11 +1,11 @@
 -- Set aside what a client has found damaged, each unless it has changed since.
--- Arguments: 1 to count anew what keys have waiting and running, else 0; then of each: `record` or the index where an
---   entry without its job stands (jobs, blocked, delayed, active, prunable, an ended state, or pending: and its line); the
+-- Arguments: 1 to count anew what keys have waiting and running and to give them new turns, else 0; then of each: `record`
+--   or the index where an entry without its job stands (jobs, blocked, delayed, active, prunable, an ended state, or pending: and its line); the
 --   entry; the id; what was found; the SHA-1 of the record, or nothing for an entry. Or `index` for a job that is missing
 --   in one, with its place instead of the entry; or `key` for an idempotency key of a job that is gone.
 -- Result: how many were set aside or dropped.
 -- flags: allow-oom
--- include: outcomes
+-- include: shared/outcomes
 
 local INDEXES = {jobs = JOBS, blocked = BLOCKED, delayed = DELAYED, active = ACTIVE, prunable = PRUNABLE}
 local WIDTH = 5 -- values for each
@@ -44,7 +44,7 @@ local function put_back(place, id)
   elseif job[STATE] == 'pending' then
     push(id, job[PRIORITY], job[KEY], job[PLACE])
     touch(job[KEY])
-    ring_for('pending')
+    notify_for('pending')
   elseif job[STATE] == 'active' then
     gather(added, ACTIVE, job[DEADLINE], id)
   else
@@ -66,14 +66,15 @@ local function put(kind, entry, id, what, digest)
   if kind == 'index' then return put_back(entry, id) end
   if kind == 'key' then return free(entry, id) end
   if kind ~= 'record' then return drop(kind, entry, id, what) end
-  local record = load_packed(id)
+  local record = packed_record(id)
   if not record or redis.sha1hex(record) ~= digest then return end
   set_aside(id, what, record)
   changes = changes + 1
 end
 
--- A record that is lost does not say which key it was of.
+-- A record that is lost does not say which key it was of, and a turn that is lost never comes: all keys take new ones.
 local function count_keys()
+  redis.call('UNLINK', READY, HELD)
   local running, ids = {}, redis.call('ZRANGE', ACTIVE, 0, -1)
   look_up(ids)
   for _, id in ipairs(ids) do
@@ -84,9 +85,10 @@ local function count_keys()
   for at = 1, #all, 2 do
     local key = all[at]
     local lane = lane_of(key)
-    local line = 'k' .. int(lane[NUMBER])
-    lane[RUNNING] = running[key] or 0
-    lane[WAITING] = math.max(0, redis.call('LLEN', PENDING .. line) - redis.call('ZCARD', GONE .. line))
+    local line = 'k' .. int(lane[LANE_NUMBER])
+    lane[LANE_RUNNING] = running[key] or 0
+    lane[LANE_WAITING] = math.max(0, redis.call('LLEN', PENDING .. line) - redis.call('ZCARD', GONE .. line))
+    lane[LANE_TURN], lane[LANE_HELD_UNTIL] = false, false
     touch(key)
   end
 end
@@ -95,6 +97,6 @@ for at = 2, #ARGV, WIDTH do put(unpack(ARGV, at, at + WIDTH - 1)) end
 finish()
 if has_keys and ARGV[1] == '1' then
   count_keys()
-  ring_for('pending')
+  notify_for('pending')
 end
 return finish(changes)

@@ -5,7 +5,7 @@
 --   and how many.
 -- Refusals: changed, where another queue of this name stands there.
 -- flags: allow-oom
--- include: meta
+-- include: shared/meta
 if (redis.call('HGET', META, 'made') or '') ~= ARGV[1] then return {'changed'} end
 local left = redis.call('HLEN', RECORDS)
 local found = {'kept', redis.call('HLEN', SCHEDULES), redis.call('XLEN', RELAYS)}
@@ -30,6 +30,6 @@ if #found > 3 or found[2] > 0 or found[3] > 0 then return found end
 -- Lists of keys go with their last job. In those of the tiers entries of jobs that are gone may stand.
 for tier = ARGV[2], ARGV[3] do redis.call('UNLINK', PENDING .. tier, GONE .. tier) end
 for _, state in ipairs({'completed', 'failed', 'dead', 'cancelled'}) do redis.call('UNLINK', ENDED .. state) end
-redis.call('UNLINK', unpack(KEYS, 1, 26))
+redis.call('UNLINK', unpack(KEYS, 1, OWN_KEYS))
 found[1] = 'deleted'
 return found

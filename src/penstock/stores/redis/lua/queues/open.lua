@@ -2,7 +2,6 @@
 -- Arguments: the number, the test kit's offset in milliseconds, a mark that no other making has, its declaration as
 --   it is known or nothing, the newest time that a deleted queue of the tenant used.
 -- flags: allow-oom
--- include: keys
 redis.call('HSETNX', META, 'offset_ms', ARGV[2])
 redis.call('HSETNX', META, 'last_us', ARGV[5])
 redis.call('HSETNX', META, 'seq', 0)

@@ -2,7 +2,7 @@
 -- Arguments: keep, the reader's name, its cursor, for how long; or forget.
 -- Result: until when it is kept; or how many were forgotten.
 -- flags: allow-oom
--- include: meta
+-- include: shared/meta
 if ARGV[1] == 'keep' then
   local kept_until = int(now + ARGV[4])
   redis.call('HSET', READERS, ARGV[2], kept_until .. ' ' .. ARGV[3])

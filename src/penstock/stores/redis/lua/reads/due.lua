@@ -7,28 +7,30 @@
 --   there is none of is an empty text; of events it is 0 while there cannot be too many. Nothing for an idle queue, and
 --   where there is none.
 -- flags: allow-oom,no-writes
-local meta = redis.call('HMGET', KEYS[1], 'number', 'seq', 'offset_ms', 'last_us', 'step_at', 'step_back_ms')
-if not meta[1] then return {} end
-local start, seq = string.sub(KEYS[1], 1, -5), tonumber(meta[2])
-local has_many = seq > tonumber(ARGV[1])
+local events_kept, lease_limit_ms = tonumber(ARGV[1]), tonumber(ARGV[2])
+local number, seq, offset_ms, last_us, step_at, step_back_ms = unpack(
+  redis.call('HMGET', META, 'number', 'seq', 'offset_ms', 'last_us', 'step_at', 'step_back_ms'), 1, 6
+)
+if not number then return {} end
+local start, has_many = string.sub(META, 1, -5), tonumber(seq) > events_kept
 -- Most queues are idle, and this is all that they cost.
 if not has_many and redis.call(
   'EXISTS', start .. 'delayed', start .. 'active', start .. 'due', start .. 'relays', start .. 'prunable', start .. 'freed',
   start .. 'windows', start .. 'cooling'
 ) == 0 then return {} end
 local clock = redis.call('TIME')
-local now = clock[1] * 1000 + math.floor(clock[2] / 1000) + meta[3]
-local STEP_MS, LEASE_MS = 60000, 30
+local now = clock[1] * 1000 + math.floor(clock[2] / 1000) + offset_ms
 
--- While the clock has not reached again the newest time that the queue used; as in include/expired.lua.
+-- While the clock has not reached again the newest time that the queue used; as in shared/expired.lua.
 local function has_far_lease()
-  if math.max(math.floor(meta[4] / 1000), (meta[5] or 0) + (meta[6] or 0)) <= now + STEP_MS then return 0 end
-  local first = string.format('(%d', now + STEP_MS)
+  local newest_ms = math.max(math.floor(last_us / 1000), (step_at or 0) + (step_back_ms or 0))
+  if newest_ms <= now + CLOCK_STEP_MS then return 0 end
+  local first = string.format('(%d', now + CLOCK_STEP_MS)
   local far = redis.call('ZRANGE', start .. 'active', first, '+inf', 'BYSCORE', 'WITHSCORES')
   for i = 1, #far, 2 do
     local record = redis.call('HGET', start .. 'records', far[i])
     local job = record and cmsgpack.unpack(record)
-    if job and tonumber(far[i + 1]) > now + (job[LEASE_MS] or tonumber(ARGV[2])) + STEP_MS then return 1 end
+    if job and tonumber(far[i + 1]) > now + (job[LEASE_MS] or lease_limit_ms) + CLOCK_STEP_MS then return 1 end
   end
   return 0
 end
@@ -47,7 +49,7 @@ prune_at = earlier(prune_at, earlier(score('windows', 0), score('cooling', 0)))
 local events = 0
 if has_many then
   local first = redis.call('XRANGE', start .. 'events', '-', '+', 'COUNT', 1)[1]
-  if first then events = seq - tonumber(string.match(first[1], '^%d+')) + 1 end
+  if first then events = tonumber(seq) - tonumber(string.match(first[1], '^%d+')) + 1 end
 end
 return {
   string.format('%d', now), score('delayed', 0), score('active', 0), has_far_lease(), score('due', 0),

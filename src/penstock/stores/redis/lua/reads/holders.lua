@@ -3,11 +3,11 @@
 -- Result, per key: an empty text where nobody holds it; else the id, the digest of its work and its state, with spaces in
 --   between; the state is left out once the record is gone.
 -- flags: allow-oom,no-writes
--- include: records
-local keys, out = cmsgpack.unpack(ARGV[1]), {}
+-- include: shared/records
+local keys, out = decode(ARGV[1]), {}
 local ids, digests, tills = {}, {}, {}
-for first = 1, #keys, CHUNK do
-  local last = math.min(first + CHUNK - 1, #keys)
+for first = 1, #keys, COMMAND_VALUES do
+  local last = math.min(first + COMMAND_VALUES - 1, #keys)
   local held = redis.call('HMGET', HOLDERS, unpack(keys, first, last))
   for at = first, last do
     local id, digest, till = string.match(held[at - first + 1] or '', '^(%S+) (%S+) ?(%S*)')

@@ -2,16 +2,17 @@
 -- Arguments: the name; 1 to pause, 0 to go on.
 -- Result: 1; 0 if there is none of that name.
 -- flags: allow-oom
--- include: outcomes
-local packed = redis.call('HGET', SCHEDULES, ARGV[1])
+-- include: shared/outcomes
+local name, paused = ARGV[1], ARGV[2] == '1'
+local packed = redis.call('HGET', SCHEDULES, name)
 if not packed then return 0 end
-local schedule = cmsgpack.unpack(packed)
-schedule[3] = ARGV[2] == '1'
-gather(set, SCHEDULES, ARGV[1], cmsgpack.pack(schedule))
-if schedule[1] and not schedule[3] then
-  gather(added, DUE, schedule[1], ARGV[1])
+local schedule = decode(packed)
+schedule[SCHEDULE_PAUSED] = paused
+gather(set, SCHEDULES, name, encode(schedule))
+if schedule[SCHEDULE_NEXT_AT] and not paused then
+  gather(added, DUE, schedule[SCHEDULE_NEXT_AT], name)
 else
-  gather(removed, DUE, ARGV[1])
+  gather(removed, DUE, name)
 end
-ring_for('pending')
+notify_for('pending')
 return finish(1)

@@ -15,7 +15,7 @@ UPDATE job SET
     state = iif(cancel_requested, 'cancelled', 'dead'),
     version = version + 1,
     attempts = attempts + json_extract(touched.value, '$[5]'),
-    reason = iif(cancel_requested, 'CANCELLED', json_extract(touched.value, '$[2]')),
+    reason = iif(cancel_requested, :cancelled, json_extract(touched.value, '$[2]')),
     error = json_extract(touched.value, '$[3]'),
     fingerprint = json_extract(touched.value, '$[4]'),
     ended_at = :now,

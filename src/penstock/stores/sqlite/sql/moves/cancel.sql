@@ -14,7 +14,7 @@ ORDER BY item.key
 UPDATE job SET
     cancel_requested = state = 'active',
     version = version + 1,
-    reason = iif(state = 'active', reason, 'CANCELLED'),
+    reason = iif(state = 'active', reason, :cancelled),
     ended_at = iif(state = 'active', ended_at, :now),
     prune_at = iif(state = 'active', prune_at, :now + retention_ms),
     visible_at = NULL,

@@ -37,7 +37,7 @@ UPDATE job SET
     version = version + 1,
     delivery = delivery + 1,
     token = substr(:tokens, 32 * (:taken + touched.i) - 31, 32),
-    fence = min(max(fence + 1, :now_us, :floor_us), 9007199254740991),
+    fence = min(max(fence + 1, :now_us, :floor_us), :highest_fence),
     deadline = :now + :lease_ms,
     lease_ms = :lease_ms,
     worker = :worker
@@ -57,7 +57,10 @@ SELECT max(lane.turn) FROM temp.touched JOIN lane ON lane.queue = :queue AND lan
 -- step: rate
 INSERT INTO key_rate (queue, key, arrival_us)
 SELECT :queue, value, :now_us + :key_interval_us FROM temp.touched WHERE 1
-ON CONFLICT (queue, key) DO UPDATE SET arrival_us = max(arrival_us, :now_us) + :key_interval_us
+ON CONFLICT (queue, key) DO UPDATE SET arrival_us = :key_interval_us + iif(
+    -- A later time than the rate can bring about is one that the clock was set back from.
+    arrival_us - :key_slack_us > :now_us + :key_furthest_us, :now_us, max(arrival_us, :now_us)
+)
 
 -- step: served
 UPDATE lane SET

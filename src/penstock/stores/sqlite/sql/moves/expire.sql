@@ -27,7 +27,7 @@ UPDATE job SET
         json_extract(touched.value, '$[6]'),
         last_delay_ms
     ),
-    reason = iif(cancel_requested, 'CANCELLED', json_extract(touched.value, '$[3]')),
+    reason = iif(cancel_requested, :cancelled, json_extract(touched.value, '$[3]')),
     error = json_extract(touched.value, '$[4]'),
     fingerprint = json_extract(touched.value, '$[5]'),
     more = iif(cancel_requested, more, json_remove(more, '$.unhandled_since')),

@@ -15,7 +15,7 @@ UPDATE job SET
     state = iif(cancel_requested, 'cancelled', 'pending'),
     version = version + 1,
     place = -(:place + touched.i),
-    reason = iif(cancel_requested, 'CANCELLED', reason),
+    reason = iif(cancel_requested, :cancelled, reason),
     error = iif(cancel_requested, coalesce(json_extract(touched.value, '$[2]'), error), error),
     ended_at = iif(cancel_requested, :now, NULL),
     prune_at = iif(cancel_requested, :now + retention_ms, NULL),

@@ -18,7 +18,7 @@ UPDATE job SET
     place = :place + touched.i,
     visible_at = iif(cancel_requested, NULL, :now + json_extract(touched.value, '$[5]')),
     last_delay_ms = iif(cancel_requested, last_delay_ms, json_extract(touched.value, '$[5]')),
-    reason = iif(cancel_requested, 'CANCELLED', json_extract(touched.value, '$[2]')),
+    reason = iif(cancel_requested, :cancelled, json_extract(touched.value, '$[2]')),
     error = json_extract(touched.value, '$[3]'),
     fingerprint = json_extract(touched.value, '$[4]'),
     more = iif(cancel_requested, more, json_remove(more, '$.unhandled_since')),

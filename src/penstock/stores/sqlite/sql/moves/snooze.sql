@@ -16,7 +16,7 @@ UPDATE job SET
     version = version + 1,
     place = :place + touched.i,
     visible_at = iif(cancel_requested, NULL, :now + json_extract(touched.value, '$[2]')),
-    reason = iif(cancel_requested, 'CANCELLED', coalesce(json_extract(touched.value, '$[3]'), reason)),
+    reason = iif(cancel_requested, :cancelled, coalesce(json_extract(touched.value, '$[3]'), reason)),
     more = CASE
         WHEN cancel_requested THEN more
         WHEN json_extract(touched.value, '$[3]') IS NULL THEN json_remove(more, '$.unhandled_since')

@@ -16,7 +16,10 @@ INSERT INTO lane (queue, key, turn, number, held_until)
 SELECT
     :queue, asked.value, :virtual + coalesce(rule.stride, :stride),
     :lanes + row_number() OVER (ORDER BY asked.key),
-    iif(rate.arrival_us - :key_slack_us > :now_us, (rate.arrival_us - :key_slack_us + 999) / 1000, NULL)
+    iif(
+        rate.arrival_us - :key_slack_us BETWEEN :now_us + 1 AND :now_us + :key_furthest_us,
+        (rate.arrival_us - :key_slack_us + 999) / 1000, NULL
+    )
 FROM json_each(:keys) AS asked
 LEFT JOIN key_rule AS rule ON rule.queue = :queue AND rule.key = asked.value
 LEFT JOIN key_rate AS rate ON rate.queue = :queue AND rate.key = asked.value AND :key_interval_us > 0
@@ -38,7 +41,9 @@ FROM (
         row_number() OVER (ORDER BY lane.held_until, lane.number) AS i
     FROM lane
     LEFT JOIN key_rule ON key_rule.queue = lane.queue AND key_rule.key = lane.key
-    WHERE lane.queue = :queue AND lane.held_until <= :now
+    -- A later time than the rate can bring about is one that the clock was set back from.
+    WHERE lane.queue = :queue
+        AND (lane.held_until <= :now OR lane.held_until > (:now_us + :key_furthest_us) / 1000 + 1)
 ) AS held
 WHERE lane.queue = :queue AND lane.key = held.key
 

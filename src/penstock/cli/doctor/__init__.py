@@ -1,0 +1,1 @@
+"""`penstock doctor`: one module per subject of its checks; each returns `Check` values."""

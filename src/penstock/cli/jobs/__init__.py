@@ -1,0 +1,1 @@
+"""Commands about jobs: enqueue, list, change, explain; dead letters and flows."""

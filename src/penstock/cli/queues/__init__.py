@@ -1,0 +1,1 @@
+"""Commands about queues: list, pause, limit, drain; and about their quarantine."""

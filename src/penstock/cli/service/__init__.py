@@ -1,0 +1,1 @@
+"""Commands about the HTTP service: serve, tokens, tenants, webhooks."""

@@ -1,0 +1,1 @@
+"""Commands about tables: migrations, and the outbox in another database."""

@@ -1,0 +1,230 @@
+"""`penstock worker`: claim jobs and run the handlers of an app."""
+
+import asyncio
+import gc
+import logging
+import os
+import sys
+from contextlib import nullcontext
+from typing import Annotated, Any, Final
+
+import typer
+
+from penstock.cli.command_context import CommandContext
+from penstock.cli.options import setting
+from penstock.cli.output import without_none
+from penstock.core.errors import ConfigError
+from penstock.settings import WorkerSettings
+from penstock.stores.registry import StoreKind, kind_of
+from penstock.telemetry import logs
+
+App = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="MODULE:APP",
+        help="App whose tasks to run, such as shop.jobs:app [PENSTOCK_APP]",
+        show_default=False,
+    ),
+]
+
+
+_LOGGER: Final = logging.getLogger("penstock.worker")
+EXIT_SECONDS: Final = 1.0
+"""Time that asyncio tasks have to end after the workers have ended."""
+
+
+async def worker(
+    context: CommandContext,
+    app: App = None,
+    queues: Annotated[
+        str | None,
+        setting(
+            "worker.queues",
+            "Queues to serve with their slots, such as mail=50,web=5",
+            default="all queues that the app declares",
+            metavar="QUEUES",
+        ),
+    ] = None,
+    concurrency: Annotated[
+        str | None,
+        setting(
+            "worker.concurrency", "Slots of a queue that is named without a number", default="10", metavar="N"
+        ),
+    ] = None,
+    lease: Annotated[
+        str | None,
+        setting(
+            "worker.lease",
+            "Duration of a lease, such as 2m; the worker renews it while the job runs",
+            default="30s",
+            metavar="TIME",
+        ),
+    ] = None,
+    shutdown_timeout: Annotated[
+        str | None,
+        setting(
+            "worker.shutdown_timeout",
+            "Time that running jobs have to end when the worker is stopped, such as 1m",
+            default="30s",
+            metavar="TIME",
+        ),
+    ] = None,
+    no_handler_after: Annotated[
+        str | None,
+        setting(
+            "worker.no_handler_after",
+            "Time after which a job whose task no worker knows becomes dead, such as 1h",
+            default="24h",
+            metavar="TIME",
+        ),
+    ] = None,
+    stuck_after: Annotated[
+        str | None,
+        setting(
+            "worker.stuck_after",
+            "Time that a thread may run beyond its timeout before the worker process ends itself, such as 5m",
+            default="the timeout of the job",
+            metavar="TIME",
+        ),
+    ] = None,
+    term_after: Annotated[
+        str | None,
+        setting(
+            "worker.term_after",
+            "Time between the request to stop a handler in a process and SIGTERM, such as 5s",
+            default="1s",
+            metavar="TIME",
+        ),
+    ] = None,
+    kill_after: Annotated[
+        str | None,
+        setting(
+            "worker.kill_after",
+            "Time between SIGTERM and SIGKILL of the process of a handler, such as 2s",
+            default="500ms",
+            metavar="TIME",
+        ),
+    ] = None,
+    claim_scan: Annotated[
+        str | None,
+        setting(
+            "worker.claim_scan",
+            "Maximum number of entries of deleted jobs that one claim on Redis skips, 1 to 10000",
+            default="200",
+            metavar="N",
+        ),
+    ] = None,
+    promote_limit: Annotated[
+        str | None,
+        setting(
+            "worker.promote_limit",
+            "Maximum number of delayed jobs that one call makes pending, 1 to 10000",
+            default="200",
+            metavar="N",
+        ),
+    ] = None,
+    recover_limit: Annotated[
+        str | None,
+        setting(
+            "worker.recover_limit",
+            "Maximum number of expired leases that one call recovers, 1 to 10000",
+            default="200",
+            metavar="N",
+        ),
+    ] = None,
+    poll: Annotated[
+        str | None,
+        setting(
+            "worker.poll",
+            "Interval at which an idle queue is polled when no notification comes, such as 1s",
+            default="5s",
+            metavar="TIME",
+        ),
+    ] = None,
+    sweep: Annotated[
+        str | None,
+        setting(
+            "worker.sweep",
+            "Time in which every queue gets maintenance once, such as 10m",
+            default="5m",
+            metavar="TIME",
+        ),
+    ] = None,
+    burst: Annotated[bool | None, setting("worker.burst", "Stop when no job is claimable", "--burst")] = None,
+    executor: Annotated[
+        str | None,
+        setting(
+            "worker.executor",
+            "Executor of tasks that name none: inline or process",
+            default="inline",
+            metavar="EXECUTOR",
+        ),
+    ] = None,
+    log_level: Annotated[
+        str | None,
+        setting("worker.log_level", "Log level: debug, info, warning, error or critical", metavar="LEVEL"),
+    ] = None,
+    log_json: Annotated[
+        bool | None, setting("worker.log_json", "Log one JSON object per line", "--log-json")
+    ] = None,
+) -> None:
+    """Claim and execute jobs until stopped (SIGTERM or Ctrl-C; a second signal ends running jobs at once)."""
+    if context.app is None:
+        raise ConfigError(
+            "no app is named: give MODULE:APP, such as shop.jobs:app, set PENSTOCK_APP, "
+            "or put app in penstock.toml"
+        )
+    options = context.settings.worker
+    logs.configure(json=options.log_json, level=options.log_level, blocking=False)
+    # A store that the settings name takes precedence over the app's own.
+    with context.app.using(context.make_store()) if context.settings.url else nullcontext():
+        url = context.settings.url or context.app.url
+        if url is not None and kind_of(url) is StoreKind.MEMORY:
+            _LOGGER.warning(
+                "memory:// exists in this process only: no other process can enqueue jobs for this worker"
+            )
+        workers = context.app.worker(**_options(options))
+        _freeze_modules()
+        await workers.run(handle_signals=True)
+    await _cancel_remaining_tasks()
+
+
+def _freeze_modules() -> None:
+    """Exclude loaded modules from garbage collection: otherwise every full collection visits all of them."""
+    gc.collect()
+    gc.freeze()
+
+
+async def _cancel_remaining_tasks() -> None:
+    """End the process even if a handler ignores its cancellation; its job was already released."""
+    others = asyncio.all_tasks() - {asyncio.current_task()}
+    for task in others:
+        task.cancel()
+    if others and (await asyncio.wait(others, timeout=EXIT_SECONDS))[1]:
+        logging.getLogger("penstock.worker").warning(
+            "handlers ignored their cancellation: ending the process without them"
+        )
+        logging.shutdown()
+        sys.stdout.flush()
+        os._exit(0)
+
+
+def _options(settings: WorkerSettings) -> dict[str, Any]:
+    """The settings that are set, as options for the app; the app has defaults for the others."""
+    return without_none(
+        queues=settings.queues,
+        concurrency=settings.concurrency,
+        lease=settings.lease,
+        shutdown_timeout=settings.shutdown_timeout,
+        no_handler_after=settings.no_handler_after,
+        stuck_after=settings.stuck_after,
+        term_after=settings.term_after,
+        kill_after=settings.kill_after,
+        claim_scan=settings.claim_scan,
+        promote_limit=settings.promote_limit,
+        recover_limit=settings.recover_limit,
+        poll=settings.poll,
+        sweep=settings.sweep,
+        burst=settings.burst,
+        executor=settings.executor,
+    )

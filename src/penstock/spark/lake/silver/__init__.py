@@ -1,0 +1,1 @@
+"""Silver: one row per attempt and one per job and drive, merged batch by batch from the events of bronze."""

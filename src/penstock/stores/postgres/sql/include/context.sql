@@ -1,0 +1,20 @@
+-- The time of the statement, and the sequence of the queue's event numbers. There is no row where the call should hold the queue's
+-- row and does not: {free} says when it need not. The time is that of penstock.now_us, written out: a call of that function
+-- takes as long as leasing ten jobs.
+WITH context AS MATERIALIZED (
+    SELECT clock.now_us, clock.now_us / 1000 AS now, queue.numbers, queue.has_keys
+    FROM penstock.queue
+    JOIN penstock.meta ON meta.name = 'clock_offset_ms'
+    CROSS JOIN LATERAL (
+        SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint + meta.value * 1000 AS us
+    ) AS host
+    CROSS JOIN LATERAL (
+        SELECT CASE
+            WHEN $2::bigint < 0 THEN -$2::bigint
+            WHEN $2::bigint - host.us BETWEEN 1 AND {clock_step_us} THEN $2::bigint
+            ELSE host.us
+        END AS now_us
+    ) AS clock
+    WHERE queue.n = $1
+        AND {free}  -- unlocked
+),

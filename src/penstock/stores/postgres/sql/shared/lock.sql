@@ -1,6 +1,0 @@
--- Holds back whoever changes these jobs: what the next statement of the transaction sees of them and beside them is final.
-SELECT job.state
-FROM (SELECT DISTINCT new_id FROM unnest($2::text[]) AS item (new_id) ORDER BY new_id) AS item
-CROSS JOIN LATERAL (
-    SELECT job.state FROM penstock.job WHERE job.queue = $1 AND job.id = item.new_id FOR UPDATE
-) AS job

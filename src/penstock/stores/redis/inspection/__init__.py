@@ -1,0 +1,1 @@
+"""Comparing what stands in a queue's records with what stands in its indexes."""

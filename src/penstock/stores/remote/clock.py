@@ -1,0 +1,10 @@
+"""The clock of the service's store."""
+
+from penstock.stores.remote.backend import Backend
+
+
+class RemoteClock:
+    """Each call is one message: see `calls`."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend

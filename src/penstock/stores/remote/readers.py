@@ -1,0 +1,10 @@
+"""Who reads the events of the service's store."""
+
+from penstock.stores.remote.backend import Backend
+
+
+class RemoteReaders:
+    """Each call is one message: see `calls`."""
+
+    def __init__(self, backend: Backend) -> None:
+        self._backend = backend

@@ -1,0 +1,93 @@
+"""What all parts of the SQLite store hold: the engine of its file, its SQL, and who is notified."""
+
+import asyncio
+import sqlite3
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+from penstock.core.job import QueueRef
+from penstock.core.transitions import Table
+from penstock.stores.absent import QueueAbsentError
+from penstock.stores.notifier import LocalNotifier
+from penstock.stores.sqlite.engine import Engine
+from penstock.stores.sqlite.queue_transaction import QueueTransaction
+from penstock.stores.sqlite.sources import cut, load_sources
+from penstock.stores.sqlite.watch import Watch
+from penstock.stores.values import Durability, Topic
+
+T = TypeVar("T")
+
+
+class Backend:
+    """Hands calls to the threads of one file, and notifies once they are committed."""
+
+    def __init__(
+        self,
+        path: Path,
+        durability: Durability,
+        busy_timeout: float,
+        *,
+        sources: dict[str, str] | None,
+        table: Table,
+    ) -> None:
+        self.engine = Engine(path, durability, busy_timeout)
+        self.notifier = LocalNotifier()
+        self._watch = Watch(self.engine, self.notifier)
+        self._sql = cut(load_sources() if sources is None else sources)
+        self._table = table
+
+    def open(self) -> None:
+        """Open the file and begin to watch it. Blocks."""
+        self.engine.open()
+        self._watch.start()
+
+    def close(self) -> None:
+        """Finish the calls that were handed in, and close the file. Blocks."""
+        self._watch.stop()
+        self.engine.close()
+
+    async def transact(
+        self,
+        queue: QueueRef,
+        move: Callable[[QueueTransaction], T],
+        peek: Callable[[sqlite3.Connection], T | None] | None = None,
+        *,
+        creates: bool = True,
+    ) -> T:
+        """The answer of a call on a queue, once it is committed.
+
+        QueueAbsentError where there is no such queue and the call creates none. `peek` looks first, without
+        the lock, whether there is anything to do: its answer stands unless None.
+        """
+        notifications: set[Topic] = set()
+        is_absent = False
+
+        def work(connection: sqlite3.Connection) -> T:
+            nonlocal is_absent
+            try:
+                transaction = QueueTransaction(connection, self._sql, queue, self._table, creates=creates)
+            except QueueAbsentError:
+                # Not raised here: it would take back what other calls did in this transaction.
+                is_absent = True
+                return None  # type: ignore[return-value]
+            is_absent = False
+            answer = move(transaction)
+            transaction.close()
+            notifications.update(transaction.notifications)
+            return answer
+
+        answer: T = await asyncio.wrap_future(self.engine.write(work, peek))
+        if is_absent:
+            raise QueueAbsentError
+        for topic in notifications:
+            self.notifier.notify(queue, topic)
+        return answer
+
+    async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """The answer of some work in the next transaction, once it is committed."""
+        return await asyncio.wrap_future(self.engine.write(work))
+
+    async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
+        """The answer of some work that sees what is committed."""
+        return await asyncio.wrap_future(self.engine.read(work))

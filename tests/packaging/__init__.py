@@ -1,0 +1,1 @@
+"""Tries the wheel and the sdist as a user would install them."""
