@@ -148,7 +148,7 @@ def _to_json(value: Any) -> Any:
 
 
 def _is_model(cls: Any) -> bool:
-    # Whoever has a model has imported pydantic; nobody else has to.
+    # A program that declares a model has imported pydantic already; other programs need not.
     pydantic = sys.modules.get("pydantic")
     return pydantic is not None and isinstance(cls, type) and issubclass(cls, pydantic.BaseModel)
 

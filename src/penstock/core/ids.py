@@ -47,7 +47,7 @@ class IdMaker:
         return self._head + _PAIRS[self._last & 1023]
 
     def nonce(self) -> str:
-        """Sixteen characters that nobody else has."""
+        """Sixteen random characters, different for each call."""
         if not self._nonces:
             # Chance comes from the system and is dear: many at a time.
             drawn = f"{self._chance(64 * _NONCES):0{16 * _NONCES}x}"

@@ -29,7 +29,7 @@ class Unique(msgspec.Struct, frozen=True, omit_defaults=True):
     window_ms: int = 0
 
     def holds(self, state: State, since_ms: int) -> bool:
-        """True when a job in this state, enqueued so long ago, keeps a new one away."""
+        """True when a job in this state, enqueued `since_ms` ago, keeps a new one away."""
         match self.rule:
             case UniqueRule.LIVE:
                 return state.is_live

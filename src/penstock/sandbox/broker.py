@@ -23,7 +23,7 @@ _DISGUISES: Final = [ipaddress.IPv6Network(each) for each in ("::ffff:0:0/96", "
 
 
 class Request(msgspec.Struct, array_like=True):
-    """Where to, and within how many seconds."""
+    """A request to connect: host, port and time limit in seconds."""
 
     host: str
     port: int
@@ -31,14 +31,14 @@ class Request(msgspec.Struct, array_like=True):
 
 
 class Refusal(msgspec.Struct, array_like=True):
-    """Why not, as an error of the operating system."""
+    """Why a connection was refused, as an error of the operating system."""
 
     errno: int
     text: str
 
 
 class Broker:
-    """Serves one confined process and its children. `inside` is their end of the line."""
+    """Connects for one confined process and its children. `inside` is their end of the socket pair."""
 
     def __init__(self, allowed: Sequence[Address]) -> None:
         self._allowed = allowed
@@ -46,16 +46,16 @@ class Broker:
         self._busy = threading.BoundedSemaphore(_MOST_AT_ONCE)
 
     def fileno(self) -> int:
-        """The end that is watched for requests."""
+        """The descriptor to watch for requests."""
         return self._line.fileno()
 
     def close(self) -> None:
-        """Serve no longer."""
+        """Stop serving and close the socket."""
         self._line.close()
         self.inside.close()
 
     def serve(self) -> bool:
-        """Take one request; False when nobody is left who could ask. The answer comes from a thread."""
+        """Take one request; False when the confined process has closed its end. A thread sends the answer."""
         try:
             data, descriptors, _, _ = socket.recv_fds(self._line, _MOST_BYTES, 1, socket.MSG_DONTWAIT)
         except BlockingIOError:
@@ -67,7 +67,7 @@ class Broker:
                 os.close(each)
             return False
         if not (descriptors and self._busy.acquire(blocking=False) and self._start(data, descriptors[0])):
-            # Whoever asked sees the end of its line.
+            # The confined process sees its end of the socket closed.
             for each in descriptors:
                 os.close(each)
         return True
@@ -76,7 +76,7 @@ class Broker:
         try:
             threading.Thread(target=self._serve, args=(data, descriptor), daemon=True).start()
         except RuntimeError:
-            # The machine has no thread to spare.
+            # No thread could be started.
             self._busy.release()
             return False
         return True

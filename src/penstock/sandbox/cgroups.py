@@ -45,12 +45,12 @@ class Group:
         os.close(self._join_file)
 
     def kill(self) -> None:
-        """Kill all that is in it, however fast it forks."""
+        """Kill every process in the cgroup, however fast they fork."""
         with suppress(FileNotFoundError):
             (self._path / "cgroup.kill").write_text("1")
 
     def remove(self) -> None:
-        """Have it no more, once all in it have ended."""
+        """Remove the cgroup once every process in it has ended."""
         with suppress(OSError):
             self._path.rmdir()
 
@@ -67,7 +67,7 @@ class Cgroup(msgspec.Struct, frozen=True):
         return Group(Path(self.folder, f"{_NAME}{keeper}"))
 
     def limits(self, memory: int | None, processes: int) -> dict[str, str]:
-        """What to write where, as far as the controllers go."""
+        """The cgroup files to write and their values, for the controllers that are available."""
         found = {}
         if memory is not None and "memory" in self.controllers:
             found = {"memory.max": str(memory), _SWAP: "0", "memory.oom.group": "1"}
@@ -76,7 +76,7 @@ class Cgroup(msgspec.Struct, frozen=True):
         return found
 
     def tidy(self) -> None:
-        """Remove what keepers left that were killed."""
+        """Remove cgroups that killed keepers left behind."""
         for each in Path(self.folder).glob(f"{_NAME}*"):
             if not Path("/proc", each.name.removeprefix(_NAME)).exists():
                 Group(each).remove()
@@ -84,7 +84,7 @@ class Cgroup(msgspec.Struct, frozen=True):
 
 @cache
 def find() -> Cgroup | str:
-    """Where this user may make cgroups, or why nowhere. Found out by trying."""
+    """The cgroup in which this user may make others, or why there is none. Found by trying."""
     best: Cgroup | None = None
     failure = "no cgroup of version 2 is mounted"
     for folder in _folders():
@@ -140,7 +140,7 @@ def attempt(folder: Path) -> Cgroup:
 
 
 def _require_ours(folder: Path) -> None:
-    """Root can write everywhere: it keeps to what it was given."""
+    """Refuse a folder that was not delegated to root: root could write to any."""
     if not os.access(folder, os.W_OK):
         raise ConfigError("this user cannot write there")
     is_top = not (folder.parent / "cgroup.procs").exists()

@@ -66,7 +66,7 @@ def _plan(permissions: Permissions, gaps: tuple[str, ...]) -> Plan:
     rules += [Rule(each, landlock.READ_FILE | landlock.WRITE_FILE) for each in devices]
     has_namespaces = available.namespaces_fail() is None
     if has_namespaces or "/" in (*permissions.read, *permissions.write):
-        # Whatever there is in a root of its own may be seen.
+        # A root of its own holds only what the process may see.
         rules.append(Rule("/", landlock.READ_DIR))
     return Plan(
         permissions=permissions,
@@ -87,13 +87,13 @@ def _plan(permissions: Permissions, gaps: tuple[str, ...]) -> Plan:
 
 
 def _cgroup(has_namespaces: bool) -> Cgroup | None:
-    """Only where it adds something: to enter one takes longer than the rest, and namespaces end as surely."""
+    """A cgroup where it adds a limit: entering one is slow, and namespaces end all processes as surely."""
     found = available.cgroup()
     return found if found and (found.controllers or not has_namespaces) else None
 
 
 def _real(walk: paths.Walk, field: str, given: Sequence[str]) -> list[str]:
-    """Where the paths lead. The root stands for all that is in it and open to the user."""
+    """The resolved paths. The root stands for everything in it that the user may open."""
     found: list[str] = []
     for path in given:
         if _OF_A_PROCESS.match(path):

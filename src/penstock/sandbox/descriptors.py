@@ -64,7 +64,7 @@ def refusals(*, can_write: bool, has_root: bool, is_memory_limited: bool) -> dic
         ignored = [when(Test(1, _SOL_SOCKET), Test(2, option), code=0) for option in _BUFFER_SIZES]
         found["setsockopt"] += ignored
     if not can_write:
-        # Who may only read has nothing to keep other readers from.
+        # A process that may only read a file has no reason to lock other readers out.
         found["flock"] = [when(has_any(1, _LOCK_EXCLUSIVE))]
     return found
 

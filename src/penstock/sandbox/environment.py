@@ -31,7 +31,7 @@ def clear(names: Collection[str]) -> None:
     os.environ.update(kept)
     (alone,) = _holders([os.urandom(8)])
     for value, holders in zip(values, _holders(values), strict=True):
-        # Only what nobody else refers to, and would be freed now with its text in it.
+        # Only strings without another reference: freed now, they would leave their text in memory.
         if holders == alone and len(value) > 1:
             ctypes.memset(id(value) + _HEADER, 0, len(value))
     fields = Path("/proc/self/stat").read_bytes().rpartition(b")")[2].split()
@@ -41,5 +41,5 @@ def clear(names: Collection[str]) -> None:
 
 
 def _holders(values: list[bytes]) -> list[int]:
-    """How often each is referred to; counted alike for all, so that the numbers can be compared."""
+    """The reference count of each string, taken in the same way so that the counts can be compared."""
     return [sys.getrefcount(each) for each in values]

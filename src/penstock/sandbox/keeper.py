@@ -27,7 +27,7 @@ _RECEIVED: Final = frozenset({*PASSED_ON, END, signal.SIGCHLD})
 
 
 def _noted(_number: int, _frame: FrameType | None) -> None:
-    """The number arrives through the wake-up descriptor."""
+    """Do nothing: the number of the signal arrives through the wake-up descriptor."""
 
 
 class Keeper:
@@ -73,7 +73,7 @@ class Keeper:
         poll = select.poll()
         for descriptor in (noticed, *serving):
             poll.register(descriptor, select.POLLIN)
-        # It may have ended before anyone listened.
+        # The child may have ended before its signal was handled.
         status = _reaped(child)
         while status is None:
             for descriptor, _ in poll.poll():

@@ -53,7 +53,7 @@ _SOCKETS_AND_SIGNALS: Final = 0b11
 
 
 class Rule(NamedTuple):
-    """A path, and what may be done with it and with all beneath."""
+    """A path, and the access allowed to it and to everything below it."""
 
     path: str
     rights: int
@@ -70,7 +70,7 @@ class _Beneath(ctypes.Structure):
 
 
 def version() -> int:
-    """The version this kernel speaks; 0 without Landlock."""
+    """The Landlock version of this kernel; 0 without Landlock."""
     try:
         return syscall("landlock_create_ruleset", None, 0, _CREATE_VERSION)
     except OSError:
@@ -78,7 +78,7 @@ def version() -> int:
 
 
 def restrict(rules: Iterable[Rule], spoken: int) -> None:
-    """From now on only what the rules say, for this thread and its children. Needs no_new_privs.
+    """Restrict this thread and its children to what the rules allow. Needs no_new_privs.
 
     Since version 4 no TCP port either, since 6 no abstract socket and no signal to a process outside.
     """

@@ -32,7 +32,7 @@ def tasks_of(uid: int) -> int:
 
 
 def descriptors(memory: int | None) -> int:
-    """How many may be open: fewer with little `memory`, which does not count buffers of pipes and sockets."""
+    """The limit on open descriptors: lower with little `memory`, which leaves out buffers of sockets."""
     if memory is None:
         return DESCRIPTORS
     return min(DESCRIPTORS, max(FEWEST_DESCRIPTORS, memory // _MEMORY_PER_DESCRIPTOR))
@@ -53,7 +53,7 @@ def limit(permissions: Permissions, *, mapped: int, tasks: int) -> None:
     for name, most in bounds.items():
         _lower(getattr(resource, name, None), most)
     if permissions.cpu_seconds is not None:
-        # The first second over it can be caught, the next cannot.
+        # SIGXCPU at the limit can be caught, SIGKILL a second later cannot.
         _lower(resource.RLIMIT_CPU, permissions.cpu_seconds, 1)
 
 

@@ -54,7 +54,7 @@ _libc.syscall.restype = ctypes.c_long
 
 
 def syscall(name: str, *args: Any) -> int:
-    """The call's answer; OSError when it fails. KeyError on a machine whose numbers are not known."""
+    """The result of the system call; OSError when it fails, KeyError where the call's number is unknown."""
     number = COMMON.get(name) or SYSCALLS[MACHINE][name]
     return _checked(name, _libc.syscall(ctypes.c_long(number), *map(_word, args)))
 
@@ -83,19 +83,19 @@ def umount(target: bytes, flags: int) -> None:
 def hold(path: str) -> int:
     """A descriptor of the path itself; OSError when there is a symbolic link in it.
 
-    For a path that was followed before: whoever may write above it could have laid a link there since.
+    For a path that was followed before: a process that may write above it could have made a link there since.
     """
     how = struct.pack("<QQQ", os.O_PATH | os.O_CLOEXEC, 0, _RESOLVE_NO_SYMLINKS)
     return syscall("openat2", AT_FDCWD, os.fsencode(path), how, len(how))
 
 
 def drop_capabilities() -> None:
-    """Give up every capability, and the way back to it."""
+    """Give up every capability for good."""
     for capability in range(64):
         try:
             prctl(PR_CAPBSET_DROP, capability)
         except OSError:
-            # Not one of this kernel's, or not ours to take away: then we cannot gain it either.
+            # The kernel does not know this capability, or the process may not drop it: nor can it gain it.
             break
     prctl(PR_CAP_AMBIENT, PR_CAP_AMBIENT_CLEAR_ALL)
     header = (ctypes.c_uint32 * 2)(0x20080522, 0)

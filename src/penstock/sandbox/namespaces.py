@@ -35,20 +35,20 @@ class Identity(msgspec.Struct, frozen=True):
     gid: int
 
     def assume(self) -> None:
-        """Be this user and group and no other; takes the right to do so."""
+        """Become this user and group for good. The caller needs the right to do so."""
         os.setgroups([])
         os.setresgid(self.gid, self.gid, self.gid)
         os.setresuid(self.uid, self.uid, self.uid)
 
 
 class Inside(NamedTuple):
-    """The first process of the new namespaces, and the line on which it tells how the handler's ended."""
+    """The first process of the new namespaces, and the pipe on which it reports how the handler ended."""
 
     init: int
     line: socket.socket
 
     def told(self, _status: int) -> int:
-        """The wait status of the handler's process, or that of a killed one if nobody could tell."""
+        """The wait status of the handler's process; that of a killed process if none was reported."""
         self.line.setblocking(False)
         with suppress(OSError, ValueError):
             return int(self.line.recv(_MOST))
@@ -104,7 +104,7 @@ def _leave(identity: Identity, root: Root, line: socket.socket) -> None:
         identity.assume()
     root.build(sources)
     linux.drop_capabilities()
-    # After the last change of rights, which would take it back.
+    # After the last change of user: that would reset the flag.
     linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
     line.send(b"built")
     handler = os.fork()
@@ -117,7 +117,7 @@ def _mind(handler: int, line: socket.socket) -> NoReturn:
     """Pass signals on and reap orphans until the handler's process ends."""
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    # Nobody inside may look into this one: it was the parent's and knows what the parent knew.
+    # No process inside may read this one's memory: it is a copy of the parent's.
     linux.prctl(linux.PR_SET_DUMPABLE, 0)
 
     def pass_on(number: int, _frame: FrameType | None) -> None:
@@ -152,7 +152,7 @@ def _expect(line: socket.socket) -> bytes:
 
 
 def _reported(line: socket.socket, step: Callable[[], None]) -> None:
-    """Do it; tell the parent of an error instead of raising it."""
+    """Call the function; report an error to the parent instead of raising it."""
     try:
         step()
     except BaseException as error:  # noqa: BLE001 (whatever it is, this process must go no further)

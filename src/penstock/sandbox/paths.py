@@ -34,13 +34,13 @@ _SYSTEM: Final = (
 
 
 class Walk:
-    """Follows paths to where they lead, and notes the symbolic links on the way."""
+    """Resolves paths and records the symbolic links on the way."""
 
     def __init__(self) -> None:
         self.links: dict[str, str] = {}
 
     def real(self, path: str) -> str | None:
-        """The path without links; None when it leads nowhere."""
+        """The path without links; None when nothing is there."""
         done = ""
         ahead = [part for part in path.split("/") if part and part != "."][::-1]
         for _ in range(256):
@@ -102,7 +102,7 @@ def check_links(permissions: Permissions, links: Iterable[tuple[str, str]]) -> N
 
 
 def interpreter() -> list[str]:
-    """What the interpreter reads: its libraries, those of the system, and installed packages."""
+    """The files that the interpreter reads: its libraries, those of the system, and installed packages."""
     named = sysconfig.get_paths()
     places = [named[each] for each in ("stdlib", "platstdlib", "purelib", "platlib")]
     places += [f"{sys.base_prefix}/lib", f"{sys.base_exec_prefix}/lib", f"{sys.prefix}/pyvenv.cfg"]
@@ -166,5 +166,5 @@ def _imported() -> Iterator[str]:
 
 
 def is_below(path: str, folders: Iterable[str]) -> bool:
-    """Is it one of them, or in one of them?"""
+    """True when the path is one of these folders or lies below one."""
     return any(path == each or path.startswith(each.rstrip("/") + "/") for each in folders)

@@ -1,4 +1,4 @@
-"""A plan: all that is done to a child so that it can touch nothing but what its permissions name."""
+"""A plan: every step that confines a child to what its permissions name."""
 
 import os
 from collections.abc import Collection
@@ -20,7 +20,7 @@ from penstock.sandbox.streams import Streams
 
 
 class Plan(msgspec.Struct, frozen=True):
-    """What will be done to a child, worked out and tried. Plain data: it may be sent to a fork server."""
+    """The steps that confine a child, worked out and tried. Plain data: it may be sent to a fork server."""
 
     permissions: Permissions
     identity: Identity
@@ -55,7 +55,7 @@ class Plan(msgspec.Struct, frozen=True):
         paths.check_links(self.permissions, self.root.links)
         environment.clear(self.permissions.env)
         if not self.has_namespaces:
-            # The process will not be allowed to list the folders of modules: Python remembers what is there.
+            # The process will not be allowed to list the folders of modules, so Python reads them now.
             PathFinder.find_spec("penstock_no_such_module")
         mapped, resident = limits.memory()
         # The namespaces' first process counts for the same user.
@@ -101,7 +101,7 @@ class Plan(msgspec.Struct, frozen=True):
             return None
         self.cgroup.tidy()
         memory = self.permissions.memory
-        # What is there already is copied as soon as it is touched.
+        # Memory that exists already is copied as soon as it is written.
         most = None if memory is None else memory + resident
         group = self.cgroup.of(os.getpid())
         group.make(self.cgroup.limits(most, self.permissions.processes))

@@ -23,7 +23,7 @@ _PLACES: Final = ("/usr", "/tmp", "/mnt")  # noqa: S108 (covered by the new root
 
 
 class Mount(msgspec.Struct, frozen=True):
-    """A path of the host that is seen inside under the same name."""
+    """A path of the host that the confined process sees under the same name."""
 
     path: str
     is_writable: bool = False
@@ -31,14 +31,14 @@ class Mount(msgspec.Struct, frozen=True):
 
     @property
     def flags(self) -> int:
-        """What the mount forbids."""
+        """The mount's flags: what it forbids."""
         if self.is_device:
             return _NOSUID | _NOEXEC | _RDONLY
         return _NOSUID | _NODEV | (_NOEXEC if self.is_writable else _RDONLY)
 
 
 class Root(msgspec.Struct, frozen=True):
-    """What is seen inside. First `collect` with the rights of outside, then `build` with those of inside."""
+    """The paths that the process will see. Call `collect` with the caller's rights, then `build` inside."""
 
     mounts: tuple[Mount, ...]
     """Each after those above it."""
@@ -47,7 +47,7 @@ class Root(msgspec.Struct, frozen=True):
     has_proc: bool = False
 
     def collect(self) -> list[int]:
-        """Take hold of every path, each by a descriptor."""
+        """Open every path, each as a descriptor."""
         linux.mount(None, b"/", None, linux.MS_REC | linux.MS_PRIVATE, None)
         sources = []
         for mount in self.mounts:
@@ -62,7 +62,7 @@ class Root(msgspec.Struct, frozen=True):
         return sources
 
     def build(self, sources: list[int]) -> None:
-        """Put them together under a new root and leave the old one for good."""
+        """Mount the paths under a new root and leave the old root for good."""
         root = _tmpfs()
         place = next(each for each in _PLACES if Path(each).is_dir())
         syscall("move_mount", root, b"", AT_FDCWD, place.encode(), _FROM_EMPTY)

@@ -68,7 +68,7 @@ _CLOCK_KIND, _CLOCK_OF_PROCESS, _CLOCK_OWNER = 0x80000004, 0x80000000, 0xFFFFFFF
 
 
 class Standing(NamedTuple):
-    """What else holds the process, and so need not be refused here."""
+    """Which other means confine the process, so that the filter need not."""
 
     can_run: bool
     """It may start programs."""
@@ -88,9 +88,9 @@ def refusals(standing: Standing, pid: int) -> dict[str, list[Refusal]]:
     """By name, for the process with this pid and its children."""
     never = [Refusal(errno.EPERM)]
     found = {name: never for names in REFUSED.values() for name in names.split()}
-    # The C library then takes the older call, whose arguments can be seen.
+    # The C library then makes the older call, whose arguments the filter can read.
     found |= {name: [Refusal(errno.ENOSYS)] for name in ("clone3", "openat2", "futex_requeue")}
-    # In a file that may only be read, too: others that wait there for a lock would never be woken.
+    # Also in a file that may only be read: processes that wait there for a lock would never be woken.
     found["futex"] = [when(Test(1, command, _FUTEX_COMMAND)) for command in MOVED_WAITERS]
     found["clone"] = [when(has_any(0, _NEW_NAMESPACES))]
     found["personality"] = [when(Test(0, 0xFFFFFFFF, is_not=True))]
@@ -116,7 +116,7 @@ def refusals(standing: Standing, pid: int) -> dict[str, list[Refusal]]:
 
 
 def install(standing: Standing) -> None:
-    """Refuse these calls from now on, here and in all children."""
+    """Install the filter for this process and all its children."""
     number = numbers(MACHINE)
     named = refusals(standing, os.getpid())
     by_number = {number[name]: whens for name, whens in named.items() if name in number}
@@ -141,20 +141,20 @@ def _sockets() -> dict[str, list[Refusal]]:
 
 
 def _uncounted_memory() -> dict[str, list[Refusal]]:
-    """The answers are those of a system without the feature, or whose own limit is reached."""
+    """The errors are those of a system without the feature, or at its own limit."""
     found = {name: [Refusal(errno.EINVAL)] for name in PINNING.split()}
     found |= {name: [Refusal(errno.ENOSYS)] for name in RULES.split()}
     return found | {name: [Refusal(errno.EMFILE)] for name in ("inotify_init", "inotify_init1")}
 
 
 def _other_processes(pid: int) -> dict[str, list[Refusal]]:
-    """Neither schedule them nor ask about them."""
+    """Refuse to schedule other processes or to ask about them."""
     found = {name: [when(Test(0, 0, is_not=True))] for name in OTHERS.split()}
     another = (Test(0, 0, is_not=True), Test(0, pid, is_not=True))
     found |= {name: [when(*another)] for name in PROBES.split()}
-    # The C library asks so about its threads, and does without where the call is not there.
+    # The C library asks this way about its threads, and works without the call.
     found["sched_getaffinity"] = [when(*another, code=errno.ENOSYS)]
-    # asyncio tries it with the process itself, and else waits for its children in threads.
+    # asyncio tries the call on its own process, and falls back to waiting for children in threads.
     found["pidfd_open"] = [Refusal(errno.ENOSYS)]
     for names, this_process in (("setpriority getpriority", 0), ("ioprio_set ioprio_get", 1)):
         only_itself = [when(Test(0, this_process, is_not=True)), when(Test(1, 0, is_not=True))]
@@ -165,7 +165,7 @@ def _other_processes(pid: int) -> dict[str, list[Refusal]]:
 
 
 def _signals(pid: int) -> dict[str, list[Refusal]]:
-    """Only to this process and, by 0, to its group."""
+    """Allow signals to this process and, as 0, to its process group only."""
     another = Test(0, pid, is_not=True)
     found = {name: [when(another)] for name in ("tgkill", "rt_sigqueueinfo", "rt_tgsigqueueinfo")}
     found |= {name: [Refusal(errno.EPERM)] for name in ("tkill", "pidfd_send_signal")}
@@ -174,7 +174,7 @@ def _signals(pid: int) -> dict[str, list[Refusal]]:
 
 
 def _set_id() -> dict[str, list[Refusal]]:
-    """No file of the task's user on which others would run as that user."""
+    """Refuse to make files set-uid or set-gid: others would run them as the task's user."""
     where = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2, "creat": 1, "mknod": 1, "mknodat": 2}
     found = {name: [when(has_any(mode, _SET_ID))] for name, mode in where.items()}
     for name, flags in (("open", 1), ("openat", 2)):

@@ -28,14 +28,14 @@ _Options = list[tuple[Any, ...]]
 
 
 class Shim:
-    """What replaces parts of `socket` and asyncio; the line leads to the broker."""
+    """Replaces parts of `socket` and asyncio; the socket it holds leads to the broker."""
 
     def __init__(self, line: socket.socket) -> None:
         self._line = line
         self._lock = threading.Lock()
         self._names: dict[str, str] = {}
         self._hosts: dict[str, str] = {}
-        # Addresses that nobody has stand for names, until the broker resolves the name.
+        # Unassigned addresses stand for names until the broker resolves the name.
         self._unused = (str(ipaddress.IPv4Address("240.0.0.0") + each) for each in count(1))
         self._waiting: WeakKeyDictionary[socket.socket, _Options] = WeakKeyDictionary()
         self._init = socket.socket.__init__
@@ -45,7 +45,7 @@ class Shim:
         self._sock_connect = BaseSelectorEventLoop.sock_connect
 
     def install(self) -> None:
-        """Take over. Modules that imported the class before use it all the same: its methods are replaced."""
+        """Install the replacements. Modules that imported the class earlier use them too."""
         shim = self
         replaced: Any = socket.socket
         loop: Any = BaseSelectorEventLoop
@@ -99,14 +99,14 @@ class Shim:
         self._waiting[made] = []
 
     def set_option(self, sock: socket.socket, option: tuple[Any, ...]) -> None:
-        """Now, or once there is a connection."""
+        """Set the option now, or once the socket is connected."""
         if sock in self._waiting:
             self._waiting[sock].append(option)
         else:
             self._setsockopt(sock, *option)
 
     def connect(self, sock: socket.socket, address: Any) -> None:
-        """Through the broker. Waits for the connection, also on a socket that does not block."""
+        """Connect through the broker. Waits for the connection, even on a non-blocking socket."""
         if sock not in self._waiting:
             self._connect(sock, address)
             return
@@ -121,7 +121,7 @@ class Shim:
             self._setsockopt(sock, *option)
 
     async def connect_async(self, loop: BaseSelectorEventLoop, sock: socket.socket, address: Any) -> None:
-        """As `connect`, beside the event loop."""
+        """As `connect`, without blocking the event loop."""
         if sock in self._waiting:
             await asyncio.get_running_loop().run_in_executor(None, self.connect, sock, address)
         else:
@@ -136,7 +136,7 @@ class Shim:
         proto: int = 0,
         flags: int = 0,
     ) -> list[Any]:
-        """As getaddrinfo; a name becomes a stand-in."""
+        """As getaddrinfo, but a name gives a placeholder address."""
         text = host.decode("ascii") if isinstance(host, bytes) else host
         if text is None or _is_address(text):
             return self._getaddrinfo(text, port, family, type, proto, flags | socket.AI_NUMERICHOST)
@@ -147,7 +147,7 @@ class Shim:
         return [(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP, "", where)]
 
     def stand_in(self, host: str) -> str:
-        """An address that means this name."""
+        """A placeholder address for this name."""
         if _is_address(host):
             return host
         with self._lock:

@@ -14,7 +14,7 @@ _LAST_WORDS: Final = 1.0
 class Streams:
     """Made before the fork; `serve` and `finish` are for the keeper, `use` for the new process.
 
-    Whoever holds a terminal can read what is typed there, and whoever holds a file can cut it short: so the
+    A process that holds a terminal can read what is typed there, and one that holds a file can truncate it; the
     confined process gets the end of a pipe. Pipes and sockets that it was given stay as they are.
     """
 
@@ -23,7 +23,7 @@ class Streams:
         self._threads: list[threading.Thread] = []
 
     def serve(self) -> set[int]:
-        """Pass on what comes, in threads; the descriptors that they need."""
+        """Start threads that pass output on; returns the descriptors that they need."""
         needed = set()
         for number, (outside, inside) in self._pipes.items():
             os.close(inside)
@@ -34,12 +34,12 @@ class Streams:
         return needed
 
     def finish(self) -> None:
-        """Wait a moment for the last output."""
+        """Wait briefly for the last output."""
         for thread in self._threads:
             thread.join(_LAST_WORDS)
 
     def use(self, *, has_input: bool) -> None:
-        """In the new process: the pipes instead of what was there."""
+        """In the new process: use the pipes in place of the former descriptors."""
         if not has_input:
             nowhere = os.open(os.devnull, os.O_RDONLY)
             os.dup2(nowhere, 0)

@@ -169,7 +169,7 @@ vmsplice 278 75
 
 
 def numbers(machine: str) -> dict[str, int]:
-    """Number by name; without those that the machine does not have."""
+    """Call numbers by name; calls that the machine does not have are left out."""
     column = {"x86_64": 1, "aarch64": 2}[machine]
     rows = [line.split() for line in _TABLE.split("\n") if line]
     return {row[0]: int(row[column]) for row in rows if row[column] != "-"}

@@ -33,7 +33,7 @@ def adopts_orphans() -> bool:
 
 
 def die_with(parent: int) -> None:
-    """Be killed when the parent ends, or now if it has; on Linux."""
+    """Ask Linux to kill this process when its parent ends; ends it now if the parent has ended."""
     if _IS_LINUX:
         linux.prctl(linux.PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != parent:
@@ -60,7 +60,7 @@ def children() -> list[int]:
     try:
         found = [(task / "children").read_text("ascii") for task in Path("/proc/self/task").iterdir()]
     except OSError:
-        # A kernel without that file.
+        # This kernel does not have the file.
         own = os.getpid()
         return [pid for pid, parent in _parents().items() if parent == own]
     return [int(pid) for text in found for pid in text.split()]
@@ -85,13 +85,13 @@ def end_strays(known: Collection[int] = ()) -> int:
         for pid in strays:
             with suppress(ChildProcessError):
                 os.waitpid(pid, os.WNOHANG)
-        # What is left of them comes to this process as its parents are gone.
+        # Their orphans become children of this process.
         time.sleep(0.001)
     return 0
 
 
 def kill_group(pid: int) -> None:
-    """Kill what stayed in a child's session, where its orphans come to nobody who knows them."""
+    """Kill what is left in a child's session, for systems where this process does not adopt orphans."""
     if not _IS_LINUX:
         with suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, signal.SIGKILL)
@@ -116,7 +116,7 @@ def threads() -> int:
 
 
 def _tree(roots: Iterable[int]) -> dict[int, int]:
-    """These and all below them, each with its parent."""
+    """The processes and all their descendants, each with its parent."""
     parents = _parents()
     below: dict[int, list[int]] = {}
     for pid, parent in parents.items():
@@ -134,7 +134,7 @@ def _send(pid: int, parent: int, number: int) -> None:
     """Signal the process that has this parent; one that got its number in the meantime is spared."""
     with suppress(OSError, AttributeError):
         if parent == os.getpid():
-            # Its number is not used again before it was reaped here.
+            # The kernel does not use the pid again before this process reaps it.
             os.kill(pid, number)
             return
         held = os.pidfd_open(pid)
@@ -154,7 +154,7 @@ def _parents() -> dict[int, int]:
 
 
 def _parent(pid: int) -> int:
-    # The name in brackets may hold anything; the parent is the second word after it.
+    # The name in brackets may hold any text; the parent is the second field after it.
     return int(Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()[1])
 
 

@@ -1,4 +1,4 @@
-"""Trying it out in a process of its own: the only way to know what a kernel enforces."""
+"""Tries a plan in a process of its own: the only way to know what a kernel enforces."""
 
 import errno
 import os
@@ -73,9 +73,9 @@ def _only_namespaces() -> None:
 
 
 def _look_around(plan: "Plan") -> None:
-    """Is what is permitted there, and what is not refused?"""
+    """Check that permitted files can be read and others are refused."""
     for path in (*plan.permissions.read, *plan.permissions.write, *(rule.path for rule in plan.rules)):
-        # Python does without bytecode that it cannot read.
+        # Python works without bytecode files that it cannot read.
         if not path.endswith("/__pycache__"):
             _open(path)
     for path in plan.permissions.write:

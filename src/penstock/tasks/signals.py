@@ -4,7 +4,7 @@ from datetime import timedelta
 
 
 class Signal(Exception):
-    """A handler's word about what should happen next; not an error."""
+    """What a handler raises to say what should happen next; not an error."""
 
 
 class Retry(Signal):

@@ -1,4 +1,4 @@
-"""Which instants fire now, after nobody looked for a while."""
+"""Which instants of a schedule fire now, after a while in which no scheduler ran."""
 
 from enum import StrEnum
 from typing import Final, assert_never
@@ -15,7 +15,7 @@ MAX_LIMIT: Final = 1_000
 
 
 class CatchUp(StrEnum):
-    """What becomes of instants that passed while no scheduler ran."""
+    """What happens to instants that passed while no scheduler ran."""
 
     NONE = "none"
     """They are skipped; only one that has just come fires."""

@@ -61,7 +61,7 @@ def _fixed(minute: str, hour: str) -> str | None:
 
 
 def _repeated(minute: str, hour: str) -> str | None:
-    """A rhythm within the day, all of it or a stretch."""
+    """A rhythm that repeats within the day, all day or between two hours."""
     every_hour, step = _step(hour, 24), _step(minute, 60)
     if step is not None:
         each = _each(step, "minute")

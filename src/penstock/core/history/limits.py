@@ -136,7 +136,7 @@ class Limits:
             tell(Rule.KEY_LIMIT, event, f"claimed while {lane.active} of {limit} of key {key!r} ran")
         if job in lane.line and (first := next(iter(lane.line))) != job:
             tell(Rule.KEY_FIFO, event, f"claimed before {first} of its key {key!r}, which came first")
-            # Whoever was passed over is named once.
+            # A key that was passed over is reported once.
             lane.line.pop(first)
             lane.loose.add(first)
         if declared.key_rate is not None:
@@ -218,7 +218,7 @@ class Limits:
             waiting[key] = since
 
     def _forget(self, at: int) -> None:
-        """While nobody waits, what was served before is of no interest."""
+        """Forget how keys were served once no job waits: turns begin anew then."""
         for key in self._idle:
             lane = self._lanes.get(key)
             if lane is None or lane.line or lane.loose or lane.active or lane.latest_us > at * _MS_US:

@@ -147,5 +147,5 @@ class Lines:
             tell(Rule.FIFO, event, f"claimed before {first}, which came first")
         else:
             tell(Rule.TIER, event, f"claimed in tier {life.tier} before {first} in tier {overtaken.tier}")
-        # Whoever was passed over is named once, so that one fault is not told of every later claim.
+        # A job that was passed over is reported once, not again with every later claim.
         self.leave(overtaken)

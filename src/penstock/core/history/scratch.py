@@ -15,7 +15,7 @@ _FILTER_BITS: Final = 1 << 23
 
 
 class ScratchTable(Protocol):
-    """Bytes by key, outside of memory. Whoever makes the table drops it."""
+    """Bytes by key, outside of memory. The code that makes the table also drops it."""
 
     def get(self, key: str) -> bytes | None:
         """The value of the key, if the table has it."""
