@@ -68,7 +68,7 @@ async def _bounds(
                 raise
             if not allow_loss:
                 raise lost(queue, *error.trimmed) from error
-            # Who reads the first range_ says what is missing.
+            # The task that reads the first range reports what is missing.
             here = str(error.trimmed[1])
             continue
         place = read_cursor("cursor", here).place

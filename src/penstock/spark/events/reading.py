@@ -1,4 +1,4 @@
-"""Reads a range_ of a queue's log: the same events each time, or an error; never fewer in silence."""
+"""Reads a range of a queue's log: the same events each time, or an error, and never silently fewer."""
 
 import asyncio
 from collections.abc import AsyncGenerator, Iterator, Sequence
@@ -23,7 +23,7 @@ PAGE: Final = 10_000
 
 
 def read(options: SourceOptions, range_: object) -> Iterator[pa.RecordBatch]:
-    """The events of a range_. Without one, as where a query finds nothing to read, there are none."""
+    """The events of a range. A query that finds nothing to read has no range, and gets no events."""
     if not isinstance(range_, EventRange):
         return
     with asyncio.Runner() as runner:
@@ -60,7 +60,7 @@ _NONE: Final = EventColumns(0, {})
 async def _pages(
     store: Store, queue: QueueRef, range_: EventRange
 ) -> AsyncGenerator[tuple[EventColumns, Missing | None], None]:
-    """The range_ page by page, and what of it is not there."""
+    """The range page by page, with the numbers of events that are missing."""
     here, end = range_.after, read_cursor("through", range_.through)
     is_whole = True
     while read_cursor("after", here).place < end.place:

@@ -108,7 +108,7 @@ def _table(work: Ingest, range_: EventRange) -> pa.Table:
 
 
 def _counts(events: pa.Table) -> Counts:
-    """Of one range_, which is of one queue."""
+    """The counts of the rows of one range, all of one queue."""
     is_gap = pc.equal(events["move"], GAP).fill_null(False)
     is_bad = pc.and_not(pc.is_valid(events["problem"]), is_gap)
     sound = events.filter(pc.is_null(events["problem"]))
