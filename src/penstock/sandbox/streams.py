@@ -14,7 +14,7 @@ _LAST_WORDS: Final = 1.0
 class Streams:
     """Made before the fork; `serve` and `finish` are for the keeper, `use` for the new process.
 
-    A process that holds a terminal can read what is typed there, and one that holds a file can truncate it; the
+    A process that holds a terminal can read what is typed there; one that holds a file can truncate it. The
     confined process gets the end of a pipe. Pipes and sockets that it was given stay as they are.
     """
 
