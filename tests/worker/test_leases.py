@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager, suppress
 from functools import partial
 from types import SimpleNamespace
 from typing import Any
+from unittest.mock import Mock
 
 import pytest
 
@@ -20,11 +21,14 @@ from penstock.stores.memory import MemoryStore
 from penstock.tasks.context import JobContext
 from penstock.worker.claim import HELD_REST
 from penstock.worker.queue_leases import margin_of
+from penstock.worker.renewer import LeaseRenewer
 from tests.kit.intercepted import InterceptedStore
 from tests.kit.waiting import PATIENCE, block_until, eventually, until
 from tests.worker.kit import Cut, Desk, StoppedClock, StoppedDesk, blocking, rests
 
 LEASE = 0.3
+UNRENEWED = 3_600.0
+"""A lease that no test lives long enough to see renewed: a renewal after a step forward would be refused."""
 
 
 @pytest.fixture
@@ -399,15 +403,32 @@ async def test_a_clock_that_steps_forward_takes_no_running_job_from_its_own_work
         return "done"
 
     job = await desk.enqueue("work")
-    async with desk.working(work, **options):
+    async with desk.working(work, lease=UNRENEWED, **options):
         await desk.reaches(job, State.ACTIVE)
-        await store.clock.advance_clock(3_600_000)
+        await store.clock.advance_clock(2 * 3_600_000)
         await until(lambda: store.looks >= 3)
         gate.set()
         found = await desk.ended(job)
 
     assert (found.state, found.attempts, found.delivery) == (State.COMPLETED, 0, 1)
     assert Move.EXPIRE not in await desk.moves(job)
+
+
+async def test_a_lease_counts_as_held_before_the_thread_that_renews_it_has_begun(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """On a busy machine the thread may begin late: its own worker must not recover the job meanwhile."""
+    renewer = LeaseRenewer(MemoryStore())
+    keeper: Any = Mock()
+    keeper.holds = lambda token: token == "mine"
+    async with renewer.held():
+        thread: Any = renewer._thread
+        with monkeypatch.context() as patch:
+            patch.setattr(thread, "call", lambda *_: None)
+            renewer.start(keeper)
+
+        assert renewer.holds("mine")
+        assert not renewer.holds("another's")
 
 
 async def test_a_clock_that_steps_forward_does_not_make_a_worker_claim_all_the_time(queue: QueueRef) -> None:
@@ -419,11 +440,11 @@ async def test_a_clock_that_steps_forward_does_not_make_a_worker_claim_all_the_t
         await gate.wait()
 
     job = await desk.enqueue("work")
-    async with desk.working(work) as worker:
+    async with desk.working(work, lease=UNRENEWED) as worker:
         await desk.reaches(job, State.ACTIVE)
         await rests(worker)
         before = len(store.rests)
-        await store.clock.advance_clock(3_600_000)
+        await store.clock.advance_clock(2 * 3_600_000)
         await until(lambda: len(store.rests) >= before + 2)
         gate.set()
         await desk.ended(job)

@@ -70,7 +70,7 @@ class LeaseRenewer:
 
     def start(self, keeper: Keeper) -> None:
         """Let a keeper work; for those who entered."""
-        self._running().call(self._running().begin, keeper)
+        self._running().take(keeper)
 
     def holds(self, token: str) -> bool:
         """True for a lease that one of its keepers holds, and renewed in time by the worker's own clock."""
@@ -102,6 +102,8 @@ class _RenewerThread:
         self._owner = asyncio.get_running_loop()
         self._loop = asyncio.new_event_loop()
         self._keepers: dict[Keeper, asyncio.Task[None]] = {}
+        self._known: set[Keeper] = set()
+        """All keepers that were handed over, also those that the thread has not begun yet."""
         self._failure: BaseException | None = None
         self.opened = asyncio.Event()
         self._stopping = asyncio.Event()
@@ -118,9 +120,14 @@ class _RenewerThread:
         with suppress(RuntimeError):
             self._loop.call_soon_threadsafe(what, *args)
 
+    def take(self, keeper: Keeper) -> None:
+        """Let a keeper work, soon; its leases count as held from now on."""
+        self._known.add(keeper)
+        self.call(self._begin, keeper)
+
     def holds(self, token: str) -> bool:
         """True for a lease that one of its keepers holds. From any thread."""
-        return any(keeper.holds(token) for keeper in self._keepers.copy())
+        return any(keeper.holds(token) for keeper in self._known.copy())
 
     async def stop(self) -> None:
         """End the thread, for so long as it may take."""
@@ -172,8 +179,7 @@ class _RenewerThread:
         for keeper in self._keepers:
             keeper.fail(error)
 
-    def begin(self, keeper: Keeper) -> None:
-        """Let a keeper work."""
+    def _begin(self, keeper: Keeper) -> None:
         if self._failure is not None:
             keeper.fail(self._failure)
         self._keepers[keeper] = asyncio.create_task(self._keep(keeper, keeper.keep(self._renewer)))
@@ -189,3 +195,4 @@ class _RenewerThread:
             keeper.fail(error)
         finally:
             self._keepers.pop(keeper, None)
+            self._known.discard(keeper)
