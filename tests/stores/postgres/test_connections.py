@@ -18,7 +18,7 @@ from penstock.testing.conformance.arrange import claim, enqueue, new_job
 from tests.conformance.stores import Kind, opened
 from tests.kit import postgres
 from tests.kit.subscriptions import take_rings
-from tests.kit.waiting import PATIENCE, eventually
+from tests.kit.waiting import PATIENCE, eventually, turns
 from tests.stores.postgres.conftest import binaries_of
 from tests.stores.postgres.waiting import until_it_waits
 
@@ -199,6 +199,21 @@ async def test_a_pool_that_is_closed_makes_no_more_connections(
         await store.clock.now()
 
     assert asyncio.all_tasks() == before
+    await _until_there_are(url, 0)
+
+
+async def test_a_connection_that_is_being_made_ends_with_its_pool(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At whatever point of making it the pool is closed, and while the store is kept."""
+    monkeypatch.setattr("penstock.stores.postgres.pool._KEEP_PAUSE", 0.0)
+    closed = []
+    for passes in range(60):
+        async with opened(PostgresStore(f"{url}?idle_connections=5")) as store:
+            await store.clock.now()
+            await turns(passes)
+        closed.append(store)
+
     await _until_there_are(url, 0)
 
 

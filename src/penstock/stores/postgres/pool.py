@@ -65,9 +65,12 @@ class Pool:
         if self._next_check is not None:
             self._next_check.cancel()
             self._next_check = None
-        if self._keeping is not None and not self._keeping.done():
-            self._keeping.cancel()
-            await asyncio.wait([self._keeping])
+        keeping, self._keeping = self._keeping, None
+        if keeping is not None and not keeping.done():
+            keeping.cancel()
+            await asyncio.wait([keeping])
+        # The frames of a cancelled task hold the connection that it was making: it ends with them.
+        del keeping
         for connection in idle:
             await connection.close()
 
