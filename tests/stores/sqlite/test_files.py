@@ -1,11 +1,13 @@
 """What happens with files that cannot be a store, or cannot be one any longer."""
 
 import asyncio
+import itertools
 import os
 import sqlite3
 import subprocess
 import sys
 import textwrap
+import threading
 from contextlib import closing
 from pathlib import Path
 
@@ -24,8 +26,10 @@ from penstock.core.moves import Beat
 from penstock.core.outcomes import Applied
 from penstock.core.states import State
 from penstock.stores.sqlite import SqliteStore
+from penstock.stores.sqlite.engine import Engine
 from penstock.stores.sqlite.sources import load_migrations
 from penstock.stores.values import Durability, QueueContents
+from tests.conformance.stores import opened
 from tests.kit.waiting import PATIENCE
 
 QUEUE = QueueRef("default", "mail")
@@ -311,6 +315,28 @@ async def test_a_file_that_is_no_longer_at_its_place_takes_nothing_in(tmp_path: 
             True,
         ]
     await store.close()
+
+
+@pytest.mark.parametrize("which", range(1, 5), ids=["file", "writer", "reader", "watch"])
+async def test_a_file_that_cannot_be_read_while_it_is_opened_is_an_error_of_opening(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: int
+) -> None:
+    """Whichever of the connections meets it; the store can be opened later."""
+    connect, connected = Engine._connect, itertools.count(1)
+
+    def failing(engine: Engine) -> sqlite3.Connection:
+        if next(connected) == which:
+            raise sqlite3.OperationalError("disk I/O error")
+        return connect(engine)
+
+    monkeypatch.setattr(Engine, "_connect", failing)
+    store = SqliteStore(tmp_path / "jobs.db")
+    with pytest.raises(StoreError, match="disk I/O error"):
+        await store.open()
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("penstock-sqlite")]
+
+    async with opened(store):
+        await store.moves.enqueue(QUEUE, [new("first")])
 
 
 async def test_a_call_at_fault_does_not_take_others_down(tmp_path: Path) -> None:

@@ -40,7 +40,11 @@ class Backend:
     def open(self) -> None:
         """Open the file and begin to watch it. Blocks."""
         self.engine.open()
-        self._watch.start()
+        try:
+            self._watch.start()
+        except BaseException:
+            self.engine.close()
+            raise
 
     def close(self) -> None:
         """Finish the calls that were handed in, and close the file. Blocks."""

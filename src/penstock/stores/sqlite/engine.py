@@ -56,8 +56,12 @@ class Engine:
         finally:
             connection.close()
         self._identity = self._found_identity()
-        self._writer.start()
-        self._reader.start()
+        try:
+            self._writer.start()
+            self._reader.start()
+        except sqlite3.Error as error:
+            self.close()
+            raise translated(error, str(self.path)) from error
 
     def close(self) -> None:
         """Finish what was handed in, then stop the threads. Blocks, for a bounded time."""
@@ -77,7 +81,10 @@ class Engine:
 
     def connect_watch(self) -> sqlite3.Connection:
         """A connection for asking whether anyone committed anything."""
-        return self._connect()
+        try:
+            return self._connect()
+        except sqlite3.Error as error:
+            raise translated(error, str(self.path)) from error
 
     def _connect(self) -> sqlite3.Connection:
         connection = sqlite3.connect(
@@ -87,8 +94,12 @@ class Engine:
             check_same_thread=False,
             cached_statements=256,
         )
-        connection.execute("PRAGMA temp_store = MEMORY")
-        connection.execute("PRAGMA cache_size = -65536")
+        try:
+            connection.execute("PRAGMA temp_store = MEMORY")
+            connection.execute("PRAGMA cache_size = -65536")
+        except sqlite3.Error:
+            connection.close()
+            raise
         return connection
 
     def _connect_writer(self) -> sqlite3.Connection:
@@ -210,7 +221,9 @@ class _CallThread:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        self._thread = threading.Thread(target=self._work, name=self._name, daemon=True)
+        # Connected here: a thread that fails at it would leave its callers waiting for ever.
+        connection = self._connect()
+        self._thread = threading.Thread(target=self._work, args=[connection], name=self._name, daemon=True)
         self._thread.start()
 
     def stop(self) -> None:
@@ -226,8 +239,7 @@ class _CallThread:
         self._calls.put(call)
         return call.future
 
-    def _work(self) -> None:
-        connection = self._connect()
+    def _work(self, connection: sqlite3.Connection) -> None:
         try:
             while True:
                 calls, stopping = self._next()

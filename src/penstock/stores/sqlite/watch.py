@@ -22,9 +22,11 @@ class Watch:
         self._thread: threading.Thread | None = None
 
     def start(self) -> None:
-        """Begin to watch."""
+        """Begin to watch. Connects before it returns: later the file might have been moved."""
         self._stopping = False
-        self._thread = threading.Thread(target=self._run, name="penstock-sqlite-watch", daemon=True)
+        self._thread = threading.Thread(
+            target=self._run, args=[self._engine.connect_watch()], name="penstock-sqlite-watch", daemon=True
+        )
         self._thread.start()
 
     def stop(self) -> None:
@@ -33,8 +35,7 @@ class Watch:
         if self._thread is not None:
             self._thread.join(timeout=5)
 
-    def _run(self) -> None:
-        connection = self._engine.connect_watch()
+    def _run(self, connection: sqlite3.Connection) -> None:
         seen = -1
         try:
             while not self._stopping:
