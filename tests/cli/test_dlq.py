@@ -88,7 +88,7 @@ def test_a_dry_run_counts_and_shows_and_changes_nothing(dead: Shell) -> None:
 
 def test_redrive_takes_what_the_filters_say_and_no_more_than_the_limit(dead: Shell) -> None:
     assert dead.json("dlq", "redrive", "--reason", "TIMEOUT", "--limit", "1")["redriven"] == 1
-    assert dead.json("dlq", "redrive", "--queue", "web", "--all")["redriven"] == 1
+    assert dead.json("dlq", "redrive", "--queue", "web", "--yes")["redriven"] == 1
     assert [job["id"] for job in dead.json_lines("dlq", "list")] == ["a"]
 
 
@@ -97,7 +97,7 @@ def test_many_are_redriven_over_pages(shell: Shell) -> None:
     shell.enqueue(*ids)
     shell.settle("bury", len(ids))
 
-    assert shell("dlq", "redrive", "--all") == 0
+    assert shell("dlq", "redrive", "--yes") == 0
 
     assert shell.out == "1100 jobs redriven\n"
     assert "redriven: 1100 of 1100" in shell.err
@@ -129,7 +129,7 @@ def test_all_dead_jobs_are_redriven_only_after_a_question(
     monkeypatch.setattr("sys.stdin", Terminal("y\n"))
     assert dead("dlq", "redrive", "--queue", "mail") == 0
     assert dead.err == "Run 2 dead jobs again? [y/N]: "
-    assert dead.json("dlq", "redrive", "--all")["redriven"] == 1
+    assert dead.json("dlq", "redrive", "--yes")["redriven"] == 1
 
 
 def test_purge_deletes_for_good_and_asks_first(dead: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -72,7 +72,7 @@ def test_failed_jobs_are_retried_by_a_condition(some: Shell) -> None:
 def test_all_that_failed_or_died_is_retried_only_after_a_question(some: Shell) -> None:
     assert some("jobs", "retry") == 2
     assert "Run 4 jobs again? Standard input is no terminal to ask at: use --yes" in some.err
-    assert some.json("jobs", "retry", "--all")["redriven"] == 4
+    assert some.json("jobs", "retry", "--yes")["redriven"] == 4
 
 
 def test_waiting_jobs_are_cancelled_and_failed_ones_deleted_by_filters(

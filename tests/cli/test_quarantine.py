@@ -61,7 +61,7 @@ def test_what_is_deleted_has_to_be_named(shell: Shell) -> None:
     shell.enqueue("a")
 
     assert shell("quarantine", "delete", "mail") == 2
-    assert "some ids, or --all" in shell.err
+    assert "ids of entries, or --all" in shell.err
     assert shell("quarantine", "show", "mail", "nobody") == 2
     assert "penstock quarantine list --queue mail" in shell.err
     assert shell("quarantine", "delete", "mail", "nobody", "--yes") == 1

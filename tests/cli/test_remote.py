@@ -30,7 +30,7 @@ def test_commands_look_and_change_through_a_service(far: Shell) -> None:
     assert "mail" in far.out
     assert [each["id"] for each in far.json_lines("jobs", "list", "--queue", "mail")].count("a") == 1
     assert far("jobs", "cancel", "a") == 0, far.err
-    assert far("dlq", "redrive", "--all") == 0, far.err
+    assert far("dlq", "redrive", "--yes") == 0, far.err
     assert far("events", "tail", "--queue", "mail", "--limit", "5") == 0, far.err
     assert far("doctor") == 0, far.out + far.err
     assert far("migrate", "status") == 0, far.err

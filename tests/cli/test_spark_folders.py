@@ -26,7 +26,7 @@ def test_breaches_are_not_written_where_something_is(shell: Shell) -> None:
 
     assert shell("lake", "audit", "--out", "breaches") == 2
     assert shell.err.count("\n") == 1
-    assert "--out: found 'breaches', wanted a folder that is not there yet" in shell.err
+    assert "--out: found 'breaches', wanted a folder that does not exist" in shell.err
 
 
 def test_a_variable_that_is_not_set_is_wrong_usage(capsys: pytest.CaptureFixture[str]) -> None:

@@ -90,7 +90,7 @@ def commands_part() -> str:
     """All commands and options as they stand on the page."""
     root = typer.main.get_command(build())
     parts = [
-        "Options of every command, also before it. `worker` and `scheduler` take the app as an argument.",
+        "Global options go before or after a command. `worker` and `scheduler` take the app as an argument.",
         options_table([each for each in root.params if each.name in GLOBAL]),
     ]
     for words, command in commands(root, ["penstock"]):

@@ -27,14 +27,14 @@ Table = Annotated[
         show_default="all tables",
     ),
 ]
-group = command_group("The tables of a lake, which `penstock spark run` fills.")
+group = command_group("Audit, list and maintain the Delta tables that `penstock spark run` fills.")
 
 command(group, "audit")(audit)
 
 
 @command(group, "tables")
 async def tables(context: CommandContext, folder: Folder) -> None:
-    """List the tables of a lake: their versions, how many rows and files they have, and how far they go."""
+    """List the tables of a lake: version, last batch, rows, files and bytes of each."""
     from penstock.spark import lake
 
     found = lake.open_lake(folder)
@@ -53,7 +53,7 @@ async def history(
     folder: Folder,
     limit: Annotated[int, typer.Option(metavar="N", help="Maximum number of batches", min=1)] = 20,
 ) -> None:
-    """List the versions of the tables that belong together, newest first: those that go to the same batch."""
+    """List the batches, newest first, each with the versions of the tables that end with it."""
     from penstock.spark import lake
 
     found = lake.history(folder, limit)
@@ -71,11 +71,13 @@ async def optimize(
     context: CommandContext,
     folder: Folder,
     table: Table = None,
-    target: Annotated[int, typer.Option(metavar="MB", help="How large files may become", min=1)] = 128,
+    target: Annotated[
+        int, typer.Option(metavar="MB", help="Maximum size of a joined file, in MiB", min=1)
+    ] = 128,
 ) -> None:
-    """Join the small files of the tables, day by day. Rows stay as they are.
+    """Join the small files of the tables, day by day; rows do not change.
 
-    It may run beside `penstock spark run`, which does the same now and then, and be stopped at any time.
+    It may run beside `penstock spark run`, which does the same at intervals, and may be stopped at any time.
     """
     from penstock.spark import lake
 
@@ -97,14 +99,17 @@ async def vacuum(
     keep: Annotated[
         str,
         typer.Option(
-            metavar="TIME", help="How long replaced files stay: longer than any reader or batch takes"
+            metavar="TIME",
+            help="How long replaced files are kept, in whole hours; longer than any query or batch takes",
         ),
     ] = "24h",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Name the files, and remove none")] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Change nothing; print how many files would be removed")
+    ] = False,
 ) -> None:
-    """Remove files that no version of the last hours has, and what killed tasks left.
+    """Remove files that no version within --keep uses, and files that killed tasks left.
 
-    Versions from before can be read no longer.
+    Older versions can then no longer be read.
     """
     hours, rest = divmod(round(seconds("--keep", keep)), 3600)
     if rest:
@@ -124,7 +129,9 @@ async def vacuum(
 async def register(
     context: CommandContext,
     folder: Folder,
-    database: Annotated[str, typer.Option(metavar="NAME", help="The database, made if needed")] = "penstock",
+    database: Annotated[
+        str, typer.Option(metavar="NAME", help="Database of the views; it is created if needed")
+    ] = "penstock",
     master: Master = "local[*]",
 ) -> None:
     """Register the tables as views in the Hive metastore that Spark is configured for.

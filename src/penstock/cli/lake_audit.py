@@ -43,7 +43,9 @@ async def audit(
     tables: Annotated[
         str | None,
         typer.Option(
-            metavar="FOLDER", help="The tables of `penstock spark run`, instead of a store's own log"
+            metavar="FOLDER",
+            help="Folder of the tables of `penstock spark run`, to audit instead of the log of a store",
+            show_default="the log of the store",
         ),
     ] = None,
     queue: Annotated[
@@ -52,42 +54,55 @@ async def audit(
     ] = None,
     trimmed: Annotated[
         bool,
-        typer.Option("--trimmed", help="With --tables: the tables begin where the log began then"),
+        typer.Option(
+            "--trimmed",
+            help="With --tables: events before the first one in the tables were trimmed, which is no breach",
+        ),
     ] = False,
     since: Annotated[
         str | None,
         typer.Option(
-            metavar="last", help="With --tables: audit what came after the last audit, and keep this one"
+            metavar="last",
+            help="With --tables: audit only events after the last kept audit, and keep the state of this one",
+            show_default="audit all events",
         ),
     ] = None,
     kept: Annotated[
         str | None,
         typer.Option(
             metavar="FOLDER",
-            help="With --since: where audits are kept; `audit` in the folder of the tables if left out",
+            help="With --since: folder in which the state of audits is kept",
+            show_default="the folder audit within --tables",
         ),
     ] = None,
     limits_since: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Hold claims after this time to the limits that are declared now"),
+        typer.Option(
+            metavar="TIME",
+            help="Check claims after this time, such as 2026-01-31T12:00:00Z, against today's limits",
+            show_default="limits are not checked",
+        ),
     ] = None,
     out: Annotated[
-        str | None, typer.Option(metavar="FOLDER", help="Write the breaches there too, as Parquet files")
+        str | None,
+        typer.Option(metavar="FOLDER", help="Folder to write the breaches to as well, as Parquet files"),
     ] = None,
     master: Master = "local[*]",
 ) -> None:
-    """Audit an event log on Spark; the exit code is 1 if a promise was broken.
+    """Audit an event log on Spark; the exit code is 1 if a rule was broken.
 
-    The log of the store at --url is read whole and held against its jobs, also while workers are at it. With
-    --tables the log is the table of events in that folder, and no store is looked at. With --since last only
-    events are read that came since the last such audit, the figures count all of them since the first, and
-    breaches are those that are new. A log without any event is a breach. With --json every breach is a line,
-    and the last line is the verdict.
+    Without --tables the command reads the whole log of the store at --url and compares it with the jobs
+    there; workers may go on. With --tables it reads the table of events in that folder and no store. With
+    --since last it reads only the events after the last such audit: the counts are of all events since the
+    first audit, the breaches are the new ones. A log without events is a breach. With --json every breach is
+    a line, and the last line is the verdict.
     """
     if tables is not None and limits_since is not None:
-        raise OptionError("--limits-since", limits_since, "it without --tables: limits come from the store")
+        raise OptionError(
+            "--limits-since", limits_since, "no --tables beside it: limits are read from a store"
+        )
     if tables is None and trimmed:
-        raise OptionError("--trimmed", trimmed, "it with --tables: a store says where its log begins")
+        raise OptionError("--trimmed", trimmed, "--tables beside it: a store knows where its own log begins")
     limited = None if limits_since is None else _moment(limits_since)
     audits = _kept(since, kept, tables, queue, context.settings.tenant)
     _refuse_taken(out)
@@ -113,18 +128,20 @@ def _kept(
     """The folder of audits to go on from; None where everything is to be audited."""
     if since is None:
         if kept is not None:
-            raise OptionError("--kept", kept, "it with --since last")
+            raise OptionError("--kept", kept, "--since last beside it")
         return None
     if since != "last":
-        raise OptionError("--since", since, "last: what came before that is audited")
+        raise OptionError("--since", since, "last")
     if tables is None:
-        raise OptionError("--since", since, "it with --tables: the log of a store is read whole")
+        raise OptionError(
+            "--since", since, "--tables beside it: the log of a store is always audited as a whole"
+        )
     if queue is not None or tenant is not None:
         name, value = ("--tenant", tenant) if queue is None else ("--queue", queue)
-        raise OptionError(name, value, "it without --since: the next audit goes on with all queues")
+        raise OptionError(name, value, "no --since beside it: an audit that is continued covers all queues")
     folder = f"{tables.rstrip('/')}/audit" if kept is None else kept
     if "://" in folder:
-        raise OptionError("--kept", folder, "a folder of this machine")
+        raise OptionError("--kept", folder, "a folder on this machine")
     return folder
 
 
@@ -134,7 +151,7 @@ def _refuse_taken(out: str | None) -> None:
 
     # What is behind an address Spark looks at itself, when it writes.
     if out is not None and folder_at(out).is_local and Path(out).exists():
-        raise OptionError("--out", out, "a folder that is not there yet")
+        raise OptionError("--out", out, "a folder that does not exist")
 
 
 def _url(context: CommandContext) -> str:

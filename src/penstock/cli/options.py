@@ -1,4 +1,4 @@
-"""Options of commands: their help with its default, and the options that every command has."""
+"""Options of commands: their help with its default, and the global options."""
 
 import inspect
 from copy import copy
@@ -9,7 +9,7 @@ from typer.models import OptionInfo
 
 from penstock.settings import Settings, flag_of, variable_of
 
-GLOBAL_PANEL: Final = "Options of every command"
+GLOBAL_PANEL: Final = "Global options"
 
 
 def setting(name: str, text: str, *declarations: str, default: str | None = None, **more: Any) -> Any:
@@ -122,4 +122,4 @@ GLOBAL: Final[dict[str, Any]] = {
         ),
     ],
 }
-"""Options that every command has; they are accepted before and after the command."""
+"""Options accepted before and after every command, except where a command has its own of that name."""

@@ -157,9 +157,7 @@ async def add(
     ],
     arguments: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="[KEY=VALUE]…", help="Arguments of the task, such as to=ada", show_default=False
-        ),
+        typer.Argument(metavar="KEY=VALUE", help="Arguments of the task, such as to=ada", show_default=False),
     ] = None,
     payload: Annotated[
         str | None,

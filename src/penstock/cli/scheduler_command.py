@@ -8,12 +8,20 @@ import typer
 from penstock.cli.command_context import CommandContext
 from penstock.cli.options import setting
 from penstock.cli.output import without_none
-from penstock.cli.worker_command import App
 from penstock.maintenance.time_keeper import SWEEP, TICK, TimeKeeper
 from penstock.settings import seconds
 from penstock.telemetry import logs
 from penstock.worker.options import MAX_TIME, check_seconds
 from penstock.worker.pool import WorkerPool
+
+App = Annotated[
+    str | None,
+    typer.Argument(
+        metavar="MODULE:APP",
+        help="App whose schedules to store and fire, such as shop.jobs:app [PENSTOCK_APP]",
+        show_default=False,
+    ),
+]
 
 
 async def scheduler(
@@ -24,7 +32,7 @@ async def scheduler(
         typer.Option(
             metavar="NAME",
             help="Maintain only this queue, such as mail; may be repeated",
-            show_default="all queues",
+            show_default="all queues of the tenant",
         ),
     ] = None,
     tick: Annotated[
@@ -39,7 +47,7 @@ async def scheduler(
         str | None,
         setting(
             "worker.sweep",
-            "Time in which every queue gets maintenance once, such as 10m",
+            "Interval at which every queue gets maintenance, even if nothing seems due, such as 10m",
             default="5m",
             metavar="TIME",
         ),
@@ -72,8 +80,8 @@ async def scheduler(
 ) -> None:
     """Run schedules and maintenance: enqueue scheduled jobs, promote delayed ones, recover leases, prune.
 
-    Without an app it maintains all queues of the store; with an app its schedules are stored first. Workers
-    do the same for their own queues, and any number of workers and schedulers may run.
+    Maintains all queues of the tenant, or those that --queue names. The schedules of an app are stored first.
+    Workers do the same for their own queues, and any number of workers and schedulers may run.
     """
     options = context.settings.worker
     logs.configure(json=options.log_json, level=options.log_level)

@@ -25,45 +25,65 @@ Out = Annotated[
     typer.Option(
         "--out",
         metavar="FOLDER",
-        help="The folder of the lake: a path, or an address such as s3://bucket/lake",
+        help="Folder of the Delta tables: a path, or a URL such as s3a://bucket/lake",
     ),
 ]
-Master = Annotated[str, typer.Option(metavar="MASTER", help="URL of the Spark master")]
+Master = Annotated[
+    str, typer.Option(metavar="MASTER", help="URL of the Spark master, such as spark://host:7077")
+]
 
 
 async def run(
     context: CommandContext,
     out: Out,
     queue: Annotated[
-        list[str] | None, typer.Option(help="Only this queue; may be repeated", metavar="NAME")
+        list[str] | None,
+        typer.Option(
+            help="Only this queue, such as mail; may be repeated", metavar="NAME", show_default="all queues"
+        ),
     ] = None,
     once: Annotated[bool, typer.Option("--once", help="Read the events that exist now, and exit")] = False,
     every: Annotated[
-        str | None, typer.Option(metavar="TIME", help="Interval between two reads of new events")
+        str | None,
+        typer.Option(
+            metavar="TIME", help="Interval between two reads of new events, such as 30s", show_default="5s"
+        ),
     ] = None,
     start: Annotated[
         str | None,
-        typer.Option(metavar="WHERE", help="Start of a new folder: earliest, latest, or cursors as JSON"),
+        typer.Option(
+            metavar="OFFSETS",
+            help="Where a new folder starts in the log: earliest, latest, or cursors as JSON",
+            show_default="earliest",
+        ),
     ] = None,
     max_events: Annotated[
-        str | None, typer.Option(metavar="N", help="Maximum number of events in a batch, such as 100000")
+        str | None,
+        typer.Option(
+            metavar="N", help="Maximum number of events in a batch, such as 100000", show_default="1000000"
+        ),
     ] = None,
     reader: Annotated[
         str | None,
-        typer.Option(metavar="NAME", help="Name of the reader to register, whose unread events are kept"),
+        typer.Option(
+            metavar="NAME",
+            help="Name of a reader to register: events that it has not read are not trimmed",
+            show_default="no reader",
+        ),
     ] = None,
     allow_loss: Annotated[
         bool, typer.Option("--allow-loss", help="Continue after events that were trimmed, and record the gap")
     ] = False,
     master: Master = "local[*]",
 ) -> None:
-    """Bring the event log into Delta tables: events as they came, one row per attempt, one per job and drive.
+    """Copy the event log into Delta tables: all events, one row per execution, and one per job and drive.
 
-    Goes on until it is told to stop (SIGTERM or Ctrl-C), or with --once until all that is there now is read.
-    Started again with the same folder, it goes on where it was; nothing is missed and nothing comes twice.
+    Runs until stopped by SIGTERM or Ctrl-C, or with --once until the events that exist now are copied.
+    Started again with the same folder, it continues where it stopped: no event is missed and none is copied
+    twice.
     """
     if once and every is not None:
-        raise OptionError("--every", every, "it without --once")
+        raise OptionError("--every", every, "no --once beside it")
     options = without_none(
         url=context.settings.url or (None if context.app is None else context.app.url),
         tenants=context.tenant,

@@ -22,7 +22,7 @@ App = Annotated[
     str | None,
     typer.Argument(
         metavar="MODULE:APP",
-        help="App whose tasks to run, such as shop.jobs:app [PENSTOCK_APP]",
+        help="App whose tasks the worker executes, such as shop.jobs:app [PENSTOCK_APP]",
         show_default=False,
     ),
 ]
@@ -145,12 +145,17 @@ async def worker(
         str | None,
         setting(
             "worker.sweep",
-            "Time in which every queue gets maintenance once, such as 10m",
+            "Interval at which every queue gets maintenance, even if nothing seems due, such as 10m",
             default="5m",
             metavar="TIME",
         ),
     ] = None,
-    burst: Annotated[bool | None, setting("worker.burst", "Stop when no job is claimable", "--burst")] = None,
+    burst: Annotated[
+        bool | None,
+        setting(
+            "worker.burst", "Stop when no job is claimable now; delayed jobs stay in the queue", "--burst"
+        ),
+    ] = None,
     executor: Annotated[
         str | None,
         setting(
@@ -168,7 +173,7 @@ async def worker(
         bool | None, setting("worker.log_json", "Log one JSON object per line", "--log-json")
     ] = None,
 ) -> None:
-    """Claim and execute jobs until stopped (SIGTERM or Ctrl-C; a second signal ends running jobs at once)."""
+    """Claim and execute jobs until stopped by SIGTERM or Ctrl-C; a second signal stops running jobs too."""
     if context.app is None:
         raise ConfigError(
             "no app is named: give MODULE:APP, such as shop.jobs:app, set PENSTOCK_APP, "

@@ -22,7 +22,7 @@ LARGE = b'"%s"' % (b"x" * 1_000_000)
         "jobs list",
         "jobs list --queue mail",
         "dlq list",
-        "dlq redrive --all",
+        "dlq redrive --yes",
         "dlq purge --yes",
         "queues purge mail --yes --state pending,completed,dead",
     ],

@@ -20,7 +20,6 @@ from penstock.cli.jobs.job_selection import (
     Since,
     Task,
     Yes,
-    YesOrAll,
     change_selected_jobs,
     select_jobs,
     selected_jobs,
@@ -109,11 +108,12 @@ async def redrive(
     where: Condition = None,
     limit: MaxJobs = None,
     dry_run: DryRun = False,
-    yes: YesOrAll = False,
+    yes: Yes = False,
 ) -> None:
     """Run dead jobs again, in their order, with all their attempts and their own retry policy.
 
-    Asks for confirmation if the options select every dead job, of a queue or of all queues.
+    Without --task, --key, --since, --reason, --where or --limit the command asks for confirmation, because it
+    then runs every dead job of the queue, or of all queues, again.
     """
     wanted = select_jobs(
         states=DEAD,

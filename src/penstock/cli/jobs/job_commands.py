@@ -26,13 +26,12 @@ from penstock.cli.jobs.job_selection import (
     Queue,
     Reason,
     Since,
-    States,
     Task,
     Yes,
-    YesOrAll,
     change_selected_jobs,
     select_jobs,
     selected_jobs,
+    states_option,
 )
 from penstock.cli.options import setting
 from penstock.cli.registration import command, command_group
@@ -52,7 +51,7 @@ _CURSOR: Final = re.compile(r"[0-9]{1,15}/.+")
 Ids = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[ID…]",
+        metavar="ID",
         help="Ids of jobs, as ID or QUEUE/ID, instead of options that select them",
         show_default=False,
     ),
@@ -71,7 +70,7 @@ RETRIED: Final = frozenset({State.DEAD, State.FAILED})
 async def list_jobs(
     context: CommandContext,
     queue: Queue = None,
-    state: States = None,
+    state: Annotated[str | None, states_option("all states")] = None,
     task: Task = None,
     key: Key = None,
     since: Since = None,
@@ -173,7 +172,9 @@ async def cancel(
     context: CommandContext,
     ids: Ids = None,
     queue: Queue = None,
-    state: States = None,
+    state: Annotated[
+        str | None, states_option("all live states: blocked, pending, delayed and active")
+    ] = None,
     task: Task = None,
     key: Key = None,
     since: Since = None,
@@ -203,7 +204,7 @@ async def retry(
     context: CommandContext,
     ids: Ids = None,
     queue: Queue = None,
-    state: States = None,
+    state: Annotated[str | None, states_option("dead,failed")] = None,
     task: Task = None,
     key: Key = None,
     since: Since = None,
@@ -211,12 +212,12 @@ async def retry(
     where: Condition = None,
     limit: MaxJobs = None,
     dry_run: DryRun = False,
-    yes: YesOrAll = False,
+    yes: Yes = False,
 ) -> None:
     """Run dead, failed or cancelled jobs again, by id, or all jobs that the options select.
 
-    The jobs get all their attempts again and keep their order. Without --state the options select dead and
-    failed jobs.
+    The jobs get all their attempts again and keep their order. Without an option other than --queue and
+    --state the command asks for confirmation.
     """
     states = _states(state, RETRIED, REDRIVABLE)
     wanted = select_jobs(
@@ -236,7 +237,7 @@ async def delete(
     context: CommandContext,
     ids: Ids = None,
     queue: Queue = None,
-    state: States = None,
+    state: Annotated[str | None, states_option("none; required without ids")] = None,
     task: Task = None,
     key: Key = None,
     since: Since = None,
@@ -246,7 +247,10 @@ async def delete(
     dry_run: DryRun = False,
     yes: Yes = False,
 ) -> None:
-    """Delete jobs that are not running, by id, or all jobs that the options, with --state, select."""
+    """Delete jobs that are not running, by id, or all jobs that --state and the other options select.
+
+    Without ids --state is required.
+    """
     if not ids and state is None:
         raise OptionError("--state", None, "ids of jobs, or the states to delete, such as failed")
     states = _states(state, DELETABLE, DELETABLE)

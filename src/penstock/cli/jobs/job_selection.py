@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator, Callable, Sequence
 from datetime import datetime
-from typing import Annotated, Final
+from typing import Annotated, Any, Final
 
 import msgspec
 import typer
@@ -25,15 +25,18 @@ Queue = Annotated[
         "--queue", metavar="NAME", help="Only jobs of this queue, such as mail", show_default="all queues"
     ),
 ]
-States = Annotated[
-    str | None,
-    typer.Option(
+
+
+def states_option(default: str) -> Any:
+    """The option that selects jobs by state; `default` says which states are selected without it."""
+    return typer.Option(
         "--state",
         metavar="STATES",
         help="Only jobs in these states, such as dead,failed",
-        show_default="all states that the command can act on",
-    ),
-]
+        show_default=default,
+    )
+
+
 Task = Annotated[
     str | None,
     typer.Option(
@@ -87,10 +90,6 @@ DryRun = Annotated[
     bool, typer.Option("--dry-run", help="Change nothing; print how many jobs are selected, and some of them")
 ]
 Yes = Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation")]
-YesOrAll = Annotated[
-    bool,
-    typer.Option("--yes", "-y", "--all", help="Do not ask for confirmation, even if all jobs are selected"),
-]
 
 SAMPLE_SIZE: Final = 10
 """Jobs that a dry run prints."""

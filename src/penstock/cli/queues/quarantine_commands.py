@@ -67,14 +67,14 @@ async def delete(
     context: CommandContext,
     queue: Name,
     ids: Annotated[
-        list[str] | None, typer.Argument(metavar="[ID]...", help="Ids of the entries to delete")
+        list[str] | None, typer.Argument(metavar="ID", help="Ids of the entries to delete")
     ] = None,
     everything: Annotated[bool, typer.Option("--all", help="Delete all entries of the queue")] = False,
     yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation")] = False,
 ) -> None:
     """Delete entries for good; the event log records each job among them as deleted."""
     if bool(ids) == everything:
-        raise OptionError("ID", ids, "some ids, or --all")
+        raise OptionError("ID", ids, "ids of entries, or --all")
     async with context.store() as store:
         info = await context.queue(store, queue)
         wanted = ids or [entry.id async for entry in entries_of(store, info.queue)]

@@ -170,7 +170,7 @@ async def delete(
             "--purge", help="First delete the completed, failed, cancelled and dead jobs of the queue"
         ),
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask")] = False,
+    yes: Annotated[bool, typer.Option("--yes", "-y", help="Do not ask for confirmation")] = False,
 ) -> None:
     """Delete a queue without jobs, schedules and relay entries, and its limits, keys and events."""
     async with context.store() as store:

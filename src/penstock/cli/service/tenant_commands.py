@@ -93,7 +93,7 @@ async def quota(
     context: CommandContext,
     name: Annotated[
         str | None,
-        typer.Argument(metavar="[NAME]", help="Name of the tenant; none with --default", show_default=False),
+        typer.Argument(metavar="NAME", help="Name of the tenant; none with --default", show_default=False),
     ] = None,
     default: Annotated[
         bool, typer.Option("--default", help="Show or set the quota of tenants without their own")
@@ -150,7 +150,7 @@ async def audit(
     name: Annotated[
         str | None,
         typer.Argument(
-            metavar="[NAME]",
+            metavar="NAME",
             help="Name of the tenant, such as acme",
             show_default="changes of the service itself",
         ),
