@@ -44,7 +44,7 @@ def test_every_setting_can_be_set_by_flag_by_variable_and_by_file(tmp_path: Path
         f"{each}_{what}" for each in ("idempotency", "ghost", "cleanup") for what in ("capacity", "rotation")
     }
     texts = {"url", "tenant", "app", "dir", "token", "host", "auth_file", "key", "allow", "ports"}
-    texts |= {"secret_key", "key_file"}
+    texts |= {"secret_key", "key_file", "app_version"}
     for name in settings.names():
         last = name.rpartition(".")[2]
         text = samples.get(name, "7" if last in numbers else "true")

@@ -87,6 +87,7 @@ class WorkerSettings(_SettingsGroup, frozen=True, kw_only=True):
     sweep: Seconds | None = None
     burst: bool = False
     executor: ExecutorName | None = None
+    app_version: str | None = None
     log_level: LogLevel = LogLevel("info")
     log_json: bool = False
 

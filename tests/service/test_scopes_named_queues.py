@@ -24,7 +24,7 @@ from penstock.service.routes import ROUTES
 from penstock.service.routing import Route
 from penstock.stores.memory import MemoryStore
 from penstock.stores.protocol import Store
-from penstock.stores.values import Adoption, Firing, Pause, Spawn, StoredSchedule, WorkerEntry
+from penstock.stores.values import Adoption, Firing, Pause, RunningJob, Spawn, StoredSchedule, WorkerEntry
 from penstock.stores.wire import CALLS, MEDIA_TYPE
 from penstock.testing.conformance.arrange import schedule_body
 from tests.service.kit import GrantedPrincipal, HeaderAuthenticator, asked
@@ -103,6 +103,14 @@ RECORDS: dict[str, dict[str, Any]] = {
         "endings[].child.queue": {"endings": [ChildEnding("x", JobRef("b", "y"), State.COMPLETED, b"1")]}
     },
     "adopt": {"adoptions[].children[].queue": {"adoptions": [Adoption("x", FOREIGN)]}},
+    "register_worker": {
+        "worker.jobs[].queue": {
+            "worker": WorkerEntry(
+                "w", "h", 1, "1", {"a": 1}, ("t",), jobs=(RunningJob("b", "j", "t", 1, 1),)
+            ),
+            "lease_ms": 1_000,
+        }
+    },
     "put_schedule": {
         "schedule.queue.name": {"schedule": StoredSchedule(B, "s", schedule_body("s"), None)},
     },
@@ -471,7 +479,27 @@ async def test_a_worker_of_another_queue_is_neither_replaced_nor_removed() -> No
         again = await called(client, "unregister_worker", None, worker="v")
 
     assert (replaced["status"], removed["status"], kept, again) == (403, 403, None, True)
-    assert await store.workers.list_workers("acme") == [theirs]
+    (left,) = await store.workers.list_workers("acme")
+    assert msgspec.structs.replace(left, renewed_at=0) == theirs
+
+
+async def test_a_worker_shows_only_queues_and_jobs_that_the_token_is_for() -> None:
+    store = MemoryStore()
+    jobs = tuple(RunningJob(queue, "j", "t", 1, 5) for queue in ("a", "b"))
+    both = WorkerEntry("w", "h", 1, "1", {"a": 2, "b": 3}, ("t",), busy={"a": 1, "b": 2}, jobs=jobs)
+    await store.workers.register_worker("acme", both, 60_000)
+    async with limited(store) as client:
+        (seen,) = await called(client, "list_workers", None)
+        foreign = [
+            msgspec.structs.replace(both, name="v", queues={"a": 1}, busy={}),
+            msgspec.structs.replace(both, name="v", queues={"a": 1}, jobs=()),
+        ]
+        refused = [
+            await called(client, "register_worker", None, worker=each, lease_ms=1_000) for each in foreign
+        ]
+
+    assert (seen.queues, seen.busy, seen.jobs) == ({"a": 2}, {"a": 1}, jobs[:1])
+    assert [each["status"] for each in refused] == [403, 403]
 
 
 async def test_workers_and_readers_have_a_number_and_a_size(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -19,7 +19,16 @@ from penstock.core.states import State
 from penstock.core.unique import Unique, UniqueRule
 from penstock.stores.claim_limits import ClaimLimits
 from penstock.stores.memory import MemoryStore
-from penstock.stores.values import Adoption, Firing, Pause, Query, Spawn, StoredSchedule, WorkerEntry
+from penstock.stores.values import (
+    Adoption,
+    Firing,
+    Pause,
+    Query,
+    RunningJob,
+    Spawn,
+    StoredSchedule,
+    WorkerEntry,
+)
 from penstock.stores.wire import CALLS, MEDIA_TYPE
 from penstock.testing.conformance.arrange import schedule_body
 from tests.service.kit import asked
@@ -113,7 +122,22 @@ GIVEN: dict[str, dict[str, Any]] = {
     "list_entries": {"namespace": "s", "after": "a", "limit": 1},
     "delete_entry": {"namespace": "s", "name": "a", "expected": 1},
     "register_worker": {
-        "worker": WorkerEntry("w", "host", 1, "0.1", {"mail": 1}, ("send",)),
+        "worker": WorkerEntry(
+            "w",
+            "host",
+            1,
+            "0.1",
+            {"mail": 1},
+            ("send",),
+            instance="i",
+            app_version="2",
+            busy={"mail": 1},
+            jobs=(RunningJob("mail", "j", "send", 1, 1),),
+            memory=1,
+            uptime_ms=1,
+            poll_age_ms=1,
+            loop_lag_ms=1,
+        ),
         "lease_ms": 1_000,
     },
     "unregister_worker": {"worker": "w"},

@@ -16,7 +16,13 @@ from penstock.maintenance.loop import MaintenanceLoop
 from penstock.maintenance.time_keeper import TimeKeeper
 from penstock.tasks.execution import Tier, default_tier
 from penstock.worker.executors.process.host import Host
-from penstock.worker.options import DEFAULT_CONCURRENCY, MAX_CONCURRENCY, check_count, worker_name
+from penstock.worker.options import (
+    DEFAULT_CONCURRENCY,
+    MAX_CONCURRENCY,
+    app_version,
+    check_count,
+    worker_name,
+)
 from penstock.worker.poller import CROWDED, QueuePoller
 from penstock.worker.pool import WorkerPool
 from penstock.worker.registration import Registration
@@ -53,7 +59,14 @@ def make_workers(
         for name, number in slots.items()
     }
     options["name"] = worker_name(options.get("name"))
-    registration = Registration(app.store, app.tenant, options["name"], registered, app.registry.names())
+    registration = Registration(
+        app.store,
+        app.tenant,
+        options["name"],
+        registered,
+        app.registry.names(),
+        app_version=app_version(options.pop("app_version", None)),
+    )
     workers: list[Any] = [
         Worker(
             app.store,

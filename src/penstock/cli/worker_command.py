@@ -165,6 +165,14 @@ async def worker(
             metavar="EXECUTOR",
         ),
     ] = None,
+    app_version: Annotated[
+        str | None,
+        setting(
+            "worker.app_version",
+            "Version of the app's code, such as 2026-11-19.3 or a commit; shown in the registry of workers",
+            metavar="VERSION",
+        ),
+    ] = None,
     log_level: Annotated[
         str | None,
         setting("worker.log_level", "Log level: debug, info, warning, error or critical", metavar="LEVEL"),
@@ -232,4 +240,5 @@ def _options(settings: WorkerSettings) -> dict[str, Any]:
         sweep=settings.sweep,
         burst=settings.burst,
         executor=settings.executor,
+        app_version=settings.app_version,
     )

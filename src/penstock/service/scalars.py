@@ -35,10 +35,14 @@ _NAME: Final = _form(NAME_FORM, NAME_WANTED)
 _VISIBLE: Final = _form(r"[ -~]{1,128}", "1 to 128 visible characters of ASCII")
 _TEXTS: Final[Mapping[str, _Form]] = {
     **dict.fromkeys(
-        ("id", "ids", "job", "name", "parent", "queue", "queues", "namespace", "schedule", "task", "tasks"),
+        (
+            *("busy", "id", "ids", "job", "name", "namespace"),
+            *("parent", "queue", "queues", "schedule", "task", "tasks"),
+        ),
         _NAME,
     ),
-    **dict.fromkeys(("fingerprint", "host", "nonce", "reason", "version"), _VISIBLE),
+    **dict.fromkeys(("app_version", "host", "instance", "version"), _VISIBLE),
+    **dict.fromkeys(("fingerprint", "nonce", "reason"), _VISIBLE),
     # What stands in an index that somebody has damaged.
     "entries": _form(r"[ -~]{1,1000}", "1 to 1000 visible characters of ASCII"),
     # One that is empty is nobody's.

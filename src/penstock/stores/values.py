@@ -262,10 +262,36 @@ def check_body(body: bytes) -> None:
         raise InvalidError("body", f"{len(body)} bytes", f"at most {ENTRY_BYTES} bytes")
 
 
-class WorkerEntry(msgspec.Struct, frozen=True):
+class WorkerState(StrEnum):
+    """What a worker process is doing."""
+
+    IDLE = "idle"
+    """No slot is taken."""
+    BUSY = "busy"
+    """At least one slot is taken."""
+    SHUTTING_DOWN = "shutting_down"
+    """The worker claims no more, and ends once its jobs have ended."""
+
+
+class RunningJob(msgspec.Struct, frozen=True):
+    """A job that a worker executes. `since` is when the worker claimed it, by the store's clock."""
+
+    queue: str
+    id: str
+    task: str
+    attempt: int
+    since: int
+
+
+class WorkerEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """A worker process as it is registered: where it runs, its queues with their slots, and its tasks.
 
-    Of very many, only the first are named; `more_queues` and `more_tasks` are how many others there are.
+    Of very many, only the first are named; `more_queues` and `more_tasks` are how many others there are. The
+    same holds for `jobs`, oldest first, and for `busy`, the taken slots of the queues that have any: `taken`
+    is the number of taken slots of all queues. `version` is Penstock's, `app_version` the app's own.
+    `instance` is another one each time a worker starts, also under the same name. Ages are of the moment
+    `renewed_at` at which the entry was last renewed, by the store's clock; the store sets it. The entry of a
+    worker of another version may lack some of this.
     """
 
     name: str
@@ -276,6 +302,40 @@ class WorkerEntry(msgspec.Struct, frozen=True):
     tasks: tuple[str, ...]
     more_queues: int = 0
     more_tasks: int = 0
+    instance: str | None = None
+    app_version: str | None = None
+    state: WorkerState | None = None
+    slots: int = 0
+    taken: int = 0
+    busy: dict[str, int] = msgspec.field(default_factory=dict)
+    jobs: tuple[RunningJob, ...] = ()
+    more_jobs: int = 0
+    memory: int | None = None
+    """Resident memory of the worker process, in bytes; processes of handlers are not counted."""
+    uptime_ms: int | None = None
+    poll_age_ms: int | None = None
+    """Time since the worker last asked the store for jobs."""
+    loop_lag_ms: int | None = None
+    """The longest time for which the event loop was held up since the last renewal."""
+    renewed_at: int = 0
+
+    @property
+    def started_at(self) -> int | None:
+        """When the worker started, by the store's clock."""
+        return None if self.uptime_ms is None else self.renewed_at - self.uptime_ms
+
+    @property
+    def polled_at(self) -> int | None:
+        """When the worker last asked the store for jobs, by the store's clock."""
+        return None if self.poll_age_ms is None else self.renewed_at - self.poll_age_ms
+
+    def serves(self, queue: str) -> bool:
+        """True when the worker serves the queue, or may: of very many, not all are named."""
+        return queue in self.queues or self.more_queues > 0
+
+    def knows(self, task: str) -> bool:
+        """True when the worker knows the task, or may."""
+        return task in self.tasks or self.more_tasks > 0
 
 
 class Holdup(msgspec.Struct, frozen=True):

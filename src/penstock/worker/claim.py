@@ -22,6 +22,7 @@ from penstock.worker.execute import Executions
 from penstock.worker.queue_leases import QueueLeases
 from penstock.worker.settle import Settler
 from penstock.worker.slots import Slots
+from penstock.worker.status import QueueStatus
 
 _LOGGER: Final = logging.getLogger("penstock.worker")
 LINGER: Final = 2.0
@@ -61,8 +62,10 @@ class ClaimLoop:
         subscription: Subscription | None = None,
         claimed: Callable[[], None] | None = None,
         limits: ClaimLimits = CLAIM_LIMITS,
+        status: QueueStatus,
     ) -> None:
         self._store = store
+        self._status = status
         self._queue = queue
         self._worker = worker
         self._lease = lease
@@ -186,7 +189,7 @@ class ClaimLoop:
                 await self.reconcile()
             # Until the answer is here, and also when this call is cut off.
             self._is_unsure = True
-            sent = self._keeper.claim_sent = self._clock()
+            sent = self._keeper.claim_sent = self._status.polled_at = self._clock()
             claims = await self._store.moves.claim(
                 self._queue,
                 worker=self._worker,

@@ -1,6 +1,7 @@
 """What a worker can be told, and within which bounds."""
 
 import os
+import re
 import secrets
 import socket
 from typing import Final
@@ -14,6 +15,7 @@ MAX_LEASE: Final = MAX_LEASE_MS / 1000
 DEFAULT_CONCURRENCY: Final = 10
 MAX_CONCURRENCY: Final = 10_000
 MAX_TIME: Final = 24 * 3600.0
+_VERSION: Final = re.compile(r"[!-~]{1,128}")
 
 
 def check_seconds(field: str, seconds: object, low: float, high: float) -> float:
@@ -36,3 +38,10 @@ def worker_name(name: str | None) -> str:
         return check_worker("worker", name)
     host = "".join(c if c.isalnum() and c.isascii() else "-" for c in socket.gethostname()).strip("-")
     return f"{host[:60] or 'host'}-{os.getpid()}-{secrets.token_hex(4)}"
+
+
+def app_version(version: object) -> str | None:
+    """The version of an app itself, or OptionError."""
+    if version is None or (isinstance(version, str) and _VERSION.fullmatch(version)):
+        return version
+    raise OptionError("app_version", version, "1 to 128 visible characters of ASCII, no spaces")

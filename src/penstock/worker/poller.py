@@ -159,6 +159,7 @@ class QueuePoller:
 
     def _pass_on(self) -> None:
         if self._stop_asked:
+            self._registration.stopping()
             self._ended.set()
             self._stop_awake()
 
@@ -208,6 +209,7 @@ class QueuePoller:
         for start in range(0, len(names), CLAIMABLE_LIMIT):
             chunk = names[start : start + CLAIMABLE_LIMIT]
             ahead = round(FURTHEST * 1000)
+            self._registration.polled()
             page = await self._store.upkeep.claimable_queues(self._tenant, chunk, within_ms=ahead)
             back_ms, self._told_at = self._told_at - page.now, page.now
             if back_ms > STEP_MS:

@@ -3,17 +3,28 @@
 import asyncio
 import logging
 import os
+import secrets
 import socket
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager, suppress
 from importlib.metadata import version
 from typing import Final, Protocol
+
+import msgspec
 
 from penstock.core.errors import InvalidError, StoreError
 from penstock.core.repeated_failures import RepeatedFailures
 from penstock.stores.protocol import HasHealth, HasWorkers
 from penstock.stores.values import WorkerEntry
 from penstock.worker.clock import Clock, boottime
+from penstock.worker.status import (
+    MOST_JOBS,
+    LoopLag,
+    QueueStatus,
+    busy_slots,
+    resident_memory,
+    state_of,
+)
 
 _LOGGER: Final = logging.getLogger("penstock.worker")
 LEASE: Final = 30.0
@@ -22,7 +33,7 @@ KNOWN_SECONDS: Final = 2.0
 """How long what was read of the registry is used."""
 READ: Final = 2.0
 """Seconds that a look into the registry may take: the job that is asked about is under a lease."""
-NAMED_BYTES: Final = 24_000
+NAMED_BYTES: Final = 20_000
 """Bytes that the names of queues, and those of tasks, may have in an entry."""
 LEAVE: Final = 2.0
 """Seconds that the removal of the entry may take when the worker ends."""
@@ -47,6 +58,7 @@ class Registration:
         queues: Mapping[str, int],
         tasks: Sequence[str],
         *,
+        app_version: str | None = None,
         clock: Clock = boottime,
     ) -> None:
         self._store = store
@@ -62,8 +74,18 @@ class Registration:
             tasks=tuple(named_tasks),
             more_queues=len(queues) - len(named_queues),
             more_tasks=len(tasks) - len(named_tasks),
+            instance=secrets.token_hex(8),
+            app_version=app_version,
+            slots=sum(queues.values()),
         )
-        self._slots = sum(queues.values())
+        self._statuses: set[QueueStatus] = set()
+        self._started_at = clock()
+        self._changed = asyncio.Event()
+        self._is_stopping = False
+        self._measuring: asyncio.Task[None] | None = None
+        self.lag = LoopLag(clock)
+        self.polled_at: float | None = None
+        """When the process last asked the store for jobs, on the clock of the worker."""
         self._users = 0
         self._renewing: asyncio.Task[None] | None = None
         self._live: list[tuple[WorkerEntry, frozenset[str]]] = []
@@ -78,6 +100,7 @@ class Registration:
         is_first = self._renewing is None
         if self._renewing is None:
             self._renewing = asyncio.create_task(self._renew())
+            self._measuring = asyncio.create_task(self.lag.measure())
         try:
             if is_first:
                 await self._announce()
@@ -86,6 +109,52 @@ class Registration:
             self._users -= 1
             if not self._users:
                 await self._leave()
+
+    @contextmanager
+    def serving(self, status: QueueStatus) -> Iterator[None]:
+        """Show this queue in the entry for the time of the block."""
+        self._statuses.add(status)
+        try:
+            yield
+        finally:
+            self._statuses.discard(status)
+
+    @property
+    def queues(self) -> list[QueueStatus]:
+        """The queues that are served just now. From any thread."""
+        return list(self._statuses.copy())
+
+    def stopping(self) -> None:
+        """Show at once that the process claims no more. On the event loop."""
+        if not self._is_stopping:
+            self._is_stopping = True
+            self._changed.set()
+
+    def polled(self) -> None:
+        """The process asks the store for jobs, for all of its queues."""
+        self.polled_at = self._clock()
+
+    def entry(self) -> WorkerEntry:
+        """The entry as it is now."""
+        now, statuses = self._clock(), self.queues
+        jobs = sorted((job for each in statuses for job in each.running()), key=lambda job: job.since)
+        polls = [each.polled_at for each in statuses if each.polled_at is not None]
+        if self.polled_at is not None:
+            polls.append(self.polled_at)
+        named = jobs[:MOST_JOBS]
+        taken = sum(each.slots.taken for each in statuses)
+        return msgspec.structs.replace(
+            self._entry,
+            state=state_of(statuses, is_stopping=self._is_stopping),
+            taken=taken,
+            busy=busy_slots(statuses),
+            jobs=tuple(named),
+            more_jobs=max(0, taken - len(named)),
+            memory=resident_memory(),
+            uptime_ms=_ms(now - self._started_at),
+            poll_age_ms=_ms(now - max(polls)) if polls else None,
+            loop_lag_ms=_ms(self.lag.take()),
+        )
 
     async def knows(self, queue: str, task: str) -> bool:
         """True when a live worker of this queue knows the task; False where the store does not answer.
@@ -117,7 +186,7 @@ class Registration:
         said = {
             "store": shown,
             "queues": _listed([f"{name}={slots}" for name, slots in entry.queues.items()], entry.more_queues),
-            "slots": self._slots,
+            "slots": entry.slots,
             "tasks": _listed(entry.tasks, entry.more_tasks),
         }
         _LOGGER.info("worker started", extra=self._about | said)
@@ -125,20 +194,26 @@ class Registration:
     async def _renew(self) -> None:
         while True:
             try:
-                await self._store.workers.register_worker(self._tenant, self._entry, round(LEASE * 1000))
+                await self._store.workers.register_worker(self._tenant, self.entry(), round(LEASE * 1000))
             except (StoreError, InvalidError) as error:
                 if self._reasons.is_new(error):
                     _LOGGER.warning("registering the worker failed, retrying: %s", error, extra=self._about)
             else:
                 if self._reasons.over():
                     _LOGGER.info("the worker is registered again", extra=self._about)
-            await asyncio.sleep(LEASE / 3)
+            with suppress(TimeoutError):
+                async with asyncio.timeout(LEASE / 3):
+                    await self._changed.wait()
+            self._changed.clear()
 
     async def _leave(self) -> None:
-        renewing, self._renewing = self._renewing, None
-        if renewing is not None:
-            renewing.cancel()
-            await asyncio.wait([renewing])
+        tasks = [task for task in (self._renewing, self._measuring) if task is not None]
+        self._renewing = self._measuring = None
+        for task in tasks:
+            task.cancel()
+        if tasks:
+            await asyncio.wait(tasks)
+        self._is_stopping = False
         # Where this fails the lease runs out.
         with suppress(StoreError, TimeoutError):
             async with asyncio.timeout(LEAVE):
@@ -147,6 +222,10 @@ class Registration:
     @property
     def _about(self) -> dict[str, object]:
         return {"tenant": self._tenant, "worker": self._entry.name}
+
+
+def _ms(seconds: float) -> int:
+    return max(0, round(seconds * 1000))
 
 
 def _first(names: Iterable[str]) -> list[str]:

@@ -42,6 +42,7 @@ from penstock.worker.registration import Registration
 from penstock.worker.renewer import LeaseRenewer
 from penstock.worker.settle import Settler
 from penstock.worker.slots import Slots
+from penstock.worker.status import QueueStatus
 
 _LOGGER: Final = logging.getLogger("penstock.worker")
 CLAIM_WAIT: Final = 5.0
@@ -228,6 +229,7 @@ class _Run:
         self.held: dict[str, Delivery] = {}
         held = self.held
         self._slots = slots = Slots(worker.concurrency)
+        status = QueueStatus(queue.name, slots, held, lease=worker.lease, poll=worker.poll)
         self._scheduler = QueueMaintenance(
             store,
             queue,
@@ -308,9 +310,11 @@ class _Run:
             subscription=subscription,
             claimed=claimed,
             limits=worker._limits,
+            status=status,
         )
         self._is_one_of_many = subscription is not None
         self._registration = worker._registration
+        self._status = status
         self._failure: StuckHandlerError | None = None
         self._now = asyncio.Event()
         self._end: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -329,6 +333,9 @@ class _Run:
         if not self._end.done():
             self._end.set_result(None)
         self._claims.stop()
+        if not self._is_one_of_many:
+            self._status.is_stopping = True
+            self._registration.stopping()
         if now:
             self._now.set()
 
@@ -340,11 +347,12 @@ class _Run:
         works = [claiming] if self._is_one_of_many else [claiming, asyncio.create_task(self._scheduler.run())]
         ends: list[asyncio.Future[None]] = [self._end, *works]
         try:
-            async with self._registration.held():
-                await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
-                if any(_error(end) for end in ends):
-                    self._now.set()
-                await self._shut_down(claiming)
+            with self._registration.serving(self._status):
+                async with self._registration.held():
+                    await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
+                    if any(_error(end) for end in ends):
+                        self._now.set()
+                    await self._shut_down(claiming)
         finally:
             for work in works:
                 work.cancel()

@@ -30,6 +30,7 @@ from penstock.service.request import Request, unbroken
 from penstock.service.reserved_names import check_reader, is_reserved
 from penstock.service.responses import LINES, EncodedBody, StreamResponse
 from penstock.service.routing import Routes
+from penstock.service.visible_workers import visible_workers
 from penstock.stores.absent import ANSWERS
 from penstock.stores.bounds import CLAIMABLE_LIMIT, DUE_LIMIT
 from penstock.stores.protocol import HasHoldups, Subscription, TenantSubscription
@@ -251,7 +252,7 @@ async def _key_value(request: Request, call: Call, first: list[Any], given: dict
 
 async def _register_worker(request: Request, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
     worker: WorkerEntry = given["worker"]
-    for queue in worker.queues:
+    for queue in {*worker.queues, *worker.busy, *(job.queue for job in worker.jobs)}:
         _queue(request, first[0], queue)
     if (size := len(_PACKER.encode(worker))) > WORKER_BYTES:
         raise InvalidError("worker", Words(f"{size} bytes"), f"at most {WORKER_BYTES} bytes")
@@ -287,12 +288,7 @@ async def _workers(
     request: Request, call: Call, first: list[Any], given: dict[str, Any]
 ) -> list[WorkerEntry]:
     """Those that serve a queue that the token is for, and of each only such queues."""
-    found = []
-    for worker in await request.store.workers.list_workers(first[0]):
-        queues = {name: slots for name, slots in worker.queues.items() if request.may(name)}
-        if queues:
-            found.append(msgspec.structs.replace(worker, queues=queues))
-    return found
+    return await visible_workers(request, first[0])
 
 
 async def _tenants(request: Request, call: Call, first: list[Any], given: dict[str, Any]) -> list[str]:

@@ -7,7 +7,7 @@ from penstock.core.errors import InvalidError, InvalidNameError
 from penstock.core.job import QueueRef
 from penstock.stores.bounds import ENTRY_LIMIT, MAX_LEASE_MS
 from penstock.stores.protocol import Store
-from penstock.stores.values import WorkerEntry
+from penstock.stores.values import RunningJob, WorkerEntry, WorkerState
 from penstock.testing.conformance.parts import Part, needs
 
 pytestmark = needs(Part.WORKERS)
@@ -25,7 +25,8 @@ async def test_a_registered_worker_is_found_while_its_lease_holds(store: Store, 
     renewed = await store.workers.list_workers(queue.tenant)
     await store.clock.advance_clock(10_001)
 
-    assert held == renewed == [ADA]
+    assert [_bare(each) for each in (*held, *renewed)] == [ADA, ADA]
+    assert renewed[0].renewed_at >= held[0].renewed_at + 20_000
     assert await store.workers.list_workers(queue.tenant) == []
     assert not await store.workers.unregister_worker(queue.tenant, "ada"), (
         "the entry of a worker that is gone stays"
@@ -46,7 +47,7 @@ async def test_workers_are_those_of_their_tenant(store: Store, queue: QueueRef) 
     await store.workers.register_worker(queue.tenant, ADA, 30_000)
     await store.workers.register_worker(queue.tenant, other, 30_000)
 
-    assert await store.workers.list_workers(queue.tenant) == [other]
+    assert [_bare(each) for each in await store.workers.list_workers(queue.tenant)] == [other]
 
 
 async def test_all_of_many_workers_are_found(store: Store, queue: QueueRef) -> None:
@@ -77,3 +78,35 @@ async def test_what_cannot_be_a_worker_is_refused(store: Store, queue: QueueRef)
             await store.workers.register_worker(queue.tenant, ADA, lease_ms)
 
     assert await store.workers.list_workers(queue.tenant) == []
+
+
+async def test_an_entry_shows_what_the_worker_does(store: Store, queue: QueueRef) -> None:
+    """Its times are by the store's clock."""
+    busy = msgspec.structs.replace(
+        ADA,
+        instance="i1",
+        app_version="2026.11",
+        state=WorkerState.BUSY,
+        slots=10,
+        taken=2,
+        busy={"mail": 2},
+        jobs=(RunningJob("mail", "j1", "send", 1, 1_700_000_000_000),),
+        more_jobs=1,
+        memory=50_000_000,
+        uptime_ms=60_000,
+        poll_age_ms=500,
+        loop_lag_ms=3,
+    )
+    before = await store.clock.now()
+    await store.workers.register_worker(queue.tenant, busy, 30_000)
+    after = await store.clock.now()
+    (found,) = await store.workers.list_workers(queue.tenant)
+
+    assert _bare(found) == busy
+    assert before <= found.renewed_at <= after
+    assert (found.started_at, found.polled_at) == (found.renewed_at - 60_000, found.renewed_at - 500)
+
+
+def _bare(worker: WorkerEntry) -> WorkerEntry:
+    """The entry as the worker gave it."""
+    return msgspec.structs.replace(worker, renewed_at=0)
