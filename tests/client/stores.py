@@ -98,7 +98,7 @@ class _NoBell:
 
 
 class Deaf(InterceptedStore):
-    """Its bells never ring: `meanwhile` happens instead of the time a wait takes."""
+    """Its subscriptions never ring: `meanwhile` happens instead of the time a wait takes."""
 
     def __init__(self) -> None:
         super().__init__()

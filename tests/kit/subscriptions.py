@@ -1,4 +1,4 @@
-"""Bells of stores in tests."""
+"""Subscriptions of stores in tests."""
 
 from typing import Final
 
@@ -8,10 +8,10 @@ from tests.kit.waiting import SLOWNESS
 _BRIEF: Final = 0.05 * SLOWNESS
 
 
-async def take_rings(bell: Subscription) -> None:
-    """Take the rings that have come so far, so that the next one tells of what the test does next.
+async def drain_notifications(subscription: Subscription) -> None:
+    """Take the notifications that have come so far, so that the next one tells of what the test does next.
 
     One that comes later still breaks no test: it only proves less.
     """
-    while await bell.wait(_BRIEF):
+    while await subscription.wait(_BRIEF):
         pass

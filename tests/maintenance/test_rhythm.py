@@ -214,7 +214,7 @@ async def test_an_ending_by_another_process_is_carried_after_a_ring(queue: Queue
 
 
 class Ringing(InterceptedStore):
-    """Knows for which topics bells hang."""
+    """Knows for which topics subscriptions hang."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -222,10 +222,10 @@ class Ringing(InterceptedStore):
 
     @asynccontextmanager
     async def subscribe(self, queue: QueueRef, topic: Topic) -> AsyncIterator[Subscription]:
-        async with self.real.notifier.subscribe(queue, topic) as bell:
+        async with self.real.notifier.subscribe(queue, topic) as subscription:
             self.hung[topic] += 1
             try:
-                yield bell
+                yield subscription
             finally:
                 self.hung[topic] -= 1
 
@@ -286,7 +286,7 @@ async def test_what_ends_while_nobody_listens_is_carried_soon(
     assert waits
 
 
-async def test_relays_are_carried_on_the_tick_where_no_bell_rings(queue: QueueRef) -> None:
+async def test_relays_are_carried_on_the_tick_without_a_notification(queue: QueueRef) -> None:
     class Silent(InterceptedStore):
         async def list_relay_entries(
             self, queue: QueueRef, limit: int = 200, *, after: int = 0

@@ -132,10 +132,10 @@ async def test_a_commit_wakes_a_relay_that_waits(shop: Shop, database: str) -> N
         relay = OutboxRelay(database, store, poll=3_600)
         running = asyncio.create_task(relay.run())
         async with asyncio.timeout(PATIENCE):
-            async with store.notifier.subscribe(DEFAULT, Topic.READY) as bell:
+            async with store.notifier.subscribe(DEFAULT, Topic.READY) as subscription:
                 [job] = await write(shop, database, "ada")
                 while not (found := await store.reads.get(DEFAULT, [job]))[0]:
-                    await bell.wait(PATIENCE)
+                    await subscription.wait(PATIENCE)
             relay.stop()
             await running
 

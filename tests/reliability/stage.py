@@ -71,12 +71,12 @@ class Havoc:
 
 async def ended(store: Store, *queues: QueueRef, patience: float = 300) -> None:
     """Wait until no job of these queues is live."""
-    async with asyncio.timeout(patience), store.notifier.subscribe(queues[0], Topic.ENDED) as bell:
+    async with asyncio.timeout(patience), store.notifier.subscribe(queues[0], Topic.ENDED) as subscription:
         while True:
             counts = [await store.reads.counts(queue) for queue in queues]
             if not any(count[state] for count in counts for state in LIVE):
                 return
-            await bell.wait(1)
+            await subscription.wait(1)
 
 
 async def verdict_on(

@@ -83,10 +83,10 @@ async def test_known_jobs_are_served_behind_a_crowd_of_unknown_ones(
             began = time.monotonic()
             async with (
                 asyncio.timeout(LATEST_MS / 1000),
-                store.notifier.subscribe(QUEUE, Topic.ENDED) as bell,
+                store.notifier.subscribe(QUEUE, Topic.ENDED) as subscription,
             ):
                 while (await store.reads.counts(QUEUE))[State.COMPLETED] < len(known):
-                    await bell.wait(0.5)
+                    await subscription.wait(0.5)
             print(f"known jobs served after {time.monotonic() - began:.1f} s", flush=True)
             codes = [await asyncio.to_thread(deploy.stop, 0) for _ in range(2)]
         verdict = await verdict_of(store, [Produced(QUEUE, job.id) for job in [*unknown, *known]])

@@ -236,7 +236,7 @@ async def test_a_settlement_that_cannot_be_read_is_named(fields: dict[str, Any],
 
 
 class Ringing(InterceptedStore):
-    """Says when somebody listens to a bell, and lets a test act right before a claim."""
+    """Says when somebody listens to a subscription, and lets a test act right before a claim."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -132,7 +132,7 @@ async def test_the_clock_is_turned_by_hand(penstock_kit: MakeKit) -> None:
         await app.worker(burst=True).run()
         assert ran == []
 
-        kit.turn(timedelta(minutes=1), seconds=30)
+        kit.advance(timedelta(minutes=1), seconds=30)
         await app.worker(burst=True).run()
 
     assert ran == ["now"]

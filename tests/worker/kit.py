@@ -180,10 +180,10 @@ async def loop_turns(count: int = 200) -> None:
 async def rests(worker: Worker) -> None:
     """Wait until the worker has nothing to claim, and waits to hear of more."""
 
-    def is_at_bell() -> bool:
+    def is_waiting() -> bool:
         return worker._run is not None and worker._run._claims._is_listening
 
-    await until(is_at_bell, "the rest of the worker")
+    await until(is_waiting, "the rest of the worker")
 
 
 @asynccontextmanager

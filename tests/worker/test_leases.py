@@ -281,8 +281,8 @@ async def test_a_worker_stops_at_once_when_a_store_loses_the_cancel_of_its_keepe
     queue: QueueRef, call: str, is_failing: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # A worker that waited for the thread to end by itself would be waiting still.
-    monkeypatch.setattr("penstock.worker.queue_leases.JOIN", 3600.0)
-    monkeypatch.setattr("penstock.worker.renewer.JOIN", 3600.0)
+    monkeypatch.setattr("penstock.worker.queue_leases.JOIN_TIMEOUT", 3600.0)
+    monkeypatch.setattr("penstock.worker.renewer.JOIN_TIMEOUT", 3600.0)
     reached = asyncio.Event()
     loop = asyncio.get_running_loop()
 
@@ -363,7 +363,7 @@ async def test_a_dead_workers_jobs_are_recovered_by_another(desk: Desk) -> None:
 
 
 class Looked(InterceptedStore):
-    """Counts the looks that showed leases as run out, and notes for how long the bell is waited for."""
+    """Counts the reads that showed expired leases, and notes how long the subscription is waited for."""
 
     def __init__(self) -> None:
         super().__init__(clock_us=StoppedClock.us)
@@ -382,12 +382,12 @@ class Looked(InterceptedStore):
 
     @asynccontextmanager
     async def subscribe(self, *args: Any, **kwargs: Any) -> AsyncIterator[Any]:
-        async with self.real.notifier.subscribe(*args, **kwargs) as bell:
-            yield SimpleNamespace(wait=partial(self._noted, bell))
+        async with self.real.notifier.subscribe(*args, **kwargs) as subscription:
+            yield SimpleNamespace(wait=partial(self._noted, subscription))
 
-    async def _noted(self, bell: Any, seconds: float) -> bool:
+    async def _noted(self, subscription: Any, seconds: float) -> bool:
         self.rests.append(seconds)
-        return bool(await bell.wait(seconds))
+        return bool(await subscription.wait(seconds))
 
 
 @pytest.mark.parametrize("options", [{"poll": 0.02}, {"poll": 60, "tick": 0.02}], ids=["claim", "tick"])

@@ -19,7 +19,7 @@ When = str | timedelta | Spec
 _EPOCH: Final = datetime(1970, 1, 1, tzinfo=UTC)
 
 
-class Limits(TypedDict, total=False):
+class ScheduleOptions(TypedDict, total=False):
     """What is said of a schedule beside its time and its job."""
 
     catch_up: CatchUp | str
@@ -40,11 +40,11 @@ def spec_of(when: When, zone: str = "UTC") -> Spec:
     return when
 
 
-def make_schedule(name: str, spec: Spec, call: Call[Any], **limits: Unpack[Limits]) -> Schedule:
+def make_schedule(name: str, spec: Spec, call: Call[Any], **options: Unpack[ScheduleOptions]) -> Schedule:
     """The schedule of a call, checked; OptionError for options that a schedule's jobs cannot have."""
     new = new_job(call, "schedule")
     _check_job(call, new)
-    catch_up, starts_at, ends_at = check_limits(limits)
+    catch_up, starts_at, ends_at = check_options(options)
     return check_schedule(
         Schedule(
             name=name,
@@ -56,7 +56,7 @@ def make_schedule(name: str, spec: Spec, call: Call[Any], **limits: Unpack[Limit
             key=new.key,
             unique=new.unique,
             catch_up=catch_up,
-            catch_up_limit=limits.get("catch_up_limit", DEFAULT_LIMIT),
+            catch_up_limit=options.get("catch_up_limit", DEFAULT_LIMIT),
             starts_at=starts_at,
             ends_at=ends_at,
         )
@@ -74,16 +74,16 @@ def _check_job(call: Call[Any], new: NewJob) -> None:
             raise OptionError(field, found, "none: each instant has a job of its own")
 
 
-def check_limits(limits: Limits) -> tuple[CatchUp, int | None, int | None]:
+def check_options(options: ScheduleOptions) -> tuple[CatchUp, int | None, int | None]:
     """Catch-up, start and end; OptionError names what cannot be."""
-    if unknown := limits.keys() - Limits.__annotations__.keys():
-        wanted = f"one of {', '.join(Limits.__annotations__)}"
-        raise OptionError(min(unknown), limits.get(min(unknown)), wanted)
-    policy = limits.get("catch_up", CatchUp.LAST)
+    if unknown := options.keys() - ScheduleOptions.__annotations__.keys():
+        wanted = f"one of {', '.join(ScheduleOptions.__annotations__)}"
+        raise OptionError(min(unknown), options.get(min(unknown)), wanted)
+    policy = options.get("catch_up", CatchUp.LAST)
     if policy not in list(CatchUp):
         raise OptionError("catch_up", policy, f"one of {', '.join(CatchUp)}")
-    starts_at = _instant("starts_at", limits.get("starts_at"), math.ceil)
-    return CatchUp(policy), starts_at, _instant("ends_at", limits.get("ends_at"), math.floor)
+    starts_at = _instant("starts_at", options.get("starts_at"), math.ceil)
+    return CatchUp(policy), starts_at, _instant("ends_at", options.get("ends_at"), math.floor)
 
 
 def _instant(field: str, at: object, rounded: Callable[[float], int]) -> int | None:

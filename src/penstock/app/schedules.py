@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol, TypeVar, Unpack, cast
 
 import msgspec
 
-from penstock.app.planning import Limits, When, check_limits, make_schedule, spec_of
+from penstock.app.planning import ScheduleOptions, When, check_options, make_schedule, spec_of
 from penstock.client.client import unknown_queue
 from penstock.core.cron.schedule import Schedule
 from penstock.core.cron.spec import MAX_EVERY_MS, Cron, Every, Spec
@@ -29,7 +29,7 @@ NAMED: Final = 20
 S = TypeVar("S", bound=Task[..., ..., Any] | Call[Any])
 
 
-class Declaring(Limits, total=False):
+class Declaring(ScheduleOptions, total=False):
     """What a declaration in code can say beside that."""
 
     name: str
@@ -58,7 +58,7 @@ class Home(Protocol):
 class Declared:
     """A schedule in code. Arguments are encoded when first needed: types may be defined further down."""
 
-    def __init__(self, name: str, call: Callable[[], Call[Any]], spec: Spec, limits: Limits) -> None:
+    def __init__(self, name: str, call: Callable[[], Call[Any]], spec: Spec, limits: ScheduleOptions) -> None:
         self.name = name
         self._call = call
         self._spec = spec
@@ -130,8 +130,8 @@ class Schedules:
     def _declaring(self, spec: Spec, options: Declaring) -> Callable[[S], S]:
         args, kwargs = tuple(options.pop("args", ())), dict(options.pop("kwargs", {}))
         name = options.pop("name", None)
-        limits = cast(Limits, options)
-        check_limits(limits)
+        limits = cast(ScheduleOptions, options)
+        check_options(limits)
 
         def declare(target: S) -> S:
             if isinstance(target, Call):
@@ -199,7 +199,7 @@ class Schedules:
     # At run time
 
     async def put(
-        self, name: str, when: When, call: Call[Any], *, zone: str = "UTC", **limits: Unpack[Limits]
+        self, name: str, when: When, call: Call[Any], *, zone: str = "UTC", **limits: Unpack[ScheduleOptions]
     ) -> bool:
         """Keep a schedule, in place of one of that name; False when it is there as it should be.
 

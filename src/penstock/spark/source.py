@@ -20,10 +20,10 @@ from penstock.core.errors import OptionError
 from penstock.spark.options import Role, SourceOptions, read_options
 from penstock.spark.schemas import schema_of
 
-OPTION: Final = "lake"
+LAKE_OPTION: Final = "lake"
 """The option that names the folder of a lake, in the place of the url of a store."""
 _OF_CATALOG: Final = frozenset({"provider", "owner", "location", "is_managed_location", "external"})
-_DOUBLED: Final = "option."
+_COPY_PREFIX: Final = "option."
 
 
 class PenstockSource(DataSource):
@@ -35,7 +35,7 @@ class PenstockSource(DataSource):
     def __init__(self, options: MutableMapping[str, str]) -> None:
         super().__init__(_without_catalog(options))
         self._lake = None
-        if OPTION in self.options:
+        if LAKE_OPTION in self.options:
             # Loaded when it is wanted, as readers and writers are.
             from penstock.spark.lake.source import read_lake_options
 
@@ -107,7 +107,7 @@ class PenstockSource(DataSource):
 
     def _refuse_lake(self, role: Role) -> None:
         if self._lake is not None:
-            raise OptionError(OPTION, self._lake.folder.uri, f"it with read, not with {role}")
+            raise OptionError(LAKE_OPTION, self._lake.folder.uri, f"it with read, not with {role}")
 
     def _writing(self, role: Role, overwrite: bool) -> SourceOptions:
         self._refuse_lake(role)
@@ -127,7 +127,7 @@ def _without_catalog(options: MutableMapping[str, str]) -> MutableMapping[str, s
     """
     found = copy(options)
     for name in list(options):
-        if name in _OF_CATALOG or name.startswith(_DOUBLED):
+        if name in _OF_CATALOG or name.startswith(_COPY_PREFIX):
             del found[name]
     if not found:
         wanted = "them: a table of a catalog is read as SELECT … FROM name WITH ('url' = '…'), or by a view"

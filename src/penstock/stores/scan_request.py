@@ -19,8 +19,8 @@ class Op(StrEnum):
     """How a column is compared."""
 
     IN = "in"
-    LEAST = ">="
-    MOST = "<="
+    GE = ">="
+    LE = "<="
     NULL = "null"
     NOT_NULL = "not null"
 
@@ -41,7 +41,7 @@ class Condition(msgspec.Struct, frozen=True):
         if self.op is Op.IN:
             return value in self.values
         limit = self.values[0]
-        return value >= limit if self.op is Op.LEAST else value <= limit  # type: ignore[operator]
+        return value >= limit if self.op is Op.GE else value <= limit  # type: ignore[operator]
 
 
 class ScanRequest(msgspec.Struct, frozen=True):

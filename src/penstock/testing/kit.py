@@ -40,8 +40,8 @@ class Kit:
         """The time by the store's clock."""
         return datetime.fromtimestamp(_answer(self.store.clock.now()) / 1000, UTC)
 
-    def turn(self, by: timedelta | None = None, *, seconds: float = 0) -> None:
-        """Turn the clock on: what was delayed so long is due."""
+    def advance(self, by: timedelta | None = None, *, seconds: float = 0) -> None:
+        """Advance the clock: jobs that were delayed by this long become due."""
         step = (by or timedelta()) + timedelta(seconds=seconds)
         _answer(self.store.clock.advance_clock(round(step / timedelta(milliseconds=1))))
 

@@ -55,9 +55,9 @@ class ClaimLoop:
         slots: Slots,
         executions: Executions,
         settler: Settler,
-        keeper: QueueLeases,
+        leases: QueueLeases,
         is_held: Callable[[str], bool],
-        scheduler: QueueMaintenance,
+        maintenance: QueueMaintenance,
         about: dict[str, object],
         subscription: Subscription | None = None,
         claimed: Callable[[], None] | None = None,
@@ -77,8 +77,8 @@ class ClaimLoop:
         self._slots = slots
         self._executions = executions
         self._settler = settler
-        self._keeper = keeper
-        self._scheduler = scheduler
+        self._leases = leases
+        self._maintenance = maintenance
         self._about = about
         self._is_held = is_held
         self._reclaimer = Reclaimer(store, queue, is_held=is_held)
@@ -150,7 +150,7 @@ class ClaimLoop:
             if is_quiet:
                 await self._settler.flush()
                 # The ending of the last job may let another one go.
-                await self._scheduler.relay()
+                await self._maintenance.relay()
             limit = 0 if self._must_stop() else min(self._slots.spare, self._size.limit)
             if not limit:
                 continue
@@ -189,7 +189,7 @@ class ClaimLoop:
                 await self.reconcile()
             # Until the answer is here, and also when this call is cut off.
             self._is_unsure = True
-            sent = self._keeper.claim_sent = self._status.polled_at = self._clock()
+            sent = self._leases.claim_sent = self._status.polled_at = self._clock()
             claims = await self._store.moves.claim(
                 self._queue,
                 worker=self._worker,
@@ -201,22 +201,22 @@ class ClaimLoop:
             if claims.jobs:
                 self._take(claims.jobs, sent)
             if claims.expired and await self._reclaimer.recover(claims.expired):
-                self._scheduler.nudge()
+                self._maintenance.nudge()
         except StoreError as error:
-            self._keeper.claim_sent = None
+            self._leases.claim_sent = None
             if isinstance(error, StoreTimeoutError):
                 self._size.shrink(limit)
             await self._rest(partial(asyncio.sleep, self._outage.failed(error)))
             return None
         finally:
-            self._keeper.claim_sent = None
+            self._leases.claim_sent = None
         self._outage.over()
         if limit <= len(claims.jobs):
             self._size.grow(limit)
         return claims
 
     def _take(self, jobs: Sequence[Claimed], sent: float) -> None:
-        adopted = self._keeper.adopted
+        adopted = self._leases.adopted
         until = [adopted.pop(job.token, sent + self._lease) for job in jobs]
         adopted.clear()
         if self._is_stopping:

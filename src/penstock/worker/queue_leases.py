@@ -17,7 +17,7 @@ from penstock.telemetry.logs import about_job
 from penstock.worker.backoff import StoreBackoff
 from penstock.worker.clock import Clock
 from penstock.worker.delivery import Delivery
-from penstock.worker.renewer import JOIN, LeaseRenewer
+from penstock.worker.renewer import JOIN_TIMEOUT, LeaseRenewer
 
 _LOGGER: Final = logging.getLogger("penstock.worker")
 
@@ -78,7 +78,7 @@ class QueueLeases:
         self._is_stopped = True
         self._renewer.call(self._cancel)
         with suppress(TimeoutError):
-            async with asyncio.timeout(JOIN):
+            async with asyncio.timeout(JOIN_TIMEOUT):
                 await self._ended.wait()
         await self._renewer.leave()
 

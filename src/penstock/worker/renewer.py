@@ -12,7 +12,7 @@ from penstock.stores.protocol import Store
 from penstock.worker.backoff import StoreBackoff
 
 _LOGGER: Final = logging.getLogger("penstock.worker")
-JOIN: Final = 2.0
+JOIN_TIMEOUT: Final = 2.0
 """Seconds that the thread has to end; it is a daemon, so one that does not holds nothing."""
 OPEN_CAP: Final = 1.0
 """Seconds between two attempts to open the store, at most."""
@@ -133,7 +133,7 @@ class _RenewerThread:
         """End the thread, for so long as it may take."""
         self.call(self._stopping.set)
         with suppress(TimeoutError):
-            async with asyncio.timeout(JOIN):
+            async with asyncio.timeout(JOIN_TIMEOUT):
                 await self._ended.wait()
 
     # In the thread
@@ -153,7 +153,7 @@ class _RenewerThread:
         tasks = [opening, *self._keepers.values()]
         for task in tasks:
             task.cancel()
-        await asyncio.wait(tasks, timeout=JOIN)
+        await asyncio.wait(tasks, timeout=JOIN_TIMEOUT)
         with suppress(StoreError):
             await self.store.close()
 

@@ -230,7 +230,7 @@ class _Run:
         held = self.held
         self._slots = slots = Slots(worker.concurrency)
         status = QueueStatus(queue.name, slots, held, lease=worker.lease, poll=worker.poll)
-        self._scheduler = QueueMaintenance(
+        self._maintenance = QueueMaintenance(
             store,
             queue,
             tick=worker._tick,
@@ -260,7 +260,7 @@ class _Run:
             registration=worker._registration,
             no_handler_after=worker._no_handler_after,
             flush=self._reporter.flush,
-            child_ended=self._scheduler.nudge,
+            child_ended=self._maintenance.nudge,
             about=about,
         )
         self._executions = Executions(
@@ -280,7 +280,7 @@ class _Run:
             stuck=self._stuck,
             about=about,
         )
-        self._keeper = QueueLeases(
+        self._leases = QueueLeases(
             worker._renewer,
             queue,
             held,
@@ -303,9 +303,9 @@ class _Run:
             slots=slots,
             executions=self._executions,
             settler=self._settler,
-            keeper=self._keeper,
+            leases=self._leases,
             is_held=worker._renewer.holds,
-            scheduler=self._scheduler,
+            maintenance=self._maintenance,
             about=about,
             subscription=subscription,
             claimed=claimed,
@@ -342,9 +342,11 @@ class _Run:
     async def work(self) -> None:
         """Everything from the first claim to the last settlement; raises what made it impossible to go on."""
         await self._tiers.open()
-        self._keeper.start()
+        self._leases.start()
         claiming = asyncio.create_task(self._claims.run())
-        works = [claiming] if self._is_one_of_many else [claiming, asyncio.create_task(self._scheduler.run())]
+        works = (
+            [claiming] if self._is_one_of_many else [claiming, asyncio.create_task(self._maintenance.run())]
+        )
         ends: list[asyncio.Future[None]] = [self._end, *works]
         try:
             with self._registration.serving(self._status):
@@ -359,7 +361,7 @@ class _Run:
             self._executions.close()
             await self._tiers.close()
             await self._reporter.close()
-            await self._keeper.stop()
+            await self._leases.stop()
             await asyncio.wait(works, timeout=STOP_GRACE)
             level = logging.DEBUG if self._is_one_of_many else logging.INFO
             _LOGGER.log(level, "worker stopped", extra=self._about)

@@ -17,7 +17,7 @@ from penstock.stores.values import Topic
 from penstock.testing.conformance.arrange import claim, enqueue, new_job
 from tests.conformance.stores import Kind, opened
 from tests.kit import postgres
-from tests.kit.subscriptions import take_rings
+from tests.kit.subscriptions import drain_notifications
 from tests.kit.waiting import PATIENCE, eventually, turns
 from tests.stores.postgres.conftest import binaries_of
 from tests.stores.postgres.waiting import until_it_waits
@@ -277,7 +277,7 @@ async def test_connections_that_were_ended_while_idle_cost_no_call(url: str) -> 
     assert len(found) == 5
 
 
-async def test_a_bell_rings_for_what_happened_while_nobody_listened(url: str) -> None:
+async def test_a_subscription_notifies_of_what_happened_while_nobody_listened(url: str) -> None:
     """And for what comes after, over a new connection."""
     store, other = PostgresStore(url), PostgresStore(url)
     async with (
@@ -288,17 +288,17 @@ async def test_a_bell_rings_for_what_happened_while_nobody_listened(url: str) ->
         await psycopg.AsyncConnection.connect(url, autocommit=True) as operator,
     ):
         listener = await _listeners(operator)
-        await take_rings(subscription)
+        await drain_notifications(subscription)
         await operator.execute("SELECT pg_terminate_backend(%s)", (listener,))
         await enqueue(other, QUEUE, [new_job("a")])
         assert await subscription.wait(PATIENCE)
         await _listeners(operator, without=listener)
-        await take_rings(subscription)
+        await drain_notifications(subscription)
         await enqueue(other, QUEUE, [new_job("b")])
         assert await subscription.wait(PATIENCE)
 
 
-async def test_what_is_enqueued_between_an_empty_claim_and_the_wait_rings_the_bell(url: str) -> None:
+async def test_what_is_enqueued_between_an_empty_claim_and_the_wait_notifies(url: str) -> None:
     """The subscription is there before the claim looks, so nothing falls between the two."""
     store, other = PostgresStore(url), PostgresStore(url)
     async with asyncio.timeout(PATIENCE), opened(store), opened(other):

@@ -97,7 +97,7 @@ async def test_a_row_that_stays_locked_ends_the_call_in_time(url: str) -> None:
     assert [job.id for job in found] == ["a"]
 
 
-async def test_behind_a_transaction_pooler_bells_ring_by_the_clock(url: str) -> None:
+async def test_behind_a_transaction_pooler_subscriptions_notify_by_the_clock(url: str) -> None:
     """Nobody can listen there, and nothing is prepared."""
     store = PostgresStore(f"{url}?pooler=transaction")
     async with opened(store), store.notifier.subscribe(QUEUE, Topic.READY) as subscription:

@@ -239,7 +239,7 @@ async def test_a_savepoint_that_is_rolled_back_takes_its_job_along(shop: Shop) -
         assert await state_of(lost) is None
 
 
-async def test_many_jobs_of_a_transaction_ring_once(shop: Shop) -> None:
+async def test_many_jobs_of_a_transaction_notify_once(shop: Shop) -> None:
     """PostgreSQL keeps one notification for all of the same."""
     async with shop.app, psycopg_connection(shop) as connection, psycopg_connection(shop) as other:
         await shop.app.queue("default").counts()

@@ -71,7 +71,7 @@ async def test_the_rights_on_the_page_are_what_scripts_and_client_send(operator:
 
 
 async def test_the_rule_on_the_page_is_enough(url: str, operator: Redis) -> None:
-    """For enqueueing, claiming, settling, bells, events, schedules, flows, pauses, reads and the fsck."""
+    """For enqueueing, claiming, settling, subscriptions, events, schedules, flows, pauses, reads and fsck."""
     await tell(operator, "ACL", "SETUSER", "penstock", *valkey.documented_rule())
     app = Penstock(url.replace("redis://", "redis://penstock:secret@"))
     mail = app.queue("mail", mode="keyed", key_limit=2)

@@ -1,4 +1,4 @@
-"""Calls, bells and stores that are cancelled or closed at every step of what they do."""
+"""Calls, subscriptions and stores that are cancelled or closed at every step of what they do."""
 
 import asyncio
 
@@ -90,8 +90,8 @@ async def _get(store: RedisStore, queue: QueueRef, job: str) -> None:
 
 
 async def _hang(store: RedisStore, queue: QueueRef, seconds: float = 60.0) -> None:
-    async with store.notifier.subscribe(queue, Topic.ENDED) as bell:
-        await bell.wait(seconds)
+    async with store.notifier.subscribe(queue, Topic.ENDED) as subscription:
+        await subscription.wait(seconds)
 
 
 def _listeners() -> list[asyncio.Task[object]]:

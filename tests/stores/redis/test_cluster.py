@@ -59,16 +59,16 @@ async def test_queues_are_deleted_and_made_anew(nodes: list[valkey.Server]) -> N
 
 
 async def test_queues_of_a_cluster_are_used_through_anynode_of(nodes: list[valkey.Server]) -> None:
-    """Enqueue, claim, settle, events, bells and the fsck, for queues on every node."""
+    """Enqueue, claim, settle, events, subscriptions and the fsck, for queues on every node."""
     async with (
         joined(nodes),
         opened(RedisStore(nodes[0].url)) as store,
         opened(RedisStore(nodes[2].url)) as other,
     ):
         for queue in QUEUES:
-            async with other.notifier.subscribe(queue, Topic.READY) as bell:
+            async with other.notifier.subscribe(queue, Topic.READY) as subscription:
                 await enqueue(store, queue, [new_job("a"), new_job("b")])
-                assert await bell.wait(PATIENCE)
+                assert await subscription.wait(PATIENCE)
             held = await claim_one(other, queue)
             await other.moves.settle(queue, [Complete(held.id, held.token)])
             assert (await store.reads.counts(queue))[State.COMPLETED] == 1

@@ -16,7 +16,7 @@ from penstock.stores.values import Topic
 from penstock.testing.conformance.arrange import LEASE_MS, claim, enqueue, new_job
 from tests.conformance.stores import opened
 from tests.kit import valkey
-from tests.kit.subscriptions import take_rings
+from tests.kit.subscriptions import drain_notifications
 from tests.kit.waiting import PATIENCE, eventually
 from tests.stores.redis.operating import tell
 
@@ -64,25 +64,28 @@ async def test_a_worker_goes_on_after_its_server_was_killed_and_came_back(
     assert results == [1, 2, 3]
 
 
-async def test_bells_are_hung_again_on_a_server_that_came_back(
+async def test_subscriptions_are_made_again_on_a_server_that_came_back(
     binary: Path, tmp_path: Path, queue: QueueRef
 ) -> None:
-    """They ring once for what was missed, and then for what comes."""
+    """They are notified once for what was missed, and then for what comes."""
     process, port = valkey.start(binary, tmp_path, appendonly=True)
     url = f"redis://127.0.0.1:{port}/0"
     try:
-        async with opened(RedisStore(url)) as store, store.notifier.subscribe(queue, Topic.READY) as bell:
+        async with (
+            opened(RedisStore(url)) as store,
+            store.notifier.subscribe(queue, Topic.READY) as subscription,
+        ):
             process.kill()
             process.wait(PATIENCE)
-            assert await bell.wait(PATIENCE)
+            assert await subscription.wait(PATIENCE)
             process, _ = valkey.start(binary, tmp_path, port=port, appendonly=True)
             operator = Redis.from_url(url)
             await eventually(partial(operator.pubsub_channels, "*bell*"))
             await operator.aclose()
-            await take_rings(bell)
+            await drain_notifications(subscription)
             await enqueue(store, queue, [new_job()])
 
-            assert await bell.wait(PATIENCE)
+            assert await subscription.wait(PATIENCE)
     finally:
         valkey.stop(process)
 

@@ -1,4 +1,4 @@
-"""Bells over publish and subscribe."""
+"""Subscriptions over publish and subscribe."""
 
 import asyncio
 
@@ -13,7 +13,7 @@ from penstock.testing.conformance.arrange import claim, enqueue, new_job
 from tests.conformance.stores import opened
 from tests.kit import valkey
 from tests.kit.proxy import proxied
-from tests.kit.subscriptions import take_rings
+from tests.kit.subscriptions import drain_notifications
 from tests.kit.waiting import PATIENCE, eventually, until
 from tests.stores.redis.operating import tell
 from tests.worker.kit import Desk
@@ -21,20 +21,20 @@ from tests.worker.kit import Desk
 BRIEF = 0.05
 
 
-async def test_a_bell_rings_for_what_another_process_did(
+async def test_a_subscription_notifies_of_what_another_process_did(
     store: RedisStore, url: str, queue: QueueRef
 ) -> None:
     """And not before."""
-    async with opened(RedisStore(url)) as other, store.notifier.subscribe(queue, Topic.READY) as bell:
-        quiet = await bell.wait(BRIEF)  # real time: nothing comes meanwhile
+    async with opened(RedisStore(url)) as other, store.notifier.subscribe(queue, Topic.READY) as subscription:
+        quiet = await subscription.wait(BRIEF)  # real time: nothing comes meanwhile
         await enqueue(other, queue, [new_job()])
-        rang = await bell.wait(PATIENCE)
+        was_notified = await subscription.wait(PATIENCE)
 
     assert not quiet
-    assert rang
+    assert was_notified
 
 
-async def test_a_bell_hears_its_own_queue_and_topic_only(store: RedisStore, queue: QueueRef) -> None:
+async def test_a_subscription_hears_its_own_queue_and_topic_only(store: RedisStore, queue: QueueRef) -> None:
     """However many hang in the store."""
     neighbour = QueueRef(queue.tenant, "neighbour")
     async with (
@@ -49,7 +49,7 @@ async def test_a_bell_hears_its_own_queue_and_topic_only(store: RedisStore, queu
         assert not await other.wait(BRIEF)  # real time: nothing comes meanwhile
 
 
-async def test_all_bells_of_a_store_share_one_connection(
+async def test_all_subscriptions_of_a_store_share_one_connection(
     store: RedisStore, operator: Redis, queue: QueueRef
 ) -> None:
     """And leave no subscription behind."""
@@ -66,7 +66,7 @@ async def test_all_bells_of_a_store_share_one_connection(
     assert len(channels) == 2
 
 
-async def test_a_lost_subscription_rings_every_bell_and_comes_back(
+async def test_a_lost_connection_notifies_every_subscription_and_comes_back(
     store: RedisStore, operator: Redis, queue: QueueRef
 ) -> None:
     """Something may have been missed meanwhile."""
@@ -78,24 +78,24 @@ async def test_a_lost_subscription_rings_every_bell_and_comes_back(
         assert await ready.wait(PATIENCE)
         assert await ended.wait(PATIENCE)
         await _until_subscribed(operator, 2)
-        await take_rings(ready)
+        await drain_notifications(ready)
 
         await enqueue(store, queue, [new_job()])
-        rang = await ready.wait(PATIENCE)
+        was_notified = await ready.wait(PATIENCE)
 
-    assert rang
+    assert was_notified
 
 
-async def test_a_ring_that_was_lost_with_its_connection_is_made_up_for(
+async def test_a_notification_that_was_lost_with_its_connection_is_made_up_for(
     store: RedisStore, operator: Redis, queue: QueueRef
 ) -> None:
-    """What was enqueued while nobody listened rings as soon as somebody does."""
-    async with store.notifier.subscribe(queue, Topic.READY) as bell:
+    """What was enqueued while nobody listened notifies as soon as somebody does."""
+    async with store.notifier.subscribe(queue, Topic.READY) as subscription:
         for number in range(10):
             await tell(operator, "CLIENT", "KILL", "TYPE", "pubsub")
             await enqueue(store, queue, [new_job(f"job-{number}")])
 
-            assert await bell.wait(PATIENCE)
+            assert await subscription.wait(PATIENCE)
 
 
 async def test_a_worker_wakes_for_a_job_whose_notice_was_lost(
@@ -119,16 +119,16 @@ async def test_a_worker_wakes_for_a_job_whose_notice_was_lost(
 async def test_no_job_slips_in_between_looking_and_listening(
     store: RedisStore, url: str, queue: QueueRef
 ) -> None:
-    """A bell that hangs has been confirmed: whoever looks after that misses nothing."""
+    """A subscription that is made has been confirmed: whoever looks after that misses nothing."""
     async with opened(RedisStore(url)) as other:
         for number in range(50):
             sending = asyncio.create_task(enqueue(other, queue, [new_job(f"job-{number}")]))
             for _ in range(number % 10):
                 await asyncio.sleep(0)
-            async with store.notifier.subscribe(queue, Topic.READY) as bell:
+            async with store.notifier.subscribe(queue, Topic.READY) as subscription:
                 found = await claim(store, queue, limit=1)
                 if not found:
-                    assert await bell.wait(PATIENCE)
+                    assert await subscription.wait(PATIENCE)
                     found = await claim(store, queue, limit=1)
             await sending
 
@@ -142,55 +142,53 @@ async def test_a_silent_connection_is_noticed_and_made_anew(
     monkeypatch.setattr(notifier, "_SILENCE_SECONDS", 0.05)
     async with proxied(server.port) as proxy, opened(RedisStore(f"{proxy.url}?idle_connections=0")) as store:
         await store.queues.open_queue(queue)
-        async with store.notifier.subscribe(queue, Topic.READY) as bell:
+        async with store.notifier.subscribe(queue, Topic.READY) as subscription:
             before = proxy.connections
             # Nothing but the listening connection speaks now, and its next word is held back.
             proxy.cut(0, silent=True)
             await until(lambda: proxy.connections > before)
-            await take_rings(bell)
+            await drain_notifications(subscription)
             await enqueue(store, queue, [new_job()])
 
-            assert await bell.wait(PATIENCE)
+            assert await subscription.wait(PATIENCE)
 
 
-async def test_a_bell_hangs_even_when_the_server_lets_nobody_listen(
+async def test_a_subscription_is_made_even_when_the_server_lets_nobody_listen(
     store: RedisStore, operator: Redis, queue: QueueRef
 ) -> None:
     """A wake-up is a hint: without it a worker polls."""
     await tell(operator, "ACL", "SETUSER", "default", "resetchannels")
-    async with store.notifier.subscribe(queue, Topic.READY) as bell:
-        rang = await bell.wait(BRIEF)  # real time: whether it rings does not matter
+    async with store.notifier.subscribe(queue, Topic.READY) as subscription:
+        was_notified = await subscription.wait(BRIEF)  # real time: whether it notifies does not matter
 
-    # It may ring for the connection that was lost; what counts is that nothing is raised.
-    assert rang in (True, False)
+    # It may notify for the connection that was lost; what counts is that nothing is raised.
+    assert was_notified in (True, False)
 
 
-async def test_a_turned_clock_rings_the_bells_of_other_processes(
-    store: RedisStore, url: str, queue: QueueRef
-) -> None:
+async def test_a_turned_clock_notifies_other_processes(store: RedisStore, url: str, queue: QueueRef) -> None:
     """What was not due may be now."""
-    async with opened(RedisStore(url)) as other, store.notifier.subscribe(queue, Topic.READY) as bell:
+    async with opened(RedisStore(url)) as other, store.notifier.subscribe(queue, Topic.READY) as subscription:
         await other.clock.advance_clock(1_000)
 
-        assert await bell.wait(PATIENCE)
+        assert await subscription.wait(PATIENCE)
 
 
-async def test_bells_of_one_database_are_not_heard_in_another(
+async def test_subscriptions_of_one_database_are_not_heard_in_another(
     store: RedisStore, url: str, queue: QueueRef
 ) -> None:
     """Keys are told apart by the server; the names of channels are not."""
     async with (
         opened(RedisStore(f"{url.removesuffix('0')}1")) as other,
-        store.notifier.subscribe(queue, Topic.READY) as bell,
+        store.notifier.subscribe(queue, Topic.READY) as subscription,
         other.notifier.subscribe(queue, Topic.READY) as neighbour,
     ):
-        for each in (bell, neighbour):
-            await take_rings(each)
+        for each in (subscription, neighbour):
+            await drain_notifications(each)
         await enqueue(other, queue, [new_job()])
         await other.clock.advance_clock(1_000)
 
         assert await neighbour.wait(PATIENCE)
-        assert not await bell.wait(BRIEF)  # real time: nothing comes meanwhile
+        assert not await subscription.wait(BRIEF)  # real time: nothing comes meanwhile
 
 
 async def _until_subscribed(operator: Redis, channels: int) -> None:

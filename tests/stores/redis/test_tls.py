@@ -47,13 +47,16 @@ def papers(tmp_path: Path) -> Papers:
 async def test_a_server_with_the_right_certificate_is_used(
     server: valkey.Server, papers: Papers, queue: QueueRef
 ) -> None:
-    """For calls and for bells."""
+    """For calls and for subscriptions."""
     async with proxied(server.port, papers.context()) as proxy:
         url = f"rediss://127.0.0.1:{proxy.port}/0?ca={papers.ca}"
-        async with opened(RedisStore(url)) as store, store.notifier.subscribe(queue, Topic.READY) as bell:
+        async with (
+            opened(RedisStore(url)) as store,
+            store.notifier.subscribe(queue, Topic.READY) as subscription,
+        ):
             await enqueue(store, queue, [new_job("a")])
 
-            assert await bell.wait(PATIENCE)
+            assert await subscription.wait(PATIENCE)
             assert (await claim_one(store, queue)).id == "a"
 
 

@@ -1,4 +1,4 @@
-"""A service that goes away and comes back: bells are heard again, calls go on, a worker finishes its work."""
+"""A service that goes away and comes back: subscriptions, calls and a worker go on."""
 
 import asyncio
 import contextlib
@@ -17,7 +17,7 @@ from penstock.stores.memory import MemoryStore
 from penstock.stores.values import Topic
 from penstock.testing.conformance.arrange import new_job
 from tests.kit.service import KEY, token
-from tests.kit.subscriptions import take_rings
+from tests.kit.subscriptions import drain_notifications
 from tests.kit.waiting import PATIENCE
 from tests.stores.remote.kit import opened
 
@@ -54,25 +54,25 @@ async def service_of(store: MemoryStore) -> AsyncIterator[Service]:
         yield service
 
 
-async def test_bells_are_hung_again_when_the_service_is_back() -> None:
+async def test_subscriptions_are_made_again_when_the_service_is_back() -> None:
     store = MemoryStore()
     async with service_of(store) as service, contextlib.AsyncExitStack() as stack:
         async with served(service) as port:
             url = f"http://{token('acme')}@127.0.0.1:{port}"
             remote = await stack.enter_async_context(opened(url))
-            bell = await stack.enter_async_context(remote.notifier.subscribe(QUEUE, Topic.READY))
-        # The loss itself rings: something may have been missed.
-        await take_rings(bell)
+            subscription = await stack.enter_async_context(remote.notifier.subscribe(QUEUE, Topic.READY))
+        # The loss itself notifies: something may have been missed.
+        await drain_notifications(subscription)
         with pytest.raises(StoreUnavailableError):
             await remote.clock.now()
         async with served(service, port):
-            rang_as_it_came_back = await bell.wait(PATIENCE)
+            notified_as_it_came_back = await subscription.wait(PATIENCE)
             await store.moves.enqueue(QUEUE, [new_job()])
-            rang = await bell.wait(PATIENCE)
+            was_notified = await subscription.wait(PATIENCE)
             counts = await remote.reads.counts(QUEUE)
             await stack.aclose()
 
-    assert (rang_as_it_came_back, rang) == (True, True)
+    assert (notified_as_it_came_back, was_notified) == (True, True)
     assert sum(counts.values()) == 1
 
 
@@ -100,7 +100,7 @@ async def test_a_worker_goes_on_when_the_service_is_back() -> None:
     assert (before, after) == (2, 4)
 
 
-async def test_a_stream_is_shared_and_outlives_a_bell() -> None:
+async def test_a_stream_is_shared_and_outlives_a_subscription() -> None:
     async with (
         service_of(MemoryStore()) as service,
         served(service) as port,
@@ -117,8 +117,8 @@ async def test_a_stream_is_shared_and_outlives_a_bell() -> None:
     assert same == streams
 
 
-async def test_a_bell_that_may_not_be_heard_hangs_all_the_same() -> None:
+async def test_a_subscription_that_may_not_be_heard_is_made_all_the_same() -> None:
     async with service_of(MemoryStore()) as service, served(service) as port:
         url = f"http://{token('acme', scopes=('store:other',))}@127.0.0.1:{port}"
-        async with opened(url) as remote, remote.notifier.subscribe(QUEUE, Topic.READY) as bell:
-            assert not await bell.wait(0.01)  # real time: nothing can ring it, however long it is
+        async with opened(url) as remote, remote.notifier.subscribe(QUEUE, Topic.READY) as subscription:
+            assert not await subscription.wait(0.01)  # real time: nothing can notify it, however long it is

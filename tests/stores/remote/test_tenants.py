@@ -145,11 +145,11 @@ async def test_an_app_works_through_a_service_on_every_store(kind: Kind, where: 
         results = await asyncio.gather(*(each.result(timeout=PATIENCE) for each in handles))
         pool.stop()
         await working
-        async with app.store.notifier.subscribe(QueueRef("acme", "default"), Topic.READY) as bell:
+        async with app.store.notifier.subscribe(QueueRef("acme", "default"), Topic.READY) as subscription:
             await double.enqueue(1)
-            rang = await bell.wait(PATIENCE)
+            was_notified = await subscription.wait(PATIENCE)
         events = await app.store.events.read_events(QueueRef("acme", "default"))
 
     assert results == [2 * number for number in range(100)]
-    assert rang
+    assert was_notified
     assert len(events) >= 301

@@ -59,17 +59,17 @@ async def test_processes_share_one_file_from_its_first_moment(tmp_path: Path) ->
     await store.close()
 
 
-async def test_a_bell_rings_for_what_another_process_enqueued(tmp_path: Path) -> None:
+async def test_a_subscription_notifies_of_what_another_process_enqueued(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
     store = SqliteStore(path)
     await store.open()
-    async with store.notifier.subscribe(QUEUE, Topic.READY) as bell:
-        # The first look at the file rings once; after it only changes do.
-        assert await bell.wait(PATIENCE)
+    async with store.notifier.subscribe(QUEUE, Topic.READY) as subscription:
+        # The first look at the file notifies once; after it only changes do.
+        assert await subscription.wait(PATIENCE)
         process = multiprocessing.get_context("spawn").Process(target=_enqueue, args=(str(path), "p", 1))
         process.start()
 
-        assert await bell.wait(PATIENCE)
+        assert await subscription.wait(PATIENCE)
 
         await asyncio.to_thread(process.join, PATIENCE)
     await store.close()

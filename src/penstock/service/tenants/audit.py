@@ -11,8 +11,8 @@ from penstock.stores.values import EVERYONE
 
 NAMESPACE: Final = "audit"
 KEPT_MS: Final = 400 * 86_400_000
-_LATEST: Final = 10**14
-_FORGOTTEN: Final = 10
+_NAME_CEILING_MS: Final = 10**14
+_DELETED_PER_ENTRY: Final = 10
 DETAIL_CHARS: Final = 1_000
 _log: Final = logging.getLogger("penstock.audit")
 
@@ -46,11 +46,11 @@ class Audit:
         at = await self._store.clock.now()
         act = AuditEntry(at, who[:255], what, on[:255], tenant, detail[:DETAIL_CHARS])
         # Entries are in the order of their names: the later, the lower.
-        name = f"{_LATEST - at}-{secrets.token_hex(4)}"
+        name = f"{_NAME_CEILING_MS - at}-{secrets.token_hex(4)}"
         await self._store.key_value.put_entry(tenant, NAMESPACE, name, msgspec.json.encode(act))
         _log.info("%s %s by %s", what, act.on, act.who, extra={"tenant": tenant})
         for old in await self._store.key_value.list_entries(
-            tenant, NAMESPACE, after=f"{_LATEST - at + KEPT_MS}", limit=_FORGOTTEN
+            tenant, NAMESPACE, after=f"{_NAME_CEILING_MS - at + KEPT_MS}", limit=_DELETED_PER_ENTRY
         ):
             await self._store.key_value.delete_entry(tenant, NAMESPACE, old.name)
         return act

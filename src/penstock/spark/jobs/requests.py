@@ -39,9 +39,9 @@ def request_of(options: SourceOptions, table: str) -> ScanRequest:
     if options.tasks:
         conditions.append(Condition("task", Op.IN, options.tasks))
     if options.since is not None:
-        conditions.append(Condition(age, Op.LEAST, (options.since,)))
+        conditions.append(Condition(age, Op.GE, (options.since,)))
     if options.until is not None:
-        conditions.append(Condition(age, Op.MOST, (options.until - 1,)))
+        conditions.append(Condition(age, Op.LE, (options.until - 1,)))
     return ScanRequest(table, options.columns or tuple(JOBS.names), tuple(conditions))
 
 
@@ -61,13 +61,13 @@ def _condition(asked: Filter) -> Condition | None:
         case In(attribute=(column,), value=values):
             return _one_of(column, values)
         case GreaterThanOrEqual(attribute=(column,), value=value):
-            return _limit(column, Op.LEAST, value, 0)
+            return _limit(column, Op.GE, value, 0)
         case GreaterThan(attribute=(column,), value=value):
-            return _limit(column, Op.LEAST, value, 1)
+            return _limit(column, Op.GE, value, 1)
         case LessThanOrEqual(attribute=(column,), value=value):
-            return _limit(column, Op.MOST, value, 0)
+            return _limit(column, Op.LE, value, 0)
         case LessThan(attribute=(column,), value=value):
-            return _limit(column, Op.MOST, value, -1)
+            return _limit(column, Op.LE, value, -1)
     return None
 
 
@@ -89,7 +89,7 @@ def _limit(column: str, op: Op, value: Any, beyond: int) -> Condition | None:
     if pa.types.is_timestamp(kind):
         # Stores keep milliseconds: the next whole one that is meant.
         micros = _micros(value) + beyond
-        return Condition(column, op, (-(-micros // 1000) if op is Op.LEAST else micros // 1000,))
+        return Condition(column, op, (-(-micros // 1000) if op is Op.GE else micros // 1000,))
     # Servers may order text otherwise than Spark does.
     return Condition(column, op, (int(value) + beyond,)) if pa.types.is_integer(kind) else None
 

@@ -17,9 +17,9 @@ from penstock.spark.errors import TableError
 from penstock.spark.lake.folder import Folder, folder_at
 from penstock.spark.lake.schemas import TableShape, shape_of
 from penstock.spark.lake.table import LakeTable
-from penstock.spark.source import OPTION
+from penstock.spark.source import LAKE_OPTION
 
-_KNOWN: Final = frozenset({OPTION, "table", "columns"})
+_KNOWN: Final = frozenset({LAKE_OPTION, "table", "columns"})
 _BATCH_ROWS: Final = 65_536
 
 
@@ -47,7 +47,7 @@ def read_lake_options(given: Mapping[str, str]) -> LakeOptions:
             "option", unknown[0], f"one that a table of a lake has: {', '.join(sorted(_KNOWN))}"
         )
     columns = tuple(part.strip() for part in said.get("columns", "").split(",") if part.strip())
-    return LakeOptions(folder_at(said[OPTION]), shape_of(said.get("table", "jobs")), columns)
+    return LakeOptions(folder_at(said[LAKE_OPTION]), shape_of(said.get("table", "jobs")), columns)
 
 
 @dataclass(frozen=True)

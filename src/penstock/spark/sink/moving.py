@@ -31,7 +31,7 @@ Item = tuple[str, int | None]
 """The id of a job, and the drive that it was in, where the row says so."""
 
 
-class Moving:
+class JobMover:
     """Makes one move with the jobs of a task's rows."""
 
     def __init__(
@@ -117,13 +117,13 @@ class Moving:
     def _count(self, answer: Applied | Refused | None) -> None:
         if isinstance(answer, Applied):
             self._stats.applied += 1
-        elif answer is None or self._is_so(answer):
+        elif answer is None or self._is_already_done(answer):
             self._stats.already += 1
         else:
             what = answer.state or answer.why
             self._stats.refused[what] = self._stats.refused.get(what, 0) + 1
 
-    def _is_so(self, refused: Refused) -> bool:
+    def _is_already_done(self, refused: Refused) -> bool:
         """True when the job is what the move would make of it."""
         match self._move:
             case Move.DELETE:

@@ -12,7 +12,7 @@ from penstock.spark.options import SourceOptions
 from penstock.spark.sink.columns import Columns
 from penstock.spark.sink.enqueueing import Enqueueing
 from penstock.spark.sink.in_flight import InFlight
-from penstock.spark.sink.moving import Moving
+from penstock.spark.sink.moving import JobMover
 from penstock.spark.sink.quarantine import Quarantine
 from penstock.spark.sink.rate_limiter import RateLimiter
 from penstock.spark.sink.rows import Rows
@@ -45,12 +45,12 @@ async def write_partition(
                 opened(options, may_be_new=may_be_new, may_migrate=not options.dry_run)
             )
         )
-        catalog: Enqueueing | Moving
+        catalog: Enqueueing | JobMover
         if options.operation == "enqueue":
             rows = Rows(plan.columns, options, place.write_id)
             catalog = Enqueueing(store, options, rows, pace=pace, stats=stats, quarantine=quarantine)
         else:
-            catalog = Moving(store, options, plan.columns, pace=pace, stats=stats, quarantine=quarantine)
+            catalog = JobMover(store, options, plan.columns, pace=pace, stats=stats, quarantine=quarantine)
         async with InFlight() as flight:
             for batch in batches:
                 stats.rows += batch.num_rows

@@ -26,7 +26,7 @@ QUARANTINE: Final = pa.schema(
     ]
 )
 """One bad row. `row` is JSON, `field` the column or the place in it, `batch_id` null outside of streams."""
-_GROUP: Final = 1_000
+_ROWS_PER_FLUSH: Final = 1_000
 """Rows that are held until they are written."""
 
 
@@ -66,7 +66,7 @@ class Quarantine:
                 "at": time.time_ns() // 1000,
             }
         )
-        if len(self._rows) >= _GROUP:
+        if len(self._rows) >= _ROWS_PER_FLUSH:
             self._flush()
 
     def close(self) -> str | None:

@@ -31,7 +31,7 @@ _INFO_FIELDS: Final = (
     "last_us",
 )
 """The fields of a queue's metadata that make a QueueInfo."""
-_LATEST_US: Final = 1 << 62
+_NO_STEP_US: Final = 1 << 62
 """Later than any clock: no step is seen by it."""
 MOST_OPENINGS: Final = 10
 """How often a call opens a queue that others delete again and again."""
@@ -94,7 +94,7 @@ class Backend:
 
     async def _create(self, queue: QueueRef) -> QueueInfo:
         # First of all into the list of those whose clocks are turned: every queue with a number is in there.
-        await self.server.run("queues/list", [keys.QUEUES], f"{queue.tenant}/{queue.name}")
+        await self.server.run("queues/add_to_all", [keys.QUEUES], f"{queue.tenant}/{queue.name}")
         # A queue that the server lost comes back as it was known here before it takes anything in; one that
         # was deleted gets another number, and nothing of what it was.
         known_number = self._numbers.get(queue)
@@ -123,8 +123,8 @@ class Backend:
 
     async def enlist(self, queue: QueueRef, number: int) -> None:
         """Name a queue that exists among those of its tenant and among all."""
-        await self.server.run("queues/list", [keys.QUEUES], f"{queue.tenant}/{queue.name}")
-        await self.server.run("queues/enlist", [keys.registry(queue.tenant)], queue.name, number)
+        await self.server.run("queues/add_to_all", [keys.QUEUES], f"{queue.tenant}/{queue.name}")
+        await self.server.run("queues/add_to_tenant", [keys.registry(queue.tenant)], queue.name, number)
 
     async def _is_lost(self, queue: QueueRef) -> bool:
         """True for a queue that was known here and is gone without having been deleted."""
@@ -164,7 +164,7 @@ class Backend:
         return [self._remembered(*each, now_us) for each in zip(queues, answers, strict=True)]
 
     def _remembered(
-        self, queue: QueueRef, found: Sequence[bytes | None], now_us: int = _LATEST_US
+        self, queue: QueueRef, found: Sequence[bytes | None], now_us: int = _NO_STEP_US
     ) -> QueueInfo | None:
         try:
             info = _info_of(queue, found, now_us)

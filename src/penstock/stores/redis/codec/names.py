@@ -11,7 +11,7 @@ from typing import Final
 from penstock.core.clocks import FENCE_LIMIT, STEP_MS, STEP_US
 from penstock.core.events import EVENT_VERSION
 from penstock.core.flows import JobRef
-from penstock.core.limits import Rate
+from penstock.core.limits import STRIDE, Rate
 from penstock.core.unique import Unique
 from penstock.stores.redis.codec.events import EVENT_FIELDS
 from penstock.stores.redis.codec.flows import CHILD_FIELDS
@@ -39,8 +39,6 @@ META_FIELDS: Final = (
     "step_back_ms",
 )
 """The fields of a queue's metadata that scripts read, in the order in which they read them."""
-_LANE_STRIDE: Final = 1_000_000
-"""How far a lane of weight 1 moves on by one job."""
 _COMMAND_VALUES: Final = 4_000
 """What one command takes: even, so that no pair is torn apart, and fewer than Lua's stack holds."""
 
@@ -71,7 +69,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "CLOCK_STEP_MS": str(STEP_MS),
         "CLOCK_STEP_US": str(STEP_US),
         "HIGHEST_FENCE": str(FENCE_LIMIT - 1),
-        "LANE_STRIDE": str(_LANE_STRIDE),
+        "LANE_STRIDE": str(STRIDE),
         "COMMAND_VALUES": str(_COMMAND_VALUES),
     }
 )

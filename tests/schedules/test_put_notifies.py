@@ -6,9 +6,9 @@ from penstock.stores.values import StoredSchedule, Topic
 from tests.kit.waiting import PATIENCE
 
 
-async def test_a_new_schedule_rings_the_bell_of_its_queue(queue: QueueRef) -> None:
+async def test_a_new_schedule_notifies_its_queue(queue: QueueRef) -> None:
     store = MemoryStore()
-    async with store.notifier.subscribe(queue, Topic.READY) as bell:
+    async with store.notifier.subscribe(queue, Topic.READY) as subscription:
         await store.schedules.put_schedule(StoredSchedule(queue, "nightly", b"{}", 1_000))
 
-        assert await bell.wait(PATIENCE)
+        assert await subscription.wait(PATIENCE)
