@@ -12,7 +12,7 @@ from penstock.spark.events.stream import EventsStreamReader
 from penstock.spark.options import SourceOptions, read_options
 from penstock.spark.schemas import EVENTS
 from penstock.stores.protocol import Store
-from penstock.testing.conformance.arrange import enqueue, new_job
+from penstock.testing.conformance.arrange import enqueue_each, new_job
 from tests.conformance.having import on
 from tests.conformance.stores import STORES
 from tests.spark.conftest import SparkPlace
@@ -74,10 +74,10 @@ def jobs_of(found: Rows) -> list[str]:
 
 
 def fill(place: SparkPlace, *names: str, queue: QueueRef = QUEUE) -> list[Event]:
-    """Enqueue these jobs; all events of the queue, by then all readable."""
+    """Enqueue these jobs one by one; all events of the queue, by then all readable."""
 
     async def work(store: Store) -> list[Event]:
-        await enqueue(store, queue, [new_job(name) for name in names])
+        await enqueue_each(store, queue, [new_job(name) for name in names])
         return await store.events.read_events(queue)
 
     return place.run(work)

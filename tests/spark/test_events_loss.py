@@ -1,5 +1,6 @@
 """Events that are missing, or cannot be read: told, never left out in silence."""
 
+import hashlib
 import sqlite3
 from collections.abc import Callable
 from contextlib import closing
@@ -11,7 +12,9 @@ import pytest
 from pyspark.sql.streaming.datasource import ReadAllAvailable
 
 from penstock.core.errors import CursorLostError
+from penstock.stores.redis.codec.runs import CHECKSUM_LENGTH
 from penstock.stores.redis.keys import keys_of
+from penstock.testing.conformance.arrange import enqueue, new_job
 from tests.spark.conftest import SparkPlace
 from tests.spark.events_kit import (
     QUEUE,
@@ -19,6 +22,7 @@ from tests.spark.events_kit import (
     batch_rows,
     fill,
     jobs_of,
+    micro_batches,
     only_postgres,
     only_sqlite,
     only_valkey,
@@ -181,17 +185,50 @@ def _respell(place: SparkPlace, number: int, spell: Callable[[bytes], bytes]) ->
     place.run(run)
 
 
+def _altered(packed: bytes, alter: Callable[[list[Any]], list[Any]]) -> bytes:
+    """A run whose events share other values, with the checksum of these."""
+    shared, *rest = msgspec.msgpack.decode(packed[CHECKSUM_LENGTH:])
+    body = msgspec.msgpack.encode([alter(shared), *rest])
+    return hashlib.sha1(body, usedforsecurity=False).hexdigest()[:CHECKSUM_LENGTH].encode() + body
+
+
+@only_valkey
+@pytest.mark.parametrize("limit", [None, 1, 3])
+def test_a_run_that_is_damaged_has_a_row_for_its_range(place: SparkPlace, limit: int | None) -> None:
+    """Or one for each batch that it reaches into; the others are read."""
+    fill(place, "a")
+    place.run(lambda store: enqueue(store, QUEUE, [new_job(f"run{n}") for n in range(4)]))
+    fill(place, "b", "c")
+    _respell(place, 2, lambda packed: packed[:-1] + b"!")
+    whole = batch_rows(place)
+
+    assert [(row["seq"], row["job"]) for row in whole] == [(1, "a"), (2, None), (6, "b"), (7, "c")]
+    assert whole[1]["problem"].startswith("events 2 to 5: entry 2-0 of the stream is no event: its checksum")
+    assert whole[1]["cursor"] == "5"
+    reader = stream(place, **({"maxEventsPerTrigger": limit} if limit else {}))
+    try:
+        found = [row for batch in micro_batches(reader) for row in batch]
+    finally:
+        reader.stop()
+    assert [row for row in found if row["problem"] is None] == [
+        row for row in whole if row["problem"] is None
+    ]
+    bad = [row for row in found if row["problem"] is not None]
+    assert bad[0]["seq"] == 2
+    assert bad[-1]["cursor"] == "5"
+    assert [row["move"] for row in bad] == [None] * len(bad)
+
+
 @only_valkey
 def test_fields_of_a_later_version_are_kept(place: SparkPlace) -> None:
     """By their place in the record, with moves and states that are not known yet."""
     fill(place, "a")
 
-    def later(packed: bytes) -> bytes:
-        known = msgspec.msgpack.decode(packed)
+    def later(known: list[Any]) -> list[Any]:
         known[0], known[1], known[7] = 2, "ponder", "pondering"
-        return msgspec.msgpack.encode([*known, *[False] * (26 - len(known)), "blue", {"depth": 3}])
+        return [*known, *[False] * (26 - len(known)), "blue", {"depth": 3}]
 
-    _respell(place, 1, later)
+    _respell(place, 1, lambda packed: _altered(packed, later))
     [found] = batch_rows(place)
 
     assert (found["v"], found["move"], found["to_state"], found["job"]) == (2, "ponder", "pondering", "a")
@@ -204,12 +241,10 @@ def test_a_value_that_fits_no_column_is_kept_aside(place: SparkPlace) -> None:
     """And the rest of its event is read."""
     fill(place, "a", "b")
 
-    def huge(packed: bytes) -> bytes:
-        known = msgspec.msgpack.decode(packed)
-        known[10] = 2**40
-        return msgspec.msgpack.encode(known)
+    def huge(known: list[Any]) -> list[Any]:
+        return [*known[:10], 2**40, *known[11:]]
 
-    _respell(place, 2, huge)
+    _respell(place, 2, lambda packed: _altered(packed, huge))
     first, second = batch_rows(place)
 
     assert (first["priority"], first["problem"], first["extra"]) == (5, None, None)

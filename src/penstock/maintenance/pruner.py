@@ -66,8 +66,9 @@ class Trimmer:
             through = await self._older(max(first, through + 1), ceiling, cutoff)
         if through < first:
             return False
-        await self._store.events.trim(self._queue, through=through)
-        return through >= ceiling and ceiling < free
+        cut = await self._store.events.trim(self._queue, through=through)
+        # A store that keeps events together forgets none of those that are needed in part.
+        return cut > 0 and through >= ceiling and ceiling < free
 
     async def _free(self, last: int, now: int) -> int:
         """The highest number that no reader needs. Readers whose lease is over are forgotten."""

@@ -8,11 +8,11 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from penstock.core.errors import StoreFormatError
-from penstock.core.events import Event
 from penstock.core.job import QueueRef
 from penstock.stores.values import DamagedEvent
 
 Row = TypeVar("Row")
+Read = TypeVar("Read")
 CorruptRow = tuple[str, str]
 """The id of a job whose row is to be set aside, and what was found."""
 _LOGGER: Final = logging.getLogger("penstock.store")
@@ -43,7 +43,7 @@ def unreadable_record(error: Exception) -> str:
     return f"a record that cannot be read: {error}"
 
 
-def readable_events(queue: QueueRef, rows: Iterable[Row], read: Callable[[Row], Event]) -> Iterator[Event]:
+def readable_events(queue: QueueRef, rows: Iterable[Row], read: Callable[[Row], Read]) -> Iterator[Read]:
     """The events of rows; those that cannot be read are passed over, with one warning for each."""
     for row in rows:
         try:

@@ -425,7 +425,10 @@ class EventLog(Protocol):
         ...
 
     async def trim(self, queue: QueueRef, *, through: int) -> int:
-        """Forget events up to this number, whoever reads them; how many were."""
+        """Forget events up to this number, whoever reads them; how many were.
+
+        A store that keeps the events of a call together keeps all of those which go beyond the number.
+        """
         ...
 
 

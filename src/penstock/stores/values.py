@@ -214,7 +214,8 @@ class EventColumns(msgspec.Struct, frozen=True):
 
     `fields` has one value for each of them, None where it says nothing, under the names of `Event`; a field
     that none of them has may be left out. `stamps` are there where the log is ordered by them. What this
-    version does not know is in `unknown`, and why an event cannot be read in `broken`, both by index.
+    version does not know is in `unknown`, and why an event cannot be read in `broken`, both by index; `ends`
+    has the last number of a range of events that cannot be read and is one row.
     """
 
     count: int
@@ -222,9 +223,10 @@ class EventColumns(msgspec.Struct, frozen=True):
     stamps: Sequence[int] = ()
     unknown: Mapping[int, Mapping[str, Any]] = msgspec.field(default_factory=dict)
     broken: Mapping[int, str] = msgspec.field(default_factory=dict)
+    ends: Mapping[int, int] = msgspec.field(default_factory=dict)
 
     def cursors(self, queue: QueueRef) -> list[str]:
-        """The cursor of each; of one that cannot be read its number alone."""
+        """The cursor of each; of one that cannot be read its number alone, or the last one of its range."""
         log, nothing = f"{queue.tenant}/{queue.name}", [None] * self.count
         named = ("seq", "at", "move", "job", "version", "jobs")
         rows = zip(*(self.fields.get(name, nothing) for name in named), strict=True)
@@ -232,7 +234,7 @@ class EventColumns(msgspec.Struct, frozen=True):
         if self.stamps:
             return [f"{stamp}-{cursor}" for stamp, cursor in zip(self.stamps, found, strict=True)]
         for index in self.broken:
-            found[index] = str(self.fields["seq"][index])
+            found[index] = str(self.ends.get(index, self.fields["seq"][index]))
         return found
 
 
@@ -450,10 +452,11 @@ class QuarantinedEntry(msgspec.Struct, frozen=True):
 
 
 class DamagedEvent(msgspec.Struct, frozen=True):
-    """An event of the log that cannot be read, by its number, and why."""
+    """An event of the log that cannot be read, by its number, and why; or all up to the number `last`."""
 
     seq: int
     why: str
+    last: int | None = None
 
 
 class Topic(StrEnum):

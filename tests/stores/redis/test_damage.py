@@ -327,7 +327,8 @@ async def test_a_deleted_entry_is_a_deleted_job_to_the_log(
 async def test_an_event_that_cannot_be_read_is_passed_over(
     store: RedisStore, operator: Redis, queue: QueueRef, caplog: pytest.LogCaptureFixture
 ) -> None:
-    await enqueue(store, queue, [new_job(str(n)) for n in range(6)])
+    for n in range(6):
+        await enqueue(store, queue, [new_job(str(n))])
     for n in (2, 3, 4, 6):
         await operator.xdel(keys_of(queue).events, f"{n}-0")
     # Streams only grow: what follows is written anew.

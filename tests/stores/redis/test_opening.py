@@ -106,15 +106,15 @@ async def test_durability_follows_from_what_the_server_keeps(
     await _end_rewrite(operator)
 
     assert info.durability is wanted
-    assert (info.kind, info.schema_version, info.clock_offset_ms) == ("redis", 1, 0)
+    assert (info.kind, info.schema_version, info.clock_offset_ms) == ("redis", 2, 0)
     assert info.server_version.startswith(("Valkey ", "Redis "))
 
 
 async def test_a_store_of_a_later_schema_is_refused(url: str, operator: Redis) -> None:
     """What stands there may mean something else."""
-    await operator.hset("penstock:store", "schema", "2")
+    await operator.hset("penstock:store", "schema", "3")
 
-    with pytest.raises(StoreVersionError, match="schema 2"):
+    with pytest.raises(StoreVersionError, match="schema 3"):
         await RedisStore(url).open()
 
 

@@ -6,15 +6,17 @@ import msgspec
 import pytest
 from redis.asyncio import Redis
 
+from penstock.core.events import Event
 from penstock.core.job import NewJob, Options, QueueRef
 from penstock.core.moves import Complete, Release, Retry
 from penstock.stores.protocol import Store
 from penstock.stores.redis import RedisStore
 from penstock.stores.redis.codec.events import EVENT_FIELDS
 from penstock.stores.redis.codec.jobs import RECORD_FIELDS
+from penstock.stores.redis.codec.runs import CHECKSUM_LENGTH
 from penstock.stores.redis.keys import keys_of
 from penstock.stores.redis.scripts import loaded_sources
-from penstock.testing.conformance.arrange import FAULT, claim_one, new_job, settle
+from penstock.testing.conformance.arrange import FAULT, claim, claim_one, enqueue, new_job, settle
 from tests.conformance.stores import opened
 
 VARYING = frozenset({"at", "enqueued_at", "deadline", "ended_at", "fence", "token", "visible_at", "settled"})
@@ -125,7 +127,13 @@ async def _life(store: Store, operator: Redis, queue: QueueRef, job: NewJob) -> 
     await settle(store, queue, Complete(last.id, last.token, b"7"))
     await look()
     entries: Any = await operator.xrange(keys_of(queue).events)
-    return [*records, *(_timeless(fields[b"e"], EVENT_FIELDS) for _, fields in entries)]
+    return [*records, *(_timeless_run(fields[b"r"]) for _, fields in entries)]
+
+
+def _timeless_run(entry: bytes) -> list[Any]:
+    """A run of events, but for what differs from time to time."""
+    shared, *rest = msgspec.msgpack.decode(entry[CHECKSUM_LENGTH:])
+    return [_timeless(msgspec.msgpack.encode(shared), EVENT_FIELDS), *rest]
 
 
 def _timeless(packed: bytes, names: tuple[str, ...]) -> tuple[int, list[Any]]:
@@ -135,3 +143,39 @@ def _timeless(packed: bytes, names: tuple[str, ...]) -> tuple[int, list[Any]]:
     shown = [type(value) if name in VARYING else value for name, value in zip(fields, values, strict=False)]
     assert msgspec.msgpack.encode(values) == packed
     return len(packed), shown
+
+
+BATCHES = {
+    "alike": [new_job(f"j{n}") for n in range(7)],
+    "keys": [new_job(f"j{n}", key=None if n == 2 else f"k{n % 3}") for n in range(7)],
+    "idempotency keys": [new_job(f"j{n}", idempotency_key=None if n < 2 else f"i{n}") for n in range(7)],
+    "first alone with keys": [
+        new_job(f"j{n}", key="k" if n == 0 else None, idempotency_key="i" if n == 0 else None)
+        for n in range(7)
+    ],
+    "tasks in turn": [new_job(f"j{n}", task=f"t{n % 2}", priority=n) for n in range(7)],
+    "delayed between": [new_job(f"j{n}", delay_ms=n % 3 * 1_000) for n in range(7)],
+}
+
+
+@pytest.mark.parametrize("jobs", BATCHES.values(), ids=BATCHES)
+async def test_the_fast_forms_put_the_same_events_into_runs(url: str, jobs: list[NewJob]) -> None:
+    """What the log says of a call of many jobs is the same, however they differ."""
+    found = []
+    for name, sources in (("fast", dict(loaded_sources())), ("plain", plain_sources())):
+        queue = QueueRef("default", name)
+        async with opened(RedisStore(url, sources=sources)) as store:
+            await enqueue(store, queue, jobs)
+            [first, *others] = await claim(store, queue, 4)
+            await settle(store, queue, Retry(first.id, first.token, 0, FAULT))
+            held = [*others, *await claim(store, queue, 4)]
+            await store.moves.settle(queue, [Complete(job.id, job.token, b"7") for job in held])
+            found.append([_story(event) for event in await store.events.read_events(queue)])
+
+    assert found[0] == found[1]
+    assert len(found[0]) >= 3 * 4
+
+
+def _story(event: Event) -> dict[str, Any]:
+    told = msgspec.structs.asdict(event)
+    return {name: value for name, value in told.items() if name not in VARYING | {"queue", "cursor"}}

@@ -74,7 +74,8 @@ async def test_reading_on_from_a_cursor_is_one_transaction(
     assert {name: count for name, count in more.items() if count} == {
         "multi": 1,
         "exec": 1,
-        "xrange": 2,
+        "xrange": 1,
+        "xrevrange": 1,
         "hget": 1,
     }
 

@@ -92,7 +92,7 @@ def _fitting(found: EventColumns, schema: pa.Schema) -> EventColumns:
             )
         if kept:
             fields[name] = kept
-    return EventColumns(found.count, fields, found.stamps, unknown, broken)
+    return EventColumns(found.count, fields, found.stamps, unknown, broken, found.ends)
 
 
 def _fits(value: object, kind: pa.DataType) -> bool:

@@ -77,7 +77,7 @@ async def _pages(
         if not found.count:
             break
         if store.numbers_in_order:
-            for missing in _holes(found.fields["seq"], read_cursor("after", here).seq + 1):
+            for missing in _holes(found, read_cursor("after", here).seq + 1):
                 yield _NONE, missing
         yield found, None
         here = _last_cursor(queue, found)
@@ -91,17 +91,19 @@ async def _pages(
         )
 
 
-def _holes(numbers: Sequence[int], expected: int) -> Iterator[Missing]:
+def _holes(found: EventColumns, expected: int) -> Iterator[Missing]:
+    numbers = found.fields["seq"]
     if numbers[0] == expected and numbers[-1] - numbers[0] + 1 == len(numbers):
         return
-    for number in numbers:
+    for at, number in enumerate(numbers):
         if number > expected:
             yield expected, number - 1, "are not in the store"
-        expected = number + 1
+        expected = found.ends.get(at, number) + 1
 
 
 def _last_cursor(queue: QueueRef, found: EventColumns) -> str:
     at = found.count - 1
     fields: dict[str, Sequence[Any]] = {name: values[at:] for name, values in found.fields.items()}
     broken = {0: found.broken[at]} if at in found.broken else {}
-    return EventColumns(1, fields, found.stamps[at:], broken=broken).cursors(queue)[0]
+    ends = {0: found.ends[at]} if at in found.ends else {}
+    return EventColumns(1, fields, found.stamps[at:], broken=broken, ends=ends).cursors(queue)[0]

@@ -1,21 +1,31 @@
-"""The version of the store's layout, and the refusal of a store that a later version has written."""
+"""The version of the store's layout, and the refusal of a store that a later version has written.
+
+1: an entry of the log is an event. 2: it is a run of events; entries of before are read as ever, and are
+written by processes of before that run on. So nothing is rewritten: the version is raised, and processes that
+start later and know only the layout before refuse the store.
+"""
 
 from typing import Final
 
-from penstock.core.errors import StoreVersionError
+from penstock.core.errors import ConfigError, StoreVersionError
 from penstock.stores.redis import keys
 from penstock.stores.redis.server import Server
 
-SCHEMA_VERSION: Final = 1
+SCHEMA_VERSION: Final = 2
 
 
 async def check_schema(server: Server) -> None:
-    """Write the version where none stands; StoreVersionError where a later one does."""
-    written = await server.command("HGET", keys.STORE, "schema")
-    if written is None:
-        await server.command("HSETNX", keys.STORE, "schema", SCHEMA_VERSION)
-        written = await server.command("HGET", keys.STORE, "schema")
-    if (schema := int(written)) > SCHEMA_VERSION:
+    """Write this version where none or an earlier one stands; StoreVersionError where a later one does."""
+    written = int(await server.command("HGET", keys.STORE, "schema") or 0)
+    if written < SCHEMA_VERSION:
+        try:
+            written = await server.run("store/schema", [keys.STORE], SCHEMA_VERSION)
+        except ConfigError:
+            if not written:
+                raise
+            # This user may only read: the first process that writes raises it.
+            return
+    if written > SCHEMA_VERSION:
         raise StoreVersionError(
-            f"the store at {server.url} has schema {schema}; this Penstock knows {SCHEMA_VERSION}: upgrade"
+            f"the store at {server.url} has schema {written}; this Penstock knows {SCHEMA_VERSION}: upgrade"
         )

@@ -168,6 +168,11 @@ async def enqueue(store: Store, queue: QueueRef, jobs: Sequence[NewJob]) -> list
     return [job.id for job in jobs]
 
 
+async def enqueue_each(store: Store, queue: QueueRef, jobs: Sequence[NewJob]) -> list[str]:
+    """Enqueue jobs with a call for each, so that every store can trim their events one by one; their ids."""
+    return [job for each in jobs for job in await enqueue(store, queue, [each])]
+
+
 async def claim(
     store: Store, queue: QueueRef, limit: int = 100, lease_ms: int = LEASE_MS, worker: str = "worker"
 ) -> list[Claimed]:

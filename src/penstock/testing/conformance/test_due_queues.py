@@ -8,7 +8,15 @@ from penstock.core.limits import Declaration
 from penstock.core.moves import Complete
 from penstock.stores.protocol import Store
 from penstock.stores.values import Duty, StoredSchedule
-from penstock.testing.conformance.arrange import LEASE_MS, claim_one, enqueue, new_job, schedule_body, settle
+from penstock.testing.conformance.arrange import (
+    LEASE_MS,
+    claim_one,
+    enqueue,
+    enqueue_each,
+    new_job,
+    schedule_body,
+    settle,
+)
 from penstock.testing.conformance.parts import Part, needs
 
 pytestmark = needs(Part.UPKEEP)
@@ -148,7 +156,7 @@ async def test_what_is_remembered_of_a_job_that_is_gone_is_due_for_pruning(
 
 
 async def test_more_events_than_are_to_be_kept_are_due_for_trimming(store: Store, queue: QueueRef) -> None:
-    await enqueue(store, queue, [new_job(f"j{number}") for number in range(5)])
+    await enqueue_each(store, queue, [new_job(f"j{number}") for number in range(5)])
 
     assert await due_of(store, queue, events_kept=5) == {}
     assert set(await due_of(store, queue, events_kept=4)) == {Duty.TRIM}

@@ -19,6 +19,7 @@ from penstock.testing.conformance.arrange import (
     claim,
     claim_one,
     enqueue,
+    enqueue_each,
     new_job,
     record_of,
     settle,
@@ -180,7 +181,7 @@ async def test_a_text_that_is_no_cursor_is_named(store: Store, queue: QueueRef, 
 
 async def test_a_cursor_before_the_trimmed_part_is_lost(store: Store, queue: QueueRef) -> None:
     """It is told, rather than served with a gap."""
-    await enqueue(store, queue, [new_job(f"j{n}") for n in range(6)])
+    await enqueue_each(store, queue, [new_job(f"j{n}") for n in range(6)])
     cursors = [event.cursor for event in await store.events.read_events(queue)]
     trimmed = await store.events.trim(queue, through=4)
     again = await store.events.trim(queue, through=4)
@@ -196,6 +197,24 @@ async def test_a_cursor_before_the_trimmed_part_is_lost(store: Store, queue: Que
     with pytest.raises(CursorLostError, match="events 3 to 4 of"):
         await store.events.read_events(queue, after=cursors[1])
     assert await store.events.read_events(queue, after=cursors[3]) == kept
+
+
+async def test_what_one_call_wrote_is_trimmed_as_a_whole_or_event_by_event(
+    store: Store, queue: QueueRef
+) -> None:
+    """Never more than was asked for; what is left is told by the range, and read from there on."""
+    await enqueue(store, queue, [new_job(f"j{n}") for n in range(6)])
+    await enqueue(store, queue, [new_job("last")])
+    events = await store.events.read_events(queue)
+    trimmed = await store.events.trim(queue, through=4)
+    first, last = await store.events.event_range(queue)
+
+    assert (first, last) in {(1, 7), (5, 7)}
+    assert trimmed == first - 1
+    assert await store.events.read_events(queue, after=first - 1) == events[first - 1 :]
+    assert await store.events.trim(queue, through=6) == 7 - first
+    assert await store.events.event_range(queue) == (7, 7)
+    assert await store.events.read_events(queue, after=events[5].cursor) == events[6:]
 
 
 async def test_numbers_go_on_after_everything_was_trimmed(store: Store, queue: QueueRef) -> None:
@@ -296,7 +315,7 @@ async def test_a_reader_may_begin_before_the_first_event(store: Store, queue: Qu
 async def test_a_place_that_is_lost_is_not_kept(store: Store, queue: QueueRef) -> None:
     """The reader stays where it was."""
     other = QueueRef(queue.tenant, "other")
-    await enqueue(store, queue, [new_job(f"j{n}") for n in range(4)])
+    await enqueue_each(store, queue, [new_job(f"j{n}") for n in range(4)])
     await enqueue(store, other, [new_job("x")])
     cursors = [event.cursor for event in await store.events.read_events(queue)]
     kept = await store.readers.register_reader(queue, "audit", cursors[3])
@@ -315,7 +334,7 @@ async def test_a_place_that_is_lost_is_not_kept(store: Store, queue: QueueRef) -
 @needs(Part.READERS)
 async def test_what_was_cut_ahead_of_a_reader_is_told_to_it(store: Store, queue: QueueRef) -> None:
     """With the numbers that it did not see."""
-    await enqueue(store, queue, [new_job(f"j{n}") for n in range(6)])
+    await enqueue_each(store, queue, [new_job(f"j{n}") for n in range(6)])
     reader = await store.readers.register_reader(queue, "audit", 2)
     await store.events.trim(queue, through=5)
 

@@ -9,7 +9,15 @@ from penstock.core.job import QueueRef
 from penstock.core.moves import Bury, Complete
 from penstock.stores.protocol import Store
 from penstock.stores.values import EventColumns
-from penstock.testing.conformance.arrange import FAULT, claim_one, enqueue, new_job, settle
+from penstock.testing.conformance.arrange import (
+    FAULT,
+    claim,
+    claim_one,
+    enqueue,
+    enqueue_each,
+    new_job,
+    settle,
+)
 from penstock.testing.conformance.parts import Part, needs
 
 pytestmark = needs(Part.EVENT_RANGES)
@@ -55,7 +63,7 @@ async def test_so_many_events_end_at_the_cursor_of_the_last(store: Store, queue:
 async def test_where_nothing_follows_the_cursor_stays(store: Store, queue: QueueRef) -> None:
     """In full where its event is kept; and what does not exist yet has no end but its beginning."""
     nothing = await store.events.cursor_after(queue)
-    await enqueue(store, queue, [new_job(f"j{n}") for n in range(3)])
+    await enqueue_each(store, queue, [new_job(f"j{n}") for n in range(3)])
     cursors = [event.cursor for event in await _events(store, queue)]
     await store.events.trim(queue, through=1)
 
@@ -71,7 +79,7 @@ async def test_where_nothing_follows_the_cursor_stays(store: Store, queue: Queue
 async def test_a_range_begins_at_no_cursor_that_is_lost(store: Store, queue: QueueRef) -> None:
     """As it is with reading events."""
     other = QueueRef(queue.tenant, "other")
-    await enqueue(store, queue, [new_job(f"j{n}") for n in range(6)])
+    await enqueue_each(store, queue, [new_job(f"j{n}") for n in range(6)])
     await enqueue(store, other, [new_job("x")])
     cursors = [event.cursor for event in await _events(store, queue)]
     await store.events.trim(queue, through=4)
@@ -100,6 +108,29 @@ async def test_columns_have_what_the_records_have(store: Store, queue: QueueRef)
     assert _rows(columns) == [tuple(getattr(event, name) for name in FIELDS) for event in events]
     assert columns.cursors(queue) == [event.cursor for event in events]
     assert (columns.count, dict(columns.unknown), dict(columns.broken)) == (len(events), {}, {})
+
+
+async def test_a_range_of_any_length_begins_and_ends_within_what_one_call_wrote(
+    store: Store, queue: QueueRef
+) -> None:
+    """Its records, columns and cursors are those of the whole."""
+    await enqueue(store, queue, [new_job(f"j{n}", key=f"k{n % 2}") for n in range(4)])
+    held = await claim(store, queue, 3)
+    await store.moves.settle(queue, [Complete(job.id, job.token) for job in held])
+    events = await _events(store, queue)
+    cursors = ["0", *(event.cursor for event in events)]
+
+    for first in range(len(events) + 1):
+        for length in range(1, 4):
+            there = events[first : first + length]
+            last = cursors[min(first + length, len(events))]
+            columns = await store.events.event_columns(queue, cursors[first], cursors[-1], length)
+            assert _rows(columns) == [tuple(getattr(event, name) for name in FIELDS) for event in there]
+            assert columns.cursors(queue) == [event.cursor for event in there]
+            assert (await store.events.event_columns(queue, cursors[first], last, 99)).count == len(there)
+            assert await store.events.read_events(queue, cursors[first], length) == there
+            if there:
+                assert await store.events.cursor_after(queue, cursors[first], length) == last
 
 
 async def test_columns_end_where_they_should(store: Store, queue: QueueRef) -> None:

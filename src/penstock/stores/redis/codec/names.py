@@ -18,6 +18,7 @@ from penstock.stores.redis.codec.flows import CHILD_FIELDS
 from penstock.stores.redis.codec.jobs import RECORD_FIELDS
 from penstock.stores.redis.codec.lanes import LANE_FIELDS
 from penstock.stores.redis.codec.requests import ITEM_FIELDS, TEMPLATE_FIELDS
+from penstock.stores.redis.codec.runs import CHECKSUM_LENGTH, RUN_LENGTH
 from penstock.stores.redis.codec.schedules import SCHEDULE_FIELDS
 from penstock.stores.redis.keys import KEY_NAMES, OWN_KEYS
 
@@ -63,6 +64,8 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "META_FIELDS": ", ".join(f"'{name}'" for name in META_FIELDS),
         "OWN_KEYS": str(OWN_KEYS),
         "LAST_OF_EVENT": str(len(EVENT_FIELDS)),
+        "RUN_LENGTH": str(RUN_LENGTH),
+        "CHECKSUM_LENGTH": str(CHECKSUM_LENGTH),
         "ITEM_WIDTH": str(len(ITEM_FIELDS)),
         "THIS_EVENT_VERSION": str(EVENT_VERSION),
         "RATE_PER_MS": str(Rate(count=1).per_ms),

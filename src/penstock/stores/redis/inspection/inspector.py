@@ -6,6 +6,7 @@ from typing import Final
 from penstock.core.job import QueueRef
 from penstock.core.limits import Mode
 from penstock.stores.redis.codec.lanes import Lane, read_declaration, read_lanes
+from penstock.stores.redis.codec.runs import read_runs
 from penstock.stores.redis.inspection.close_look import CloseLook
 from penstock.stores.redis.inspection.key_pages import PageReader
 from penstock.stores.redis.inspection.running_sums import RunningSums, Sums
@@ -108,7 +109,8 @@ class Inspector:
         last, seq = await self._server.commands(
             [("XREVRANGE", keys.events, "+", "-", "COUNT", 1), ("HGET", keys.meta, "seq")], at_once=True
         )
-        newest = int(last[0][0].partition(b"-")[0]) if last else None
-        if newest is not None and newest != int(seq or 0):
-            return [Finding(f"the newest event is {newest}, the queue counted {int(seq or 0)}")]
+        counted = int(seq or 0)
+        newest = read_runs(last, counted)[0].last if last else None
+        if newest is not None and newest != counted:
+            return [Finding(f"the newest event is {newest}, the queue counted {counted}")]
         return []

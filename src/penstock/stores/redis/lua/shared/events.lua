@@ -9,13 +9,6 @@ local LEASE = {
 local COUNTED = {retry = true, bury = true, expire = true}
 local FAULT = {fail = true, retry = true, bury = true, expire = true, cancel = true, unblock = true}
 
-local function append_packed(event)
-  seq = seq + 1
-  logged[seq - first_seq] = event
-end
-
-local function append(event) append_packed(encode_event(event)) end
-
 local function add_job(event, id, job, source)
   event[EVENT_JOB], event[EVENT_VERSION], event[EVENT_DRIVE], event[EVENT_SOURCE] = id, job[VERSION], job[DRIVE], source
   event[EVENT_TARGET], event[EVENT_TASK], event[EVENT_KEY] = job[STATE], job[TASK], job[KEY]

@@ -6,10 +6,6 @@ local AT, SCORE = encode(now), score(now)
 local RECORD = LONG .. string.char(EXTRA) .. encode('pending', 1)
 -- From the drive to what settled it.
 local UNTOUCHED = encode(1, 0, 0, 0) .. string.rep(NO, SETTLED - FENCE) .. AT
-local EVENT = encode(THIS_EVENT_VERSION, 'enqueue', now)
-local SHORT_EVENT, KEYED_EVENT = '\156' .. EVENT, LONG .. string.char(EVENT_IDEMPOTENCY_KEY) .. EVENT
-local ENTERED = encode(1, 1, false, 'pending')
-local UP_TO_KEY = string.rep(NO, EVENT_IDEMPOTENCY_KEY - EVENT_MAX_ATTEMPTS - 1)
 -- A call of `gather` for each of these would be felt.
 local records, payloads, jobs = gathered(set, RECORDS), gathered(set, PAYLOADS), gathered(added, JOBS)
 
@@ -21,24 +17,36 @@ local function parts_of(template)
     retention_ms = encode(template[TEMPLATE_RETENTION_MS]),
     key_held_ms = encode(template[TEMPLATE_KEY_HELD_MS]),
     options_and_extra = encode(template[TEMPLATE_OPTIONS], false),
-    max_attempts = encode(template[TEMPLATE_MAX_ATTEMPTS]),
   }
   if not has_keys then template.line = gathered(pushed, list_of(nil, template[TEMPLATE_PRIORITY])) end
   return template.parts
+end
+
+local function append_fresh(id, template, idempotency_key, key)
+  if last_run and last_run.fast == template and last_run.count < RUN_LENGTH then
+    join_run(id)
+    local shared, columns = last_run.shared, last_run.columns
+    if columns or (key or false) ~= shared[EVENT_KEY] then vary_field(EVENT_KEY, key or false) end
+    if columns or (idempotency_key or nil) ~= shared[EVENT_IDEMPOTENCY_KEY] then
+      vary_field(EVENT_IDEMPOTENCY_KEY, idempotency_key or false)
+    end
+    return
+  end
+  local event = new_event('enqueue')
+  event[EVENT_JOB], event[EVENT_VERSION], event[EVENT_DRIVE], event[EVENT_SOURCE] = id, 1, 1, false
+  event[EVENT_TARGET], event[EVENT_TASK], event[EVENT_KEY] = 'pending', template[TEMPLATE_TASK], key or false
+  event[EVENT_PRIORITY], event[EVENT_MAX_ATTEMPTS] = template[TEMPLATE_PRIORITY], template[TEMPLATE_MAX_ATTEMPTS]
+  event[EVENT_IDEMPOTENCY_KEY] = idempotency_key or nil
+  append(event)
+  if last_run.count == 1 then last_run.fast = template end
 end
 
 -- The same as a record and its event made by new_record, append_enqueue and enter, for a pending job without extra.
 local function enter_fresh(id, nonce, template, idempotency_key, key, payload)
   local parts = template.parts or parts_of(template)
   local task, tier, its_key, held_key = parts.task, parts.tier, key and encode(key) or NO, NO
-  local start, up_to, named = SHORT_EVENT, '', ''
-  if idempotency_key then
-    held_key = encode(idempotency_key)
-    start, up_to, named = KEYED_EVENT, UP_TO_KEY, held_key
-  end
-  append_packed(
-    start .. heads[#id] .. id .. ENTERED .. task .. its_key .. tier .. parts.max_attempts .. up_to .. named
-  )
+  if idempotency_key then held_key = encode(idempotency_key) end
+  append_fresh(id, template, idempotency_key, key)
   local line = template.line
   if line then
     local last = line.length + 1

@@ -1,8 +1,9 @@
 -- include: shared/leases
 -- The fast form of what codec.lua, events.lua and records.lua do plainly, for claim and complete: the moves that every job
 -- makes. A table of 29 values that is packed again, and a string for each value of an event, is most of what such a move
--- costs. So these moves take the first values off the packed record, carry the bytes behind them along, and join
--- values that were packed once for the call. A test holds what they write equal to the plain form, byte by byte.
+-- costs. So these moves take the first values off the packed record, carry the bytes behind them along, join values that
+-- were packed once for the call, and add their events to the run of those before. A test holds what they write equal to
+-- the plain form, byte by byte.
 local NO = '\194' -- false
 local LONG = '\220\0' -- an array with its length in one more byte
 
@@ -73,15 +74,20 @@ local function save_packed(id, record)
   return record
 end
 
-local event_starts = {}
-
-local function event_start(move, last)
-  local start = event_starts[move]
-  if not start then
-    start = LONG .. string.char(last) .. encode(THIS_EVENT_VERSION, move, now)
-    event_starts[move] = start
+-- The event of a claim or a completion: nearly always like the one before it, but for its job.
+local function append_like(move, id, job, source, deadline)
+  local shared = last_run and last_run.fast == move and last_run.count < RUN_LENGTH and last_run.shared
+  if shared and shared[EVENT_VERSION] == job[VERSION] and shared[EVENT_DRIVE] == job[DRIVE]
+    and shared[EVENT_TASK] == job[TASK] and shared[EVENT_PRIORITY] == job[PRIORITY]
+    and shared[EVENT_DELIVERY] == job[DELIVERY] and shared[EVENT_ATTEMPT] == job[ATTEMPTS] + 1
+    and shared[EVENT_WORKER] == job[WORKER] and shared[EVENT_DEADLINE] == deadline
+  then
+    join_run(id)
+    vary_field(EVENT_KEY, job[KEY])
+    return vary_field(EVENT_FENCE, job[FENCE])
   end
-  return start
+  append_of(move, id, job, source, deadline)
+  if last_run.count == 1 then last_run.fast = move end
 end
 
 -- Write the record of the job whose head this is, as a claim has left it, and the claim's event.
@@ -89,10 +95,7 @@ local function save_leased(id, job, lease_ms)
   local version, drive, task, key = packed[job[VERSION]], packed[job[DRIVE]], packed[job[TASK]], packed[job[KEY]]
   local tier, delivery, fence = packed[job[PRIORITY]], packed[job[DELIVERY]], packed[job[FENCE]]
   local worker, deadline, token = packed[job[WORKER]], packed[job[DEADLINE]], job[TOKEN]
-  append_packed(
-    event_start('claim', EVENT_DEADLINE) .. heads[#id] .. id .. version .. drive .. packed.pending .. packed.active .. task
-    .. key .. tier .. NO .. delivery .. packed[job[ATTEMPTS] + 1] .. fence .. worker .. deadline
-  )
+  append_like('claim', id, job, 'pending', job[DEADLINE])
   local values, rest, later = rest_of_record(lease_ms)
   local record = LONG .. string.char(values) .. packed.active .. version .. encode(job[PLACE]) .. task .. tier .. key .. drive
     .. delivery .. packed[job[ATTEMPTS]] .. fence .. heads[#token] .. token .. deadline .. worker .. rest .. packed[lease_ms]
@@ -105,10 +108,7 @@ local function save_completed(id, job)
   local version, drive, task, key = packed[job[VERSION]], packed[job[DRIVE]], packed[job[TASK]], packed[job[KEY]]
   local tier, delivery, fence, worker = packed[job[PRIORITY]], packed[job[DELIVERY]], packed[job[FENCE]], packed[job[WORKER]]
   local notes = job[SETTLED]
-  append_packed(
-    event_start('complete', EVENT_WORKER) .. heads[#id] .. id .. version .. drive .. packed.active .. packed.completed .. task
-    .. key .. tier .. NO .. delivery .. packed[job[ATTEMPTS] + 1] .. fence .. worker
-  )
+  append_like('complete', id, job, 'active')
   local values, rest, later = rest_of_record()
   local record = LONG .. string.char(values) .. packed.completed .. version .. encode(job[PLACE]) .. task .. tier .. key
     .. drive .. delivery .. packed[job[ATTEMPTS]] .. fence .. NO .. NO .. worker .. packed[job[CANCEL_REQUESTED]]

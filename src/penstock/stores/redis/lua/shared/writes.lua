@@ -1,8 +1,7 @@
--- include: shared/codec
+-- include: shared/runs
 -- What a call writes is gathered while it looks and decides, and written at its end: a script that fails before has
 -- changed nothing, and a hundred jobs are one command for each index instead of a hundred.
-local first_seq = seq
-local set, unset, added, removed, pushed, pushed_front, popped, logged = {}, {}, {}, {}, {}, {}, {}, {}
+local set, unset, added, removed, pushed, pushed_front, popped = {}, {}, {}, {}, {}, {}, {}
 local relay_entries, meta_updates = {}, {}
 
 -- Lists carry their length: asking Lua for it would search.
@@ -37,10 +36,7 @@ end
 -- Members of sorted sets never come back under the same name within a call: what was added may be removed, not
 -- the other way round.
 local function write_all()
-  -- Once for every event: what is looked up by name each time would be felt.
-  local call, format, before, log = redis.call, string.format, first_seq, EVENTS
-  for at = 1, #logged do call('XADD', log, format('%d-0', before + at), 'e', logged[at]) end
-  first_seq = first_seq + #logged
+  write_runs()
   for _, entry in ipairs(relay_entries) do redis.call('XADD', RELAYS, unpack(entry)) end
   for list, count in pairs(popped) do redis.call('LPOP', list, count) end
   run('HSET', set)
@@ -49,6 +45,6 @@ local function write_all()
   run('ZREM', removed)
   run('RPUSH', pushed)
   run('LPUSH', pushed_front)
-  set, unset, added, removed, pushed, pushed_front, popped, logged = {}, {}, {}, {}, {}, {}, {}, {}
+  set, unset, added, removed, pushed, pushed_front, popped = {}, {}, {}, {}, {}, {}, {}
   relay_entries = {}
 end
