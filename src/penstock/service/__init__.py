@@ -1,5 +1,9 @@
 """The HTTP service: jobs of many tenants, on any store, for producers and workers in any language.
 
+Nothing crosses tenants, every request is authorised by the scopes of its token, and bad input gets a problem
+document that names the field. Begin reading in `app.py`, then `request.py` and one module of `routes/`;
+`openapi.py` derives the OpenAPI document from the routes.
+
 Names are imported when they are first used: nothing of a server is needed to import this.
 """
 

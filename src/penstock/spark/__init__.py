@@ -1,5 +1,8 @@
 """The data pipeline on Spark: the queue's jobs and events as tables, and jobs from DataFrames.
 
+Begin reading in `source.py`, the data source that Spark calls; `jobs/` and `events/` read, `sink/` writes,
+`pipeline.py` fills the tables of `lake/`, and `audit/` checks them.
+
 Names are imported when they are first used: neither Spark nor a Java is needed to import this.
 """
 

@@ -1,4 +1,6 @@
-"""For the tests of programs that use Penstock: an app in memory, a clock to turn, jobs run to the end.
+"""For the tests of programs that use Penstock: an app in memory, a clock to advance, jobs run to the end.
+
+Begin reading in `kit.py`; `conformance/` has the tests that every store passes. An example:
 
 async def test_a_new_user_gets_a_mail(penstock_kit):
     kit = penstock_kit(app)

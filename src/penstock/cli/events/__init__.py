@@ -1,1 +1,4 @@
-"""Commands about the event log and its readers."""
+"""Commands about the event log and its readers.
+
+Begin reading in `event_commands.py`.
+"""

@@ -1,1 +1,4 @@
-"""Commands about queues: list, pause, limit, drain; and about their quarantine."""
+"""Commands about queues: list, pause, limit, drain; and about their quarantine.
+
+Begin reading in `queue_commands.py`.
+"""

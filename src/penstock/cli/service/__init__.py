@@ -1,1 +1,4 @@
-"""Commands about the HTTP service: serve, tokens, tenants, webhooks."""
+"""Commands about the HTTP service: serve, tokens, tenants, webhooks.
+
+Begin reading in `serve_command.py`.
+"""

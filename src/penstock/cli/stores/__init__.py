@@ -1,1 +1,4 @@
-"""Commands about tables: migrations, and the outbox in another database."""
+"""Commands about tables: migrations, and the outbox in another database.
+
+Begin reading in `migrate_commands.py`.
+"""

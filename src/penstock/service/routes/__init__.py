@@ -1,4 +1,9 @@
-"""Every route, one module per noun."""
+"""Every route, one module per noun.
+
+A handler's signature is its path, parameters and body in the OpenAPI document, on the reference page and in
+the tests; no route reads another tenant's queues. Begin reading in `jobs.py`; `service/routing.py` calls the
+handlers.
+"""
 
 from typing import Final
 

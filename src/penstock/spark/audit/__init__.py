@@ -1,4 +1,9 @@
-"""The audit: the promises of the queue, proved or broken by tables of its events."""
+"""The audit: the promises of the queue, proved or broken by tables of its events.
+
+The rules on one job are those of `core/history/life.py`; this package finds the jobs that need them event by
+event, and has the rules across jobs as SQL. It can pass a log only if the checker would. Begin reading in
+`judge.py`, then `running.py`, which audits a store.
+"""
 
 from penstock.spark.audit.covered import COVERED
 from penstock.spark.audit.judge import audit

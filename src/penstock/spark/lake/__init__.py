@@ -1,7 +1,10 @@
-"""A lake: the event log as Delta tables that any reader of Delta counts right at any moment.
+"""A lake: the event log as Delta tables, in which every reader finds each event, attempt and job once.
 
 `bronze/events` has events as they came, `silver/attempts` and `silver/jobs` are merged from them. Names are
 imported when they are first used: neither Spark nor Delta is needed to import this.
+
+Begin reading in `bronze.py`, which brings a batch of events with the position in the log in one commit, then
+`silver/` and `table.py`.
 """
 
 from collections.abc import Sequence
