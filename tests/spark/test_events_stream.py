@@ -189,7 +189,7 @@ def test_a_queue_that_was_lost_and_made_anew_is_another_one(place: SparkPlace, s
 
 
 def test_a_stream_registers_and_its_place_moves_on(place: SparkPlace, start: Start) -> None:
-    """By a name that its checkpoint knows; also of the last batch, of which Spark says nothing."""
+    """With the first batch that is done, by a name that its checkpoint knows; also of the last batch."""
     fill(place, "a", "b")
     reader = start(maxEventsPerTrigger=1)
     first = reader.latestOffset(reader.initialOffset(), reader.getDefaultReadLimit())
@@ -204,9 +204,52 @@ def test_a_stream_registers_and_its_place_moves_on(place: SparkPlace, start: Sta
     again.commit(second)
     again.stop()
 
-    assert [(each.name, each.seq) for each in begun] == [(first["reader"], 0)]
+    # A query that is refused before its first batch is done holds back no retention.
+    assert begun == []
     assert [(each.name, each.seq) for each in moved] == [(first["reader"], 1)]
-    assert [(each.name, each.seq) for each in _readers(place)] == [(second["reader"], 2)]
+    assert [(each.name, each.seq) for each in _readers(place)] == [(first["reader"], 2)]
+
+
+def test_a_stream_tells_how_far_it_is_behind(place: SparkPlace, start: Start) -> None:
+    """In what Spark shows as the latest offset in the progress of a query."""
+    reader = start(maxEventsPerTrigger=2)
+    fill(place, "a", "b", "c")
+    begun = reader.initialOffset()
+    assert reader.reportLatestOffset() is None
+
+    first = reader.latestOffset(begun, reader.getDefaultReadLimit())
+    behind = reader.reportLatestOffset()
+    second = reader.latestOffset(first, reader.getDefaultReadLimit())
+    none = reader.reportLatestOffset()
+
+    assert behind is not None
+    assert none is not None
+    assert behind["behind"] == behind["queues"]["default/q"]["behind"] == 1
+    assert behind["oldestUnreadMs"] >= 0
+    assert behind["queues"]["default/q"]["cursor"] == second["queues"]["default/q"]["cursor"]
+    assert none["behind"] == 0
+    assert "oldestUnreadMs" not in none
+
+
+def test_a_start_after_the_newest_event_is_refused(place: SparkPlace, start: Start) -> None:
+    """Events that get the numbers up to there would be skipped, and nobody told."""
+    newest = fill(place, "a", "b")[-1].seq
+    for given in (
+        f'{{"q": {newest + 1}}}',
+        f'{{"v": 1, "queues": {{"default/q": {{"cursor": "{10**12}"}}}}}}',
+    ):
+        with pytest.raises(OptionError, match=rf"startingOffsets: .*up to {newest}, the newest event of"):
+            start(startingOffsets=given).initialOffset()
+
+    assert micro_batches(start(startingOffsets=f'{{"q": {newest}}}')) == []
+
+
+def test_a_tenant_without_a_queue_is_refused(place: SparkPlace, start: Start) -> None:
+    """Also beside one that is there; `default` need not have any yet."""
+    fill(place, "a")
+    for tenants in ("acme", "default,acme"):
+        with pytest.raises(UnknownQueueError, match="no tenant 'acme' has a queue; there are: default"):
+            start(tenants=tenants).initialOffset()
 
 
 def test_a_stream_has_the_name_that_it_is_given_or_none(place: SparkPlace, start: Start) -> None:

@@ -22,6 +22,7 @@ from pyspark.sql.datasource import (
     StringContains,
 )
 
+from penstock.core.errors import UnknownQueueError
 from penstock.core.moves import Bury, Complete, Fault
 from penstock.spark.jobs import postgres
 from penstock.spark.jobs.reader import JobsReader
@@ -84,7 +85,8 @@ def test_the_default_tenant_is_read_unless_another_is_named(place: SparkPlace) -
 
     assert {row["tenant"] for row in rows_of(reader_of(place))} == {"default"}
     assert ids(rows_of(reader_of(place, tenant="acme"))) == {"completed"}
-    assert rows_of(reader_of(place, tenant="nobody")) == []
+    with pytest.raises(UnknownQueueError, match="no tenant 'nobody' has a queue; there are: acme, default"):
+        rows_of(reader_of(place, tenant="nobody"))
     assert len(rows_of(reader_of(place, tenants="acme,default"))) == 10
 
 

@@ -14,13 +14,19 @@ from penstock.core.extras import install_command
 
 if TYPE_CHECKING:
     from penstock.spark.java import java_home
+    from penstock.spark.observing import observed
     from penstock.spark.registering import register
     from penstock.spark.sessions import session
 
-_HOMES: Final = {"java_home": "java", "register": "registering", "session": "sessions"}
+_HOMES: Final = {
+    "java_home": "java",
+    "observed": "observing",
+    "register": "registering",
+    "session": "sessions",
+}
 """None is called like its name: the module would take the name's place once it is imported."""
 
-__all__ = ["java_home", "register", "session"]
+__all__ = ["java_home", "observed", "register", "session"]
 
 
 def __getattr__(name: str) -> Any:

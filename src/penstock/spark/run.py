@@ -122,6 +122,7 @@ def _main(given: argparse.Namespace) -> int:
     options["queues"] = ",".join(given.queue or ())
     options["maxEventsPerTrigger"] = given.max_events
     options["startingOffsets"] = given.start
+    options["readerName"] = given.reader
     options["failOnDataLoss"] = "false" if given.allow_loss else None
     request = Run(
         out=given.out,
@@ -152,6 +153,9 @@ def _parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--once", action="store_true", help="read what is there, and end")
     parser.add_argument("--every", type=float, default=EVERY_SECONDS, metavar="SECONDS")
     parser.add_argument("--start", metavar="WHERE", help="earliest, latest, or cursors as JSON")
+    parser.add_argument(
+        "--reader", metavar="NAME", help="the reader to register, whose unread events are kept"
+    )
     parser.add_argument("--max-events", metavar="N", help="at most so many in a batch")
     parser.add_argument("--allow-loss", action="store_true", help="go on over events that were trimmed")
     parser.add_argument("--master", help="where Spark runs, if not under spark-submit")

@@ -48,9 +48,10 @@ class EventsReader(DataSourceReader):
                 raise OptionError("endingOffsets", cursor, wanted)
         end = await next_offset(store, options, queues, start, limit=None, targets=targets)
         found = backlogs(start, end)
+        allow_loss = not options.fail_on_data_loss
+        ranges = await split(store, found, wanted=options.min_partitions, allow_loss=allow_loss)
         if options.reader_name not in (None, UNREGISTERED):
-            # What is being read is not trimmed meanwhile.
+            # What is being read is not trimmed meanwhile. A plan that was refused registers nobody.
             registration = Registration(options.reader_name)
             await registration.keep(store, {queue: backlog.kept for queue, backlog in found.items()})
-        allow_loss = not options.fail_on_data_loss
-        return await split(store, found, wanted=options.min_partitions, allow_loss=allow_loss)
+        return ranges

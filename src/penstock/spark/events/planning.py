@@ -19,6 +19,7 @@ from penstock.stores.values import QueueInfo
 T = TypeVar("T")
 Queues = Mapping[QueueRef, QueueInfo]
 _AT_ONCE: Final = 8
+STARTING: Final = "startingOffsets"
 TRIMMED: Final = "were trimmed before they were read"
 
 
@@ -65,8 +66,8 @@ async def initial_offset(store: Store, options: SourceOptions, queues: Queues) -
     elif said.lower() == LATEST:
         cursors = await heads(store, queues)
     else:
-        given = read_places("startingOffsets", said, options.tenants)
-        cursors = await _given_cursors(store, options, "startingOffsets", queues, given)
+        given = read_places(STARTING, said, options.tenants)
+        cursors = await _given_cursors(store, options, STARTING, queues, given)
     return Offset(
         {queue: QueuePosition(cursor, made=queues[queue].made) for queue, cursor in cursors.items()}
     )
@@ -198,6 +199,8 @@ async def _given_cursors(
     newest = await heads(store, {queue: queues[queue] for queue, at in given.items() if at == LATEST})
 
     async def whole(queue: QueueRef) -> str:
+        if field == STARTING:
+            await _refuse_beyond_end(store, queue, given[queue])
         try:
             return await store.events.cursor_after(queue, given[queue], 0)
         except CursorLostError as error:
@@ -206,6 +209,19 @@ async def _given_cursors(
             return given[queue]
 
     return newest | await each_of([each for each, at in given.items() if at not in {EARLIEST, LATEST}], whole)
+
+
+async def _refuse_beyond_end(store: Store, queue: QueueRef, given: str) -> None:
+    """OptionError for a start that no event has yet: what gets a lower number would be skipped in silence.
+
+    A cursor with a mark is the store's to judge: what it names was there, and is lost.
+    """
+    cursor = read_cursor(STARTING, given)
+    if cursor.mark is None:
+        _, newest = await store.events.event_range(queue)
+        if cursor.seq > newest:
+            wanted = f"{LATEST}, or a number up to {newest}, the newest event of {full_name(queue)}"
+            raise OptionError(STARTING, given, wanted)
 
 
 def _nearer(one: str, other: str) -> str:

@@ -14,8 +14,10 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from penstock.core.errors import PenstockError
 from penstock.core.job import QueueRef
 from penstock.core.names import check_name
+from penstock.spark.events.lag import report_of
 from penstock.spark.events.links import Link
 from penstock.spark.events.offsets import Offset, read_offset
 from penstock.spark.events.planning import heads, initial_offset, known_queues, next_offset
@@ -35,6 +37,7 @@ class EventsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._targets: Mapping[QueueRef, str] | None = None
         self._registration: Registration | None = None
         self._made_up = made_up_name()
+        self._reached: Offset | None = None
         self._turn = 0
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 (Spark's name)
@@ -77,15 +80,32 @@ class EventsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             )
 
         after = self._link.call(find)
+        self._reached = after
         name = self._name(before.reader)
         # All up to the start is processed. Spark itself says so a batch later, and never of the last one.
+        # A query that has not committed a batch yet may be refused: it must not hold back retention.
         begun = {queue: place.start for queue, place in after.queues.items() if queue not in before.queues}
-        kept = self._keep(name, begun | {queue: place.cursor for queue, place in before.queues.items()})
+        done = {queue: place.cursor for queue, place in before.queues.items()}
+        kept = self._keep(name, begun | done) if _has_committed(before) else []
         if after == before:
             # A query that ends when all is read may end this process now.
             wait(kept)
             return start
         return msgspec.structs.replace(after, reader=name).to_dict()
+
+    def reportLatestOffset(self) -> dict[str, Any] | None:  # noqa: N802 (Spark's name)
+        """The newest event of each queue, and how far the batch that was planned last is behind it.
+
+        Spark shows it as `latestOffset` in the progress of the query. Nothing depends on it, so a store that
+        does not answer is left to the next batch.
+        """
+        reached = self._reached
+        if reached is None:
+            return None
+        try:
+            return self._link.call(lambda store: report_of(store, self._options, reached))
+        except PenstockError:
+            return None
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> list[InputPartition]:
         """Stretches of the queues' logs that make up the batch."""
@@ -132,3 +152,8 @@ class EventsStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._registration = Registration(name)
         registration = self._registration
         return [self._link.send(lambda store: registration.keep(store, places))]
+
+
+def _has_committed(offset: Offset) -> bool:
+    """True where a batch ended in some queue: where a query begins, none has."""
+    return any(place.start for place in offset.queues.values())
