@@ -163,6 +163,21 @@ def test_a_chosen_id_has_the_same_nonce_each_time() -> None:
     assert len(set(made)) == 3
 
 
+def test_both_zeros_are_one_key_and_one_payload() -> None:
+    """As they are one group to Spark; at any depth of a key column, and nowhere else."""
+    nested = pa.array([{"x": [0.0]}, {"x": [-0.0]}])
+    batch = pa.record_batch(
+        {"id": pa.array([0.0, -0.0]), "place": nested, "_task": pa.array(["send", "send"])}
+    )
+    jobs, flaws = read(batch, keyColumns="id,place", duplicates="refuse")
+
+    assert flaws == {}
+    assert jobs[0].idempotency_key == jobs[1].idempotency_key
+    assert jobs[0].payload == jobs[1].payload
+    other, _ = read(batch, keyColumns="id", duplicates="refuse")
+    assert b"-0.0" in other[1].payload
+
+
 def test_keys_are_of_the_write_the_queue_and_the_key_columns() -> None:
     """Nothing else is in them, and a column of keys wins."""
     batch = pa.record_batch({"n": pa.array([1, 1, 2]), "s": pa.array(["x", "y", "x"])})

@@ -18,7 +18,7 @@ from penstock.spark.sink.job_options import Policies, delays_of, flaw_of, instan
 from penstock.spark.sink.keys import KeyMaker, nonce_of
 from penstock.spark.sink.payloads import Payloads
 from penstock.spark.sink.queue_refs import QueueRefs
-from penstock.spark.sink.values import Flaw, Flaws, values_of
+from penstock.spark.sink.values import Flaw, Flaws, values_of, with_one_zero
 from penstock.stores.values import QueueInfo
 
 
@@ -161,7 +161,11 @@ class RowBatch:
         found = self._values.get(place)
         if found is None:
             name = self._rows.columns.names[place]
-            found = self._values[place] = values_of(name, self.batch.column(place), self.flaws)
+            column = self.batch.column(place)
+            found = values_of(name, column, self.flaws)
+            if place in self._rows.columns.keys:
+                found = with_one_zero(found, column)
+            self._values[place] = found
         return found
 
     def _option(self, name: str) -> list[Any]:

@@ -46,6 +46,24 @@ def values_of(name: str, column: pa.Array, flaws: Flaws) -> list[Any]:
     return values
 
 
+def with_one_zero(values: list[Any], column: pa.Array) -> list[Any]:
+    """The values of a column that tells rows apart: 0.0 and -0.0 are equal to Spark, and one key."""
+    has_floats = next(_floats(column), None) is not None
+    return [_one_zero(value) for value in values] if has_floats else values
+
+
+def _one_zero(value: Any) -> Any:
+    match value:
+        case float():
+            # The sum of -0.0 and 0.0 is 0.0.
+            return value + 0.0
+        case list():
+            return [_one_zero(each) for each in value]
+        case dict():
+            return {name: _one_zero(each) for name, each in value.items()}
+    return value
+
+
 def shown(name: str, column: pa.Array, at: int) -> Any:
     """A value for people to look at, also where it has no form in JSON."""
     flaws: Flaws = {}
