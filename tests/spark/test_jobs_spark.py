@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from datetime import datetime
 from typing import Any, Final
 
+import msgspec
 import pytest
 from pyspark.errors import AnalysisException, PySparkException
 from pyspark.sql import SparkSession
@@ -112,6 +113,31 @@ def test_a_schema_or_columns_narrow_what_is_read(spark: SparkSession, place: Spa
     assert reader.schema("id string, priority int").load().columns == ["id", "priority"]
     assert reader.schema("id string, priority int").load().count() == 9
     assert place.read(spark, columns="priority,id").columns == ["priority", "id"]
+
+
+def test_json_is_read_by_a_schema_or_as_variant(spark: SparkSession, place: SparkPlace) -> None:
+    """What does not fit the type is null, as it is with `from_json`."""
+
+    async def three(store: Store) -> None:
+        payloads = [b'{"to": "ada", "n": 5, "more": {"x": [1, 2.5]}}', b'{"to": 7}', b"{}"]
+        new = [msgspec.structs.replace(new_job(f"j{at}"), payload=each) for at, each in enumerate(payloads)]
+        await store.moves.enqueue(QUEUE, new)
+
+    place.run(three)
+    reader = spark.read.format("penstock").options(url=place.url, queue=QUEUE.name)
+
+    typed = reader.schema("id string, payload struct<to: string, n: bigint>, result struct<a: int>").load()
+    assert [tuple(row) for row in typed.orderBy("id").collect()] == [
+        ("j0", ("ada", 5), None),
+        ("j1", None, None),
+        ("j2", (None, None), None),
+    ]
+    variant = reader.schema("id string, payload variant").load()
+    found = variant.orderBy("id").selectExpr("variant_get(payload, '$.more.x[1]', 'double') AS x").collect()
+    assert [row.x for row in found] == [2.5, None, None]
+    for wrong in ("payload map<string, string>", "payload timestamp", "task variant"):
+        with pytest.raises(PySparkException, match=r"schema: found '(payload|task) "):
+            reader.schema(wrong).load().collect()
 
 
 @on_sqlite

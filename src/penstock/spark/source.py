@@ -68,7 +68,9 @@ class PenstockSource(DataSource):
             return EventsReader(options)
         from penstock.spark.jobs.reader import JobsReader
 
-        return JobsReader(options, options.table)
+        wanted = to_arrow_schema(schema, timezone="UTC")
+        is_plain = wanted == schema_of(options.table, wanted.names)
+        return JobsReader(options, options.table, None if is_plain else wanted)
 
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:  # noqa: N802 (Spark's name)
         """Events as they come."""
@@ -99,7 +101,7 @@ class PenstockSource(DataSource):
         wanted = to_arrow_schema(schema, timezone="UTC")
         ours = schema_of(options.table, wanted.names)
         for field in wanted:
-            if field != ours.field(field.name):
+            if field != ours.field(field.name) and not _is_parsed(options.table, field):
                 raise OptionError("schema", _typed(field), _typed(ours.field(field.name)))
         if not wanted.names:
             raise OptionError("schema", "no columns", f"some of {', '.join(ours.names)}")
@@ -133,6 +135,17 @@ def _without_catalog(options: MutableMapping[str, str]) -> MutableMapping[str, s
         wanted = "them: a table of a catalog is read as SELECT … FROM name WITH ('url' = '…'), or by a view"
         raise OptionError("options", "none", wanted)
     return found
+
+
+def _is_parsed(table: str, field: pa.Field) -> bool:
+    """Whether the query wants the JSON of a column as values of a type; OptionError where that cannot be."""
+    from penstock.spark.jobs.parsed import PARSED, WANTED, is_parsable
+
+    if table == "events" or field.name not in PARSED:
+        return False
+    if not is_parsable(field.type):
+        raise OptionError("schema", _typed(field), f"{field.name} as {WANTED}")
+    return True
 
 
 def _typed(field: pa.Field) -> str:

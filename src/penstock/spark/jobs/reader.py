@@ -14,10 +14,14 @@ from penstock.stores.registry import StoreKind, kind_of
 
 
 class JobsReader(DataSourceReader):
-    """Jobs as they are when they are read, each once, and none that came after the query was planned."""
+    """Jobs as they are when they are read, each once, and none that came after the query was planned.
 
-    def __init__(self, options: SourceOptions, table: str) -> None:
+    With a schema, columns of JSON have the types that stand there.
+    """
+
+    def __init__(self, options: SourceOptions, table: str, schema: pa.Schema | None = None) -> None:
         self._options = options
+        self._parsed = schema
         self._request = request_of(options, table)
         # Spark refuses a reader that overrides it while spark.sql.python.filterPushdown.enabled is off.
         self.pushFilters = _Push(self)  # type: ignore[method-assign]
@@ -40,7 +44,14 @@ class JobsReader(DataSourceReader):
             return
         url = self._options.store_url
         with shielded(url):
-            yield from _module(url).read(self._options, self._request, partition)
+            found = _module(url).read(self._options, self._request, partition)
+            if self._parsed is None:
+                yield from found
+                return
+            from penstock.spark.jobs.parsed import parsed
+
+            for batch in found:
+                yield parsed(batch, self._parsed)
 
 
 class _Push:
