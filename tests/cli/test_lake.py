@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -27,7 +28,7 @@ def filled(shell: Shell) -> Path:
     return folder
 
 
-def documents(shell: Shell) -> list[dict[str, object]]:
+def documents(shell: Shell) -> list[dict[str, Any]]:
     return [json.loads(line) for line in shell.out.splitlines()]
 
 
@@ -46,7 +47,8 @@ def test_versions_that_belong_together_are_listed(shell: Shell, filled: Path) ->
     assert shell("lake", "history", "lake", "--json", "--limit", "2") == 0
 
     assert [each["batch"] for each in documents(shell)] == [2, 1]
-    assert {"events", "attempts", "jobs", "at", "batch"} == set(documents(shell)[0])
+    assert {"events", "attempts", "jobs", "at", "batch", "figures"} == set(documents(shell)[0])
+    assert documents(shell)[0]["figures"]["events"] == len(EVENTS) - 40
 
 
 def test_files_are_joined_and_old_ones_removed(shell: Shell, filled: Path) -> None:

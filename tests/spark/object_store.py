@@ -16,6 +16,7 @@ from uuid import uuid4
 from xml.sax.saxutils import escape
 
 CONTROL: Final = "_control"
+PATIENCE: Final = 120.0
 _RANGE: Final = re.compile(r"bytes=(\d*)-(\d*)")
 
 
@@ -23,7 +24,8 @@ class Contents:
     """What is in the store, and how its answers go wrong.
 
     `twice` is how many of the next writes are done and then answered with an error, as where an answer is
-    lost; `failing` is how many of the next requests fail before anything is done. `only` says for which keys.
+    lost; `failing` is how many of the next requests fail before anything is done; `late` is how many of the
+    next writes are done and answered only once the store is told to go on. `only` says for which keys.
     """
 
     def __init__(self) -> None:
@@ -31,6 +33,8 @@ class Contents:
         self.uploads: dict[str, dict[int, bytes]] = {}
         self.twice = 0
         self.failing = 0
+        self.late = 0
+        self.going_on = threading.Event()
         self.only = ""
         self.denied = False
         self.lock = threading.Lock()
@@ -52,7 +56,7 @@ class _Handler(BaseHTTPRequestHandler):
         """An object, a part of it, or a list."""
         key, query = self._asked()
         if key == CONTROL:
-            said = {name: getattr(self.store, name) for name in ("failing", "twice")}
+            said = {name: getattr(self.store, name) for name in ("failing", "twice", "late")}
             self._answer(200, json.dumps(said).encode())
             return
         if self._goes_wrong(key):
@@ -83,6 +87,8 @@ class _Handler(BaseHTTPRequestHandler):
         data = self.rfile.read(int(self.headers.get("Content-Length", 0)))
         if key == CONTROL:
             vars(self.store).update(json.loads(data))
+            self.store.going_on.set()
+            self.store.going_on = threading.Event()
             self._answer(200, b"")
             return
         if self._goes_wrong(key):
@@ -91,6 +97,7 @@ class _Handler(BaseHTTPRequestHandler):
             self.store.uploads[query["uploadId"][0]][int(query["partNumber"][0])] = data
             self._answer(200, b"", _facts(data))
             return
+        going_on = self.store.going_on
         with self.store.lock:
             is_taken = self.headers.get("If-None-Match") == "*" and key in self.store.objects
             if not is_taken:
@@ -100,6 +107,8 @@ class _Handler(BaseHTTPRequestHandler):
         elif self.store.is_spoiled(key, "twice"):
             self._answer(500, b"<Error><Code>InternalError</Code></Error>")
         else:
+            if self.store.is_spoiled(key, "late"):
+                going_on.wait(PATIENCE)
             self._answer(200, b"", _facts(data))
 
     def do_DELETE(self) -> None:
@@ -195,15 +204,17 @@ class ObjectStore:
     def __init__(self, url: str) -> None:
         self.url = url
 
-    def spoil(self, only: str = "", *, failing: int = 0, twice: int = 0, denied: bool = False) -> None:
-        """Let the next requests go wrong, or all of them; see `Contents`."""
-        asked = {"only": only, "failing": failing, "twice": twice, "denied": denied}
+    def spoil(
+        self, only: str = "", *, failing: int = 0, twice: int = 0, late: int = 0, denied: bool = False
+    ) -> None:
+        """Let the next requests go wrong, or all of them; see `Contents`. Late answers go out."""
+        asked = {"only": only, "failing": failing, "twice": twice, "late": late, "denied": denied}
         self._control("PUT", json.dumps(asked).encode())
 
     def left(self) -> int:
         """How many requests have yet to go wrong."""
         found = json.loads(self._control("GET"))
-        return int(found["failing"]) + int(found["twice"])
+        return int(found["failing"]) + int(found["twice"]) + int(found["late"])
 
     def _control(self, method: str, data: bytes | None = None) -> bytes:
         asked = urllib.request.Request(f"{self.url}/{CONTROL}", data=data, method=method)

@@ -1,7 +1,9 @@
 """A lake in an object store, which fails, refuses, or does what it is asked and then says that it did not."""
 
+import asyncio
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from deltalake import DeltaTable
@@ -10,6 +12,7 @@ from penstock.core.events import Event
 from penstock.spark import lake as lakes
 from penstock.spark.errors import TableError
 from penstock.spark.lake.schemas import SHAPES
+from tests.kit.waiting import PATIENCE, until
 from tests.spark.lake_kit import Row, bring, expected_attempts, expected_jobs, made, text_of_row
 from tests.spark.object_store import ObjectStore, object_store
 from tests.spark.test_lake_fold import many_histories
@@ -86,6 +89,31 @@ def test_a_commit_whose_answer_is_lost_is_neither_doubled_nor_blamed_on_others(
     bring(lake, second)
 
     assert store.left() == 0
+    bring(lake, third)
+    check(events)
+
+
+@pytest.mark.parametrize("table", list(SHAPES))
+def test_while_an_answer_is_late_readers_are_right_and_the_commit_counts_once(
+    store: ObjectStore, events: list[Event], table: str
+) -> None:
+    """The write is done long before the driver hears of it."""
+    first, second, third = batches(events)
+    lake = made(LAKE)
+    bring(lake, first)
+    rows = DeltaTable(f"{LAKE}/bronze/events").to_pyarrow_table().num_rows
+    assert rows == len(first)
+
+    store.spoil(f"{SHAPES[table].path}/_delta_log", late=1)
+    with ThreadPoolExecutor(1) as pool:
+        late = pool.submit(bring, lake, second)
+        asyncio.run(until(lambda: store.left() == 0))
+        assert not late.done()
+        rows = DeltaTable(f"{LAKE}/bronze/events").to_pyarrow_table().num_rows
+        assert rows == len(first) + len(second)
+        store.spoil()
+        late.result(PATIENCE)
+
     bring(lake, third)
     check(events)
 

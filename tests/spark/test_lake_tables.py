@@ -1,11 +1,14 @@
 """Tables of a lake are right at any moment, whoever reads, writes beside, or dies half-way. Without Spark."""
 
+import os
 import resource
 import shutil
 import signal
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import duckdb
@@ -394,7 +397,7 @@ def test_a_table_gets_the_columns_that_a_newer_version_has(tmp_path: Path, event
 def test_columns_are_documented_in_the_table_itself(tmp_path: Path) -> None:
     made(tmp_path)
 
-    for name in ("attempts", "jobs"):
+    for name in SHAPES:
         table = DeltaTable(str(tmp_path / SHAPES[name].path))
         fields = pa.schema(table.schema())
         assert all(field.metadata and field.metadata[b"comment"] for field in fields), name
@@ -414,6 +417,40 @@ def test_an_event_without_a_time_or_a_job_has_its_place(tmp_path: Path) -> None:
     assert found.filter(pc.is_null(found["day"])).num_rows == 2
     lakes.optimize(str(tmp_path))
     assert delta(tmp_path, "events").num_rows == len(events) + 2
+
+
+@contextmanager
+def read_only(folder: Path) -> Iterator[None]:
+    """The folder as on a disk that cannot be written, for the time of the block; also for root."""
+    paths = [folder, *folder.rglob("*")]
+    modes = {path: path.stat().st_mode for path in paths}
+    for path in paths:
+        path.chmod(0o555)
+    before = os.geteuid()
+    if before == 0:
+        os.seteuid(65534)
+    try:
+        yield
+    finally:
+        os.seteuid(before)
+        for path, mode in modes.items():
+            path.chmod(mode)
+
+
+def test_a_disk_that_cannot_be_written_is_said_in_a_line_and_a_run_again_is_safe(events: list[Event]) -> None:
+    first, second = batches_of(events, 2)
+    # Where everybody may go, unlike the folders of tests.
+    with TemporaryDirectory() as place:
+        Path(place).chmod(0o755)
+        folder = Path(place) / "lake"
+        bring(made(folder), first)
+        with read_only(folder):
+            lake = made(folder)
+            with pytest.raises(TableError, match=r"bronze/events: (Permission denied|Read-only file system)"):
+                bring(lake, second)
+            check(folder, events[: len(first)])
+        bring(made(folder), second)
+        check(folder, events)
 
 
 def test_a_disk_that_is_full_is_said_in_a_line_and_a_run_again_is_safe(

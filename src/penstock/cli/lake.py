@@ -1,6 +1,6 @@
 """`penstock lake`: the tables of a lake. No command but `register` and `audit` starts Spark."""
 
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Final
 
 import typer
 
@@ -27,6 +27,14 @@ Table = Annotated[
         show_default="all tables",
     ),
 ]
+FIGURES: Final = {
+    "new events": "events",
+    "twice": "duplicates",
+    "problems": "problems",
+    "gaps": "gaps",
+    "lag ms": "lag_ms",
+}
+"""What is shown of a batch, by the title of its column."""
 group = command_group("Audit, list and maintain the Delta tables that `penstock spark run` fills.")
 
 command(group, "audit")(audit)
@@ -53,16 +61,29 @@ async def history(
     folder: Folder,
     limit: Annotated[int, typer.Option(metavar="N", help="Maximum number of batches", min=1)] = 20,
 ) -> None:
-    """List the batches, newest first, each with the versions of the tables that end with it."""
+    """List the batches, newest first, each with the versions of the tables that end with it and its figures.
+
+    The figures are its events, rows that came twice, events that could not be read, gaps, and how many
+    milliseconds old its newest event was when it was committed.
+    """
     from penstock.spark import lake
 
     found = lake.history(folder, limit)
     for each in found:
-        context.out.document({"batch": each.batch, "at": each.at, **each.versions})
+        context.out.document({"batch": each.batch, "at": each.at, **each.versions, "figures": each.figures})
     context.out.table(
-        ["batch", "at", *lake.NAMES],
-        [(each.batch, local(each.at), *(each.versions[name] for name in lake.NAMES)) for each in found],
-        right=frozenset({"batch", *lake.NAMES}),
+        ["batch", "at", *lake.NAMES, *FIGURES],
+        [
+            (
+                each.batch,
+                local(each.at),
+                *(each.versions[name] for name in lake.NAMES),
+                *(each.figures.get(name, "") for name in FIGURES.values()),
+            )
+            for each in found
+        ],
+        right=frozenset({"batch", *lake.NAMES, *FIGURES}),
+        drop=list(reversed(FIGURES)),
     )
 
 

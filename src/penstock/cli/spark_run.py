@@ -176,4 +176,5 @@ def _said(done: "Done") -> str:
         if count
     ]
     lag = [] if done.lag_ms is None else [f"lag {span(done.lag_ms)}"]
-    return ", ".join([f"{done.events} events in {done.batches} batches", *lag, *wrong])
+    rate = [] if done.rate is None else [f"{done.rate:,.0f} events/s"]
+    return ", ".join([f"{done.events} events in {done.batches} batches", *rate, *lag, *wrong])

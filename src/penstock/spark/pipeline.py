@@ -41,8 +41,8 @@ class Done(msgspec.Struct, frozen=True):
     """What the pipeline has done since it was started.
 
     `duplicates` are rows whose number was in their batch before, `problems` could not be read, `gaps` stand
-    for events that were trimmed before they were read. `lag_ms` is how old the newest event of the last batch
-    was when it was in the tables.
+    for events that were trimmed before they were read. Of the last batch, `lag_ms` is how old its newest
+    event was when it was in the tables, and `rate` how many events it took per second of its work.
     """
 
     batches: int = 0
@@ -51,6 +51,7 @@ class Done(msgspec.Struct, frozen=True):
     problems: int = 0
     gaps: int = 0
     lag_ms: int | None = None
+    rate: float | None = None
 
 
 class Pipeline:
@@ -142,7 +143,7 @@ class Pipeline:
             self._on_executors, self._cores, Cut(parts, frozenset().union(*(each.parts for each in brought)))
         )
         reader.commit(end)
-        self._count(counts)
+        self._count(counts, time.monotonic() - began)
         if batch % TIDY_BATCHES == TIDY_BATCHES - 1:
             self._join_files()
         if self._every is not None:
@@ -163,7 +164,7 @@ class Pipeline:
                 f"before it lost some: {error}. Name the store that it is of, or begin a new folder"
             ) from error
 
-    def _count(self, counts: Counts) -> None:
+    def _count(self, counts: Counts, seconds: float) -> None:
         done, now = self.done, time.time_ns() // 1_000_000
         self.done = Done(
             batches=done.batches + 1,
@@ -172,6 +173,7 @@ class Pipeline:
             problems=done.problems + counts.problems,
             gaps=done.gaps + counts.gaps,
             lag_ms=None if counts.newest is None else max(0, now - counts.newest),
+            rate=counts.rows / max(seconds, 1e-3),
         )
 
     def _join_files(self) -> None:

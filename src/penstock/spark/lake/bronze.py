@@ -36,6 +36,16 @@ class Counts(msgspec.Struct, frozen=True):
     gaps: int = 0
     newest: int | None = None
 
+    def figures(self, now_ms: int) -> dict[str, int]:
+        """What the log of the table says of the batch; `lag_ms` is how old its newest event is."""
+        found = {
+            "events": self.rows,
+            "duplicates": self.duplicates,
+            "problems": self.problems,
+            "gaps": self.gaps,
+        }
+        return found if self.newest is None else {**found, "lag_ms": max(0, now_ms - self.newest)}
+
     def __add__(self, other: "Counts") -> "Counts":
         newest = [each for each in (self.newest, other.newest) if each is not None]
         return Counts(

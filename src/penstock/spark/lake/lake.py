@@ -1,5 +1,6 @@
 """A lake: three tables in a folder, each with its own log, and how silver follows bronze."""
 
+import time
 from collections.abc import Callable, Sequence
 from typing import Final, TypeVar
 from uuid import uuid4
@@ -83,8 +84,10 @@ class Lake:
     def add(self, batch: int, offsets: object, brought: Sequence[Brought]) -> Counts:
         """Commit a batch of events to bronze, with how far the log is read."""
         files = [file for each in brought for file in each.files]
-        self._commit(self.bronze, Said(batch=batch, offsets=offsets), files)
-        return sum((each.counts for each in brought), Counts())
+        counts = sum((each.counts for each in brought), Counts())
+        said = Said(batch=batch, offsets=offsets, figures=counts.figures(time.time_ns() // 1_000_000))
+        self._commit(self.bronze, said, files)
+        return counts
 
     def follow(self, executors: Executors, cores: int, cut: Cut | None = None) -> None:
         """Bring silver as far as bronze is; `cut` is how the newest batch was cut."""

@@ -45,13 +45,48 @@ _CLOSING: Final = (
     (BUCKET, _TEXT, "Which part of the rows that may still change this one lies in; null once it is closed"),
 )
 
+_EVENT_SAYS: Final = {
+    "tenant": "Who the queue belongs to",
+    "queue": "The queue",
+    "seq": "The number of the event in its queue",
+    "cursor": "Where reading goes on after this event",
+    "v": "The version of the event record",
+    "move": "The transition; `gap` stands for events that were trimmed before they were read",
+    "at": "When the move was made, by the clock of the store",
+    "job": "The id of the job; null of moves that remove many",
+    "version": "The number of the transition in the life of the job",
+    "drive": "1, and one more with each redrive",
+    "from_state": "The state before the move",
+    "to_state": "The state after the move",
+    "task": "The task",
+    "key": "The concurrency key",
+    "priority": "The priority",
+    "delivery": "The job's how-manieth claim",
+    "attempt": "The drive's how-manieth attempt",
+    "fence": "The fence of the lease that the move was made under",
+    "worker": "Who held the lease",
+    "deadline": "Of claims: when the lease ends unless it is renewed",
+    "visible_at": "Of delayed jobs: when they become claimable",
+    "reason": "Why it ended or is tried again",
+    "error": "The first line of the error",
+    "fingerprint": "The same for errors that differ only in values",
+    "parent": "The job that waits for this one",
+    "schedule": "The schedule that made the job",
+    "instant": "The instant of the schedule",
+    "idempotency_key": "Of enqueues: the idempotency key",
+    "max_attempts": "Of enqueues: how many attempts a drive has",
+    "jobs": "The ids of the jobs that one move removed",
+    "extra": "JSON of fields that this version does not know, and of values that do not fit their column",
+    "problem": "Why the event could not be read, or which events are missing; null of sound ones",
+}
+
 BRONZE: Final = TableShape(
     "events",
     "bronze/events",
     "Every event of the log as it came",
     pa.schema(
         [
-            *EVENTS,
+            *(field.with_metadata({"comment": _EVENT_SAYS[field.name]}) for field in EVENTS),
             *_schema(
                 ("batch_id", _LONG, "The batch that brought the event"),
                 ("ingested_at", AT, "When it was brought, by the clock of the driver"),

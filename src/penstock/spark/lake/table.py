@@ -65,12 +65,14 @@ class Said(msgspec.Struct, frozen=True, omit_defaults=True):
 
     `offsets` is how far the event log of the store is read, and `bronze` the version of bronze that a version
     of silver was made from. `by` is who committed it, so that a commit whose answer was lost is known again.
+    `figures` are of the batch: its events, duplicates, problems and gaps, and how old the newest event was.
     """
 
     batch: int
     offsets: Any = None
     bronze: int | None = None
     by: str = ""
+    figures: Mapping[str, int] = {}
 
 
 class Taken(Exception):
