@@ -63,6 +63,28 @@ def test_another_thread_of_the_driver_reads_and_writes_once_it_has_registered(
         assert pool.submit(work).result() == 3
 
 
+@pytest.mark.parametrize(
+    ("said", "found"),
+    [
+        (None, "no such program"),
+        ("echo 'No module named penstock' >&2; exit 1", "No module named penstock"),
+        ("echo 3.9", "3.9"),
+    ],
+)
+def test_workers_with_another_python_are_refused_with_the_variable_to_set(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str | None, found: str
+) -> None:
+    program = tmp_path / "python"
+    if said is not None:
+        program.write_text(f"#!/bin/sh\n{said}\n")
+        program.chmod(0o755)
+    monkeypatch.setenv("PYSPARK_PYTHON", str(program))
+    monkeypatch.setattr(spark.sparkContext, "pythonExec", str(program))
+
+    with pytest.raises(ConfigError, match=rf"PYSPARK_PYTHON is {program}: {found}; wanted Python 3\."):
+        register(spark)
+
+
 def test_on_one_machine_nobody_else_can_reach_it(spark: SparkSession) -> None:
     assert spark.sparkContext.getConf().get("spark.driver.host") == "127.0.0.1"
     assert spark.sparkContext.getConf().get("spark.driver.bindAddress") == "127.0.0.1"

@@ -108,7 +108,11 @@ def examine(
 def verdict_of(examined: Examined, *, is_compared: bool = False) -> Verdict:
     """The verdict by all parts."""
     spark, parts = examined.found.sparkSession, examined.parts
-    breaches = kept(reduce(DataFrame.union, parts)) if parts else spark.createDataFrame([], _BREACHES)
+    breaches = (
+        kept(reduce(lambda one, other: one.union(other), parts))
+        if parts
+        else spark.createDataFrame([], _BREACHES)
+    )
     counts = breaches.groupBy("rule").count().collect() if parts else []
     figures = dict(examined.figures)
     left = {state: figures.pop(state) for state in State}
