@@ -25,15 +25,19 @@ def main() -> None:
     sections = [section for section in suite.sections if section.name in asked.only]
     rows: list[Row] = []
     with suite.prepare(asked) as prepared:
-        plan = prepared.plan
+        plan, facts = prepared.plan, prepared.facts
+        rounds = asked.rounds or plan.rounds
         groups = [group for section in sections for group in section.cases(plan)]
-        with steps(plan.rounds * sum(map(len, groups))) as progress:
+        with steps(rounds * sum(map(len, groups))) as progress:
             for group in groups:
-                rows += _measured(group, plan.rounds, progress)
+                rows += _measured(group, rounds, progress)
     goals = suite.verdicts(rows)
     report.show(suite, sections, rows, goals)
     if asked.write:
-        report.write(PAGE, suite, prepared.facts, sections, rows, goals)
+        if len(sections) < len(suite.sections):
+            rows, facts = report.renewed(PAGE, suite, facts, sections, rows, rounds)
+            sections, goals = list(suite.sections), suite.verdicts(rows)
+        report.write(PAGE, suite, facts, sections, rows, goals)
 
 
 def _measured(group: Sequence[Case], rounds: int, progress: Steps) -> list[Row]:
@@ -87,12 +91,13 @@ def _arguments() -> tuple[Suite, argparse.Namespace]:
         prog=f"python -m benchmarks {suite.name}", description=f"Measure Penstock on {suite.title}."
     )
     parser.add_argument("--quick", action="store_true", help="a smoke run: small amounts, one round")
+    parser.add_argument("--rounds", type=int, metavar="N", help="how often each case is measured")
     parser.add_argument("--only", default=",".join(names), help=f"some of {','.join(names)}")
     parser.add_argument(
         "--write",
         action=argparse.BooleanOptionalAction,
         default=None,
-        help="rewrite the figures in docs; by default only after a full run",
+        help="rewrite the figures in docs, with --only those of these sections; by default after a full run",
     )
     suite.options(parser)
     asked = parser.parse_args(rest)
@@ -101,7 +106,7 @@ def _arguments() -> tuple[Suite, argparse.Namespace]:
     if unknown:
         parser.error(f"unknown: {', '.join(unknown)}; choose from {', '.join(names)}")
     if asked.write is None:
-        asked.write = not asked.quick and asked.only == names
+        asked.write = not asked.quick and not asked.rounds and asked.only == names
     return suite, asked
 
 

@@ -4,6 +4,7 @@ import json
 import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict
+from dataclasses import fields as dataclass_fields
 from itertools import groupby
 from pathlib import Path
 from typing import Final
@@ -44,9 +45,7 @@ def write(
         "rows": [asdict(row) | {"median": row.median} for row in rows],
         "goals": [asdict(goal) | {"median": goal.median} for goal in goals],
     }
-    page.with_name(f"{page.stem}-{suite.name}.json").write_text(
-        json.dumps(_rounded(found), indent=1, ensure_ascii=False) + "\n", "utf-8"
-    )
+    _beside(page, suite).write_text(json.dumps(_rounded(found), indent=1, ensure_ascii=False) + "\n", "utf-8")
     begin, end = f"<!-- {suite.name} figures: written by the run -->", f"<!-- end of {suite.name} figures -->"
     before, begun, rest = page.read_text("utf-8").partition(begin)
     _, ended, after = rest.partition(end)
@@ -57,6 +56,32 @@ def write(
         lines += [f"### {suite.title}: {title}", "", *_markdown(heads, cells), ""]
     lines += [f"### {suite.title}: machine and versions", "", *_markdown(("", ""), facts.items()), ""]
     page.write_text(before + "\n".join([begin, "", *lines, end]) + after, "utf-8")
+
+
+def renewed(
+    page: Path,
+    suite: Suite,
+    facts: dict[str, str],
+    sections: Sequence[Section],
+    rows: Sequence[Row],
+    rounds: int,
+) -> tuple[list[Row], dict[str, str]]:
+    """The rows on the page with those of these sections measured anew, and what each was made with."""
+    before = json.loads(_beside(page, suite).read_text("utf-8"))
+    fields = [field.name for field in dataclass_fields(Row)]
+    old = [Row(**{name: row[name] for name in fields}) for row in before["rows"]]
+    names = {section.name for section in sections}
+    kept = [row for row in old if row.section not in names]
+    order = [section.name for section in suite.sections]
+    found = sorted([*kept, *rows], key=lambda row: order.index(row.section))
+    machine: dict[str, str] = before["machine"]
+    said = "; ".join(f"{name} {facts[name]}" for name in facts if machine.get(name) != facts[name])
+    titles = ", ".join(section.name for section in sections)
+    return found, machine | {f"Anew: {titles}": f"{said or facts['Date']}; {rounds} rounds"}
+
+
+def _beside(page: Path, suite: Suite) -> Path:
+    return page.with_name(f"{page.stem}-{suite.name}.json")
 
 
 def _tables(
