@@ -9,7 +9,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 import penstock.spark
-from penstock.core.errors import ConfigError
+from penstock.core.errors import ConfigError, OptionError
 from penstock.spark import register, session
 from tests.spark.conftest import MASTER, SparkPlace
 from tests.spark.sink_kit import GIVEN
@@ -83,6 +83,16 @@ def test_workers_with_another_python_are_refused_with_the_variable_to_set(
 
     with pytest.raises(ConfigError, match=rf"PYSPARK_PYTHON is {program}: {found}; wanted Python 3\."):
         register(spark)
+
+
+def test_a_server_of_spark_connect_is_no_master(monkeypatch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(
+        OptionError, match=r"master: found 'sc://host', wanted a plain master: make a session"
+    ):
+        session(master="sc://host")
+    monkeypatch.setenv("SPARK_REMOTE", "sc://other")
+    with pytest.raises(OptionError, match="master: found 'SPARK_REMOTE=sc://other'"):
+        session()
 
 
 def test_on_one_machine_nobody_else_can_reach_it(spark: SparkSession) -> None:

@@ -5,6 +5,7 @@ import sys
 
 from pyspark.sql import SparkSession
 
+from penstock.core.errors import OptionError
 from penstock.spark.java import java_home
 from penstock.spark.registering import register
 
@@ -18,6 +19,11 @@ def session(app_name: str = "penstock", master: str = "local[*]", **conf: str) -
     times in UTC and to the microsecond, filters handed to the store, and on one machine no address that
     others reach. For a session of another making, as under spark-submit, there is `register(spark)`.
     """
+    if master.startswith("sc:") or os.environ.get("SPARK_REMOTE"):
+        # What Spark makes of the two together depends on what was started before.
+        found = master if master.startswith("sc:") else f"SPARK_REMOTE={os.environ['SPARK_REMOTE']}"
+        wanted = "a plain master: make a session of Spark Connect yourself, and call register(spark)"
+        raise OptionError("master", found, wanted)
     settings = {
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
