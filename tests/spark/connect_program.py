@@ -59,7 +59,8 @@ def main(url: str, folder: Path) -> dict[str, Any]:
         "jobs": read("jobs"),
         "events": read("events"),
         "copied": spark.read.parquet(str(folder / "copy")).count(),
-        "observed": next(iter(progress.observedMetrics["penstock"])),
+        # Over Connect a row of the progress has its values in a list.
+        "observed": progress.observedMetrics["penstock"][0][0],
         "brought": done.events,
         "silver": lake.read(spark, str(folder / "lake"), "jobs").count(),
         "audited": [verdict.events for verdict in (of_lake, since, of_store)],
