@@ -17,7 +17,7 @@ import msgspec
 
 from penstock.core.errors import ConfigError, OptionError
 from penstock.core.limits import MOST_PER_CALL
-from penstock.core.payload import Words
+from penstock.core.payload import Description
 from penstock.core.store_url import shown_url
 
 PREFIX: Final = "PENSTOCK_"
@@ -368,9 +368,9 @@ def _converted(field: str, found: object, kind: Any) -> object:
         raise OptionError(field, _redacted(found) if is_secret else found, _wanted(kind)) from None
 
 
-def _redacted(found: object) -> Words | None:
+def _redacted(found: object) -> Description | None:
     """How a secret is shown: that it is set, and its type if that is wrong."""
-    return None if found is None else Words("…" if isinstance(found, str) else type(found).__name__)
+    return None if found is None else Description("…" if isinstance(found, str) else type(found).__name__)
 
 
 def _wanted(kind: Any) -> str:

@@ -97,6 +97,6 @@ def test_an_api_token_is_added_listed_and_revoked(shell: Shell) -> None:
     assert shell("token", "revoke", made["id"]) == 0
     assert shell.json_lines("token", "list") == []
     assert shell("token", "revoke", made["id"]) == 2
-    acts = shell.store(lambda store: Audit(store).acts())
-    assert [act.what for act in acts] == ["token.revoke", "token.add"]
-    assert not any(made["token"] in act.detail for act in acts)
+    entries = shell.store(lambda store: Audit(store).entries())
+    assert [act.what for act in entries] == ["token.revoke", "token.add"]
+    assert not any(made["token"] in act.detail for act in entries)

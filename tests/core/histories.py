@@ -267,7 +267,7 @@ class Chance:
             decide.Returned(b"1"),
             decide.Raised("ValueError: no"),
             decide.Raised("ValueError: no", after_ms=100),
-            decide.Refused("never"),
+            decide.RaisedFail("never"),
             decide.Postponed(700),
             decide.Interrupted(),
         ]
@@ -357,7 +357,7 @@ async def _tell(bench: Bench) -> History:
     await teller.settle(later, decide.Returned(b"1"))
 
     await teller.enqueue("refused")
-    await teller.run("refused", decide.Refused("never"))
+    await teller.run("refused", decide.RaisedFail("never"))
 
     await teller.enqueue("again")
     await bench.store.moves.cancel(MAIL, ["again"])

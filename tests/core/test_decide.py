@@ -130,7 +130,7 @@ def test_a_delay_of_more_than_seven_days_is_an_error(delay_ms: int) -> None:
 
 
 def test_refused_fails_and_interrupted_gives_the_job_back() -> None:
-    refused = decide.settle(claimed(), decide.Refused("no such address"), highest)
+    refused = decide.settle(claimed(), decide.RaisedFail("no such address"), highest)
 
     assert isinstance(refused, Fail)
     assert (refused.fault.reason, refused.fault.error) == (decide.FAILED, "no such address")

@@ -24,7 +24,7 @@ ENDINGS: Final[tuple[decide.Ending, ...]] = (
     decide.Returned(b"1"),
     decide.Returned(b"1"),
     decide.Raised("ValueError: no", after_ms=20),
-    decide.Refused("never"),
+    decide.RaisedFail("never"),
     decide.Postponed(20),
     decide.Interrupted(),
 )
@@ -89,7 +89,7 @@ class Traffic:
             if chance.random() < 0.9:
                 ending = chance.choice(ENDINGS)
                 await store.moves.settle(queue, [decide.settle(job, ending, chance.uniform)])
-                if isinstance(ending, decide.Refused) and chance.random() < 0.5:
+                if isinstance(ending, decide.RaisedFail) and chance.random() < 0.5:
                     await store.moves.redrive(queue, [job.id])
         if claims.jobs and chance.random() < 0.1:
             await store.moves.cancel(queue, [chance.choice(claims.jobs).id])

@@ -39,7 +39,7 @@ async def work(store: Store, first: int, last: int) -> None:
         await store.moves.enqueue(MAIL, [new(name) for name in names])
         claims = await store.moves.claim(MAIL, worker="w1", limit=9, lease_ms=60_000)
         for at, job in enumerate(claims.jobs[1:]):
-            ending = decide.Refused("never") if at == 0 else decide.Returned(b"1")
+            ending = decide.RaisedFail("never") if at == 0 else decide.Returned(b"1")
             await store.moves.settle(MAIL, [decide.settle(job, ending, lambda low, high: high)])
         await store.moves.delete(MAIL, [claims.jobs[2].id])
 

@@ -314,7 +314,7 @@ class Penstock:
         return make_workers(self, queues, concurrency, options)
 
     def scheduler(self, queues: Sequence[str] | None = None, **options: Any) -> "WorkerPool":
-        """What keeps time and runs no job, for these queues or all that the tenant has; used as `worker`.
+        """The scheduler of these queues, or of all queues of the tenant: executes no job; used as `worker`.
 
         Options are those of `TimeKeeper` in `penstock.maintenance`. Workers do the same for their own queues.
         """

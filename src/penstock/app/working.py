@@ -1,4 +1,4 @@
-"""Making the workers of an app, and what keeps time for it. Imported only where an app works."""
+"""Makes the workers and the scheduler of an app. Imported only when one is made."""
 
 import logging
 from collections.abc import Iterable, Mapping, Sequence

@@ -46,7 +46,7 @@ class Raised(msgspec.Struct, frozen=True):
     after_ms: int | None = None
 
 
-class Refused(msgspec.Struct, frozen=True):
+class RaisedFail(msgspec.Struct, frozen=True):
     """The handler said: do not try again."""
 
     error: str | None = None
@@ -76,7 +76,7 @@ class Interrupted(msgspec.Struct, frozen=True):
     error: str | None = None
 
 
-Ending = Returned | Raised | Refused | Postponed | Unhandled | Interrupted
+Ending = Returned | Raised | RaisedFail | Postponed | Unhandled | Interrupted
 
 
 def settle(job: Claimed, ending: Ending, uniform: Uniform) -> Settlement:
@@ -84,7 +84,7 @@ def settle(job: Claimed, ending: Ending, uniform: Uniform) -> Settlement:
     match ending:
         case Returned(result):
             return moves.Complete(job.id, job.token, result)
-        case Refused(error, reason):
+        case RaisedFail(error, reason):
             return moves.Fail(job.id, job.token, _fault(reason, error))
         case Postponed(delay_ms):
             return moves.Snooze(job.id, job.token, check_delay_ms("snooze", delay_ms))

@@ -17,7 +17,7 @@ from penstock.core.payload import (
     MAX_INT,
     MIN_INT,
     PAYLOAD_LIMIT,
-    Words,
+    Description,
     check_json,
     encode_json,
     member,
@@ -111,7 +111,7 @@ def explained(field: str, value: Any, error: msgspec.ValidationError) -> Payload
     where = f"{field}{path}" if field else path.removeprefix(".")
     found = _followed(value, path)
     if missing := _MISSING.fullmatch(what):
-        return PayloadError(member(where, missing["name"]), Words("nothing"), "a value")
+        return PayloadError(member(where, missing["name"]), Description("nothing"), "a value")
     if unknown := _UNKNOWN.fullmatch(what):
         name = unknown["name"]
         return PayloadError(member(where, name), _followed(found, f".{name}"), "nothing of that name")
@@ -212,7 +212,7 @@ def _difference(value: Any, back: Any, depth: int) -> tuple[str, Any, str] | Non
     if members is None:
         return None if value == back else ("", value, "")
     if depth == 0:
-        return "", Words(kind.__name__), _TOO_DEEP
+        return "", Description(kind.__name__), _TOO_DEEP
     if isinstance(value, dict) and value.keys() != back.keys():
         return "", next(key for key in value if key not in back), ", with its keys as declared"
     if isinstance(value, list | tuple) and len(value) != len(back):

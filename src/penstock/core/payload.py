@@ -27,8 +27,8 @@ _TEXT: Final = frozenset({str})
 _PLAIN: Final = _CHEAP | {int, float, list, dict}
 
 
-class Words(str):
-    """What an error says it found where the value itself would not tell, or must not be told."""
+class Description(str):
+    """A text that an error shows as what it found, in place of a value that is secret or too large."""
 
     __slots__ = ()
 
@@ -39,7 +39,7 @@ class Words(str):
 def without_value(error: PayloadError) -> PayloadError:
     """The same error with the type of what was found: payloads are not for logs."""
     found = error.found
-    shown = found if isinstance(found, Words) else Words(type(found).__name__)
+    shown = found if isinstance(found, Description) else Description(type(found).__name__)
     return PayloadError(error.field, shown, error.wanted)
 
 
@@ -51,7 +51,7 @@ def check_json(path: str, value: object, limit: int = PAYLOAD_LIMIT) -> None:
     walk = _Walk(limit)
     if not walk.is_plain(value, MAX_DEPTH):
         if walk.is_over:
-            raise PayloadError(path, Words(type(value).__name__), f"at most {limit} bytes in all")
+            raise PayloadError(path, Description(type(value).__name__), f"at most {limit} bytes in all")
         _find_fault(path, value, MAX_DEPTH)
 
 
@@ -63,7 +63,7 @@ def encode_json(path: str, value: object, limit: int = PAYLOAD_LIMIT) -> bytes:
         _find_fault(path, value, MAX_DEPTH + 1)
         raise
     if len(encoded) > limit:
-        raise PayloadError(path, Words(f"{len(encoded)} bytes"), f"at most {limit} bytes")
+        raise PayloadError(path, Description(f"{len(encoded)} bytes"), f"at most {limit} bytes")
     return encoded
 
 
@@ -174,7 +174,7 @@ def _fault_in(value: Any, depth: int) -> _Fault | None:
         return None if isfinite(value) else _Fault(value, "a finite number")
     if kind is list or kind is dict:
         if depth == 0:
-            return _Fault(Words(kind.__name__), _WANTED_DEPTH)
+            return _Fault(Description(kind.__name__), _WANTED_DEPTH)
         return _fault_in_list(value, depth - 1) if kind is list else _fault_in_dict(value, depth - 1)
     if value is None or kind is bool:
         return None

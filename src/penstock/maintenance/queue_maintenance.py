@@ -1,4 +1,4 @@
-"""The upkeep of one queue as its worker sees it."""
+"""The maintenance of one queue, for its worker."""
 
 from collections.abc import Callable
 
@@ -13,9 +13,9 @@ from penstock.stores.values import Duty
 
 
 class QueueMaintenance:
-    """Has every duty of one queue done while it runs; none is the leader.
+    """Runs every duty of one queue until cancelled. Many processes may do so for the same queue.
 
-    With `upkeep`, it shares that loop with others of the process; without, it has one of its own.
+    With `upkeep`, it shares that loop with other queues of the process; otherwise it has its own.
     """
 
     def __init__(
@@ -38,11 +38,11 @@ class QueueMaintenance:
         self._upkeep = upkeep or MaintenanceLoop(store, self._options, is_held=is_held)
 
     async def run(self) -> None:
-        """Keep at it until cancelled."""
+        """Do the maintenance until cancelled."""
         await self._upkeep.serve(self._queue, self._options)
 
     def nudge(self) -> None:
-        """There are relay entries to carry, known to this process: do not wait for a notification."""
+        """Relay entries were written by this process: deliver them without waiting for a notification."""
         self._upkeep.nudge(self._queue)
 
     async def tick(self) -> bool:
@@ -50,6 +50,6 @@ class QueueMaintenance:
         return await self._upkeep.duties(self._queue).do_all()
 
     async def relay(self) -> None:
-        """Carry what waits for other queues, until there is nothing more; bounded like every duty."""
+        """Deliver the relay entries to other queues, in bounded batches until none is left."""
         if await self._upkeep.duties(self._queue).do(Duty.RELAY) is Result.MORE:
             self.nudge()

@@ -1,4 +1,4 @@
-"""Keeps time for queues without running a job: schedules fire, delayed jobs come due, the old is removed."""
+"""The scheduler: does the maintenance of queues, and fires their schedules, without executing jobs."""
 
 import asyncio
 import logging

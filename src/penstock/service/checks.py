@@ -12,7 +12,7 @@ from penstock.core.errors import InvalidError, OptionError, PayloadError
 from penstock.core.job import NewJob, Options
 from penstock.core.limits import check_declaration
 from penstock.core.names import check_key, check_name
-from penstock.core.payload import PAYLOAD_LIMIT, PROGRESS_LIMIT, Words
+from penstock.core.payload import PAYLOAD_LIMIT, PROGRESS_LIMIT, Description
 from penstock.core.retry import MAX_DELAY_MS, Shape
 from penstock.core.states import State
 from penstock.service.json_bodies import check_unique_names, check_values
@@ -67,13 +67,13 @@ def check_spawns(spawns: Sequence[Spawn]) -> Generator[None]:
 async def check_stored(request: "Request", stored: StoredSchedule) -> Schedule:
     """The schedule; InvalidError unless a client could have made its record, and its times are some."""
     if len(stored.body) > RECORD_BYTES:
-        found = Words(f"{len(stored.body)} bytes")
+        found = Description(f"{len(stored.body)} bytes")
         raise InvalidError("schedule.body", found, f"at most {RECORD_BYTES} bytes")
     await request.yielder.run(check_values("schedule.body", stored.body, request.service.limits.json_values))
     try:
         schedule = decode_schedule(stored.body)
     except (msgspec.MsgspecError, UnicodeError, RecursionError, KeyError):
-        raise InvalidError("schedule.body", Words("something else"), "a schedule in JSON") from None
+        raise InvalidError("schedule.body", Description("something else"), "a schedule in JSON") from None
     check_unique_names(stored.body, "schedule.body")
     if schedule.name != stored.name:
         raise InvalidError("schedule.body.name", schedule.name, f"the schedule's own name, {stored.name!r}")
@@ -116,7 +116,9 @@ def _check_options(path: str, options: Options) -> None:
             check_delay(f"{path}.{name}", value)
     backoff = options.backoff
     if backoff.shape is Shape.LISTED and not backoff.delays_ms:
-        raise OptionError(f"{path}.backoff.delays_ms", Words("none"), "at least one delay in milliseconds")
+        raise OptionError(
+            f"{path}.backoff.delays_ms", Description("none"), "at least one delay in milliseconds"
+        )
     for delay in (backoff.base_ms, backoff.cap_ms, *backoff.delays_ms):
         if not 0 <= delay <= MAX_DELAY_MS:
             raise OptionError(f"{path}.backoff", delay, f"milliseconds from 0 to {MAX_DELAY_MS}")
@@ -135,13 +137,13 @@ def _check_at(field: str, at: int | None) -> None:
 
 def _check_text(field: str, value: bytes | None, most: int = PAYLOAD_LIMIT) -> None:
     if value is not None and len(value) > most:
-        raise PayloadError(field, Words(f"{len(value)} bytes"), f"at most {most} bytes")
+        raise PayloadError(field, Description(f"{len(value)} bytes"), f"at most {most} bytes")
     try:
         is_text = "\0" not in (value or b"").decode()
     except UnicodeDecodeError:
         is_text = False
     if not is_text:
-        raise InvalidError(field, Words("other bytes"), "text in UTF-8, without NUL")
+        raise InvalidError(field, Description("other bytes"), "text in UTF-8, without NUL")
 
 
 def _check_settlements(given: Mapping[str, Any]) -> None:

@@ -10,7 +10,7 @@ from penstock.core.errors import InvalidError, InvalidNameError
 from penstock.core.job import Options
 from penstock.core.limits import MOST_PER_CALL, KeyRule
 from penstock.core.names import NAME_FORM, NAME_WANTED, WORKER_FORM, WORKER_WANTED
-from penstock.core.payload import Words
+from penstock.core.payload import Description
 from penstock.stores.bounds import MAX_LEASE_MS
 from penstock.stores.values import Pause, WorkerEntry
 from penstock.stores.wire import MOST_ITEMS
@@ -114,7 +114,7 @@ def check_scalars(path: str, name: str, value: Any) -> None:
             raise InvalidNameError(path, value[:100], form.wanted)
         if form is None and (len(value) > MOST_TEXT or ("\0" in value and not name.endswith(_FREE))):
             raise InvalidError(
-                path, Words(f"{len(value)} characters"), f"text without NUL, up to {MOST_TEXT}"
+                path, Description(f"{len(value)} characters"), f"text without NUL, up to {MOST_TEXT}"
             )
     elif kind is int:
         least, most = _NUMBERS.get(name, _ANY_NUMBER)
@@ -122,12 +122,12 @@ def check_scalars(path: str, name: str, value: Any) -> None:
             raise InvalidError(path, value, f"a whole number from {least} to {most}")
     elif kind in (list, tuple):
         if len(value) > MOST_ITEMS:
-            raise InvalidError(path, Words(f"{len(value)} entries"), f"up to {MOST_ITEMS}")
+            raise InvalidError(path, Description(f"{len(value)} entries"), f"up to {MOST_ITEMS}")
         for place, each in enumerate(value):
             check_scalars(f"{path}[{place}]", name, each)
     elif kind is dict:
         if len(value) > MOST_ENTRIES:
-            raise InvalidError(path, Words(f"{len(value)} entries"), f"up to {MOST_ENTRIES}")
+            raise InvalidError(path, Description(f"{len(value)} entries"), f"up to {MOST_ENTRIES}")
         for key, each in value.items():
             check_scalars(path, name, key)
             check_scalars(f"{path}.{key}", "", each)

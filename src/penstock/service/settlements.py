@@ -52,7 +52,7 @@ def _ending(place: int, reported: AnySettlement) -> decide.Ending:
             checked_json(f"settlements[{place}].result", bytes(result))
             return Returned(bytes(result))
         case FailSettlement(error=error, reason=reason):
-            return decide.Refused(error, reason)
+            return decide.RaisedFail(error, reason)
         case SnoozeSettlement(delay=delay):
             return Postponed(round(delay * 1000))
         case ReleaseSettlement(error=error):

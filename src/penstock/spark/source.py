@@ -109,7 +109,9 @@ class PenstockSource(DataSource):
 
     def _refuse_lake(self, role: Role) -> None:
         if self._lake is not None:
-            raise OptionError(LAKE_OPTION, self._lake.folder.uri, f"it with read, not with {role}")
+            raise OptionError(
+                LAKE_OPTION, self._lake.folder.uri, f"no lake with {role}: a lake can only be read in batch"
+            )
 
     def _writing(self, role: Role, overwrite: bool) -> SourceOptions:
         self._refuse_lake(role)
@@ -132,7 +134,9 @@ def _without_catalog(options: MutableMapping[str, str]) -> MutableMapping[str, s
         if name in _OF_CATALOG or name.startswith(_COPY_PREFIX):
             del found[name]
     if not found:
-        wanted = "them: a table of a catalog is read as SELECT … FROM name WITH ('url' = '…'), or by a view"
+        wanted = (
+            "the option url: read a table of a catalog by SELECT … FROM name WITH ('url' = '…'), or by a view"
+        )
         raise OptionError("options", "none", wanted)
     return found
 

@@ -474,8 +474,8 @@ class ListsStates(Protocol):
 
 
 @runtime_checkable
-class HasWalls(Protocol):
-    """A store that may show a user some tenants only."""
+class HasTenantIsolation(Protocol):
+    """A store that may restrict a user to some tenants."""
 
     async def is_shut_out(self, tenant: str) -> bool:
         """True when the user of this store sees nothing of the tenant, whatever is there."""

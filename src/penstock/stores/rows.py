@@ -39,7 +39,7 @@ def declaration_of(text: str) -> Declaration:
 
 
 class More(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What few jobs have, kept apart so that the others stay small."""
+    """The fields that few jobs have, stored as JSON in the column `more`, so that other rows stay small."""
 
     parents: tuple[JobRef, ...] = ()
     child_policy: ChildPolicy = ChildPolicy.FAIL
@@ -56,12 +56,12 @@ _MORE_DECODER: Final = msgspec.json.Decoder(More)
 
 
 def more_of(text: str | None) -> More:
-    """What few jobs have."""
+    """The rarely set fields of a job, from the column `more`."""
     return _NO_MORE if text is None else _MORE_DECODER.decode(text)
 
 
 def more_text(new: NewJob, unique: Unique | None) -> str | None:
-    """What few jobs have, to be stored; None for those that have none of it."""
+    """The rarely set fields of a job for the column `more`; None for a job that has none."""
     if not (new.parents or new.awaits or new.unique or new.schedule):
         return None
     blocked = bool(new.awaits)
@@ -132,10 +132,10 @@ EXPIRED_COLUMNS: Final = "id, token, fence, attempts, options, worker, last_dela
 
 
 def expired_of(row: tuple[Any, ...], *, keyed: bool) -> ExpiredLease:
-    """A lease that ran out, from EXPIRED_COLUMNS; with its key where keys take turns."""
+    """An expired lease, from a row of EXPIRED_COLUMNS; with its key in a keyed queue."""
     fields = dict(zip(EXPIRED_COLUMNS.split(", "), row, strict=True))
     fields["options"] = options_of(fields["options"])
-    # What follows reads it in the database.
+    # Decoded only to notice a damaged row here: the move `expire` reads the column in the database.
     more_of(fields.pop("more"))
     fields["key"] = restored(fields["key"]) if keyed else None
     return ExpiredLease(**fields)

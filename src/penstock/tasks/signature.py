@@ -9,7 +9,7 @@ import msgspec
 
 from penstock.core.declared import Declared, explained, from_json
 from penstock.core.errors import ConfigError, PayloadError
-from penstock.core.payload import PAYLOAD_LIMIT, Words, decode_json, encode_json
+from penstock.core.payload import PAYLOAD_LIMIT, Description, decode_json, encode_json
 from penstock.tasks.context import JobContext
 
 Bound = tuple[tuple[Any, ...], dict[str, Any]]
@@ -153,7 +153,7 @@ class Signature:
             return name, kwargs[name], f"it once: the arguments are {self._signature}"
         missing = [name for name in self._names if name in self._required - given - kwargs.keys()]
         if missing:
-            return missing[0], Words("nothing"), f"a value: the arguments are {self._signature}"
+            return missing[0], Description("nothing"), f"a value: the arguments are {self._signature}"
         return "arguments", args, f"{self._signature} ({error})"
 
     def _encoded(self, values: Mapping[str, Any]) -> bytes:

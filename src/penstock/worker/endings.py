@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from penstock.core import decide
-from penstock.core.decide import Ending, Interrupted, Postponed, Raised, Refused, Returned
+from penstock.core.decide import Ending, Interrupted, Postponed, Raised, RaisedFail, Returned
 from penstock.core.errors import HandlerError, OptionError, ProcessDiedError, SoftTimeoutError
 from penstock.core.job import Claimed
 from penstock.core.retry import MAX_DELAY_MS
@@ -92,7 +92,7 @@ def after_signal(signal: signals.Signal) -> Ending | Withdrawn:
             case signals.Snooze():
                 return Postponed(_delay_ms("snooze", getattr(signal, "seconds", None)))
             case signals.Fail():
-                return Refused(_reason(signal))
+                return RaisedFail(_reason(signal))
             case signals.Cancel():
                 return Withdrawn(_reason(signal))
     except OptionError as error:

@@ -13,7 +13,7 @@ from penstock.worker.backoff import StoreBackoff
 
 _LOGGER: Final = logging.getLogger("penstock.worker")
 JOIN_TIMEOUT: Final = 2.0
-"""Seconds that the thread has to end; it is a daemon, so one that does not holds nothing."""
+"""Seconds that the thread has to end; it is a daemon, so that the process can exit without it."""
 OPEN_CAP: Final = 1.0
 """Seconds between two attempts to open the store, at most."""
 

@@ -1,4 +1,4 @@
-"""A worker: claims jobs of one queue, runs them, settles them, and keeps the queue in order."""
+"""The worker of one queue: claims its jobs, executes and settles them, and does the queue's maintenance."""
 
 import asyncio
 import logging
@@ -48,7 +48,7 @@ _LOGGER: Final = logging.getLogger("penstock.worker")
 CLAIM_WAIT: Final = 5.0
 """Seconds that a claim under way has to come back on shutdown."""
 STOP_GRACE: Final = 2.0
-"""Seconds that handlers have to end once they were told to stop, at least."""
+"""Seconds, at least, that handlers have to end after they were told to stop."""
 STOP_MARGIN: Final = 0.5
 """Seconds beyond the time in which the process of a handler is killed."""
 NO_HANDLER_AFTER: Final = 24 * 3600.0
@@ -58,19 +58,19 @@ SETTLE_WAIT: Final = 5.0
 
 
 class Worker:
-    """Runs the jobs of one queue until stopped. The store is open already and stays the caller's.
+    """Executes the jobs of one queue until stopped. The caller has opened the store, and closes it.
 
-    Times in seconds. `name` has to differ between workers that live at the same time; the default does.
-    `tick` is how often the queue's other duties are looked after, half a lease unless given, and `sweep` how
-    often all of them are attempted whatever the store says is due. A `burst` ends when nothing is claimable;
-    delayed jobs are not waited for. `executor` is where handlers run whose task and queue do not say; `host`
-    makes the processes for those that do not run in the worker. Workers of one process share an
-    `upkeep`, a `renewer` of leases and a `registration`, their entry in the registry. A job is dead when no
-    worker knew its task for `no_handler_after`. A worker ends itself when a thread runs on for `stuck_after`
-    beyond its timeout, the timeout again unless given. The process of a handler that was told to stop gets
-    SIGTERM after `term_after` and SIGKILL after `kill_after` more. A claim passes over up to `claim_scan`
-    entries of jobs that are gone; claims and upkeep promote up to `promote_limit` jobs at a time, and recover
-    up to `recover_limit`. The worker counts on its leases for so long as `clock` says.
+    All times are in seconds. `name` has to differ between workers that run concurrently; the default does.
+    `tick` is the interval of the queue's maintenance, half a lease by default, and `sweep` the interval at
+    which every duty is attempted, whatever the store says is due. A `burst` worker ends when nothing is
+    claimable now; it does not wait for delayed jobs. `executor` is the one of tasks that name none, nor
+    their queue; `host` makes the processes of handlers that do not run in the worker. Workers of one
+    process share an `upkeep`, a `renewer` of leases and a `registration`, their entry in the registry. A
+    job is dead when no worker knew its task for `no_handler_after`. A worker ends itself when a thread runs
+    for `stuck_after` beyond its timeout, by default the timeout again. The process of a handler that was
+    told to stop gets SIGTERM after `term_after`, and SIGKILL `kill_after` later. A claim skips up to
+    `claim_scan` entries of deleted jobs; claims and maintenance promote up to `promote_limit` jobs per
+    call, and recover up to `recover_limit` leases. `clock` measures how long the worker's own leases last.
     """
 
     def __init__(

@@ -1,4 +1,4 @@
-"""The audit log of administrative acts."""
+"""The audit log of administrative entries."""
 
 import logging
 
@@ -20,16 +20,16 @@ async def test_acts_are_told_newest_first(store: Store, queue: QueueRef) -> None
         await audit.note(who="ada", what="queue.purge", on=f"q{number}", tenant=queue.tenant)
         await store.clock.advance_clock(10)
 
-    assert [act.on for act in await audit.acts(queue.tenant)] == ["q2", "q1", "q0"]
-    assert [act.on for act in await audit.acts(queue.tenant, limit=1)] == ["q2"]
+    assert [act.on for act in await audit.entries(queue.tenant)] == ["q2", "q1", "q0"]
+    assert [act.on for act in await audit.entries(queue.tenant, limit=1)] == ["q2"]
 
 
 async def test_acts_of_one_tenant_are_not_told_to_another() -> None:
     audit = Audit(MemoryStore())
     await audit.note(who="ada", what="queue.purge", on="mail", tenant="acme")
 
-    assert await audit.acts("globex") == []
-    assert await audit.acts(EVERYONE) == []
+    assert await audit.entries("globex") == []
+    assert await audit.entries(EVERYONE) == []
 
 
 async def test_old_acts_are_forgotten() -> None:
@@ -39,7 +39,7 @@ async def test_old_acts_are_forgotten() -> None:
     await store.clock.advance_clock(KEPT_MS + 1)
     await audit.note(who="ada", what="token.revoke", on="new")
 
-    assert [act.on for act in await audit.acts()] == ["new"]
+    assert [act.on for act in await audit.entries()] == ["new"]
 
 
 async def test_an_act_is_logged_too(caplog: pytest.LogCaptureFixture) -> None:

@@ -185,7 +185,7 @@ async def test_administrative_acts_are_written_down() -> None:
         await client.post("/v1/queues/mail/pause", json={"reason": "lunch"}, headers=token("acme"))
         await client.post("/v1/queues/mail/resume", headers=token("acme"))
 
-    acts = [(act.who, act.what, act.on) for act in await Audit(store).acts("acme")]
+    acts = [(act.who, act.what, act.on) for act in await Audit(store).entries("acme")]
     assert len(acts) == 2
     assert {who for who, _, _ in acts} == {"ada"}
     assert {on for _, _, on in acts} == {"mail"}

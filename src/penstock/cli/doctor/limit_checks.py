@@ -1,4 +1,4 @@
-"""Checks of a queue's limits, and of the turns of its keys."""
+"""Compares running and waiting jobs with a queue's limits, and checks that no key of it is passed over."""
 
 from typing import Final
 

@@ -2,7 +2,7 @@
 
 from penstock.cli.doctor.check import Check
 from penstock.stores.private_files import HasFiles, readable_by_others
-from penstock.stores.protocol import HasWalls, Store
+from penstock.stores.protocol import HasTenantIsolation, Store
 from penstock.stores.registry import StoreKind
 from penstock.stores.values import Durability, StoreInfo
 
@@ -35,7 +35,7 @@ def examine_replication(info: StoreInfo) -> list[Check]:
 
 async def examine_access(store: Store, tenant: str) -> list[Check]:
     """Check that the user of the URL may see the tenant; no check on stores without such access rules."""
-    if not isinstance(store, HasWalls) or not await store.is_shut_out(tenant):
+    if not isinstance(store, HasTenantIsolation) or not await store.is_shut_out(tenant):
         return []
     return [
         Check(

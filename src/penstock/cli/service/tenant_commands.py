@@ -161,12 +161,12 @@ async def audit(
 ) -> None:
     """List what administrators changed, the newest change first."""
     async with context.store() as store:
-        acts = await Audit(store).acts(EVERYONE if name is None else name, context.settings.list.limit)
+        entries = await Audit(store).entries(EVERYONE if name is None else name, context.settings.list.limit)
         now = await store.clock.now()
-    context.out.documents(msgspec.to_builtins(each) | {"at": utc(each.at)} for each in acts)
+    context.out.documents(msgspec.to_builtins(each) | {"at": utc(each.at)} for each in entries)
     context.out.table(
         ["at", "who", "what", "on", "detail"],
-        ((context.out.time(each.at, now), each.who, each.what, each.on, each.detail) for each in acts),
+        ((context.out.time(each.at, now), each.who, each.what, each.on, each.detail) for each in entries),
     )
 
 

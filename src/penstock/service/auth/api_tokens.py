@@ -12,7 +12,7 @@ import msgspec
 
 from penstock.core.errors import OptionError
 from penstock.core.names import check_name
-from penstock.core.payload import Words
+from penstock.core.payload import Description
 from penstock.service.auth.bearer import Bearer
 from penstock.service.auth.scopes import ALL, check_scopes, read_scopes
 from penstock.service.auth.strict import refuse
@@ -151,7 +151,7 @@ class ApiTokens:
 
 
 def _too_many() -> OptionError:
-    return OptionError("tokens", Words(f"{MOST} of them"), f"at most {MOST} for a tenant: revoke some")
+    return OptionError("tokens", Description(f"{MOST} of them"), f"at most {MOST} for a tenant: revoke some")
 
 
 def _digest(secret: str) -> str:

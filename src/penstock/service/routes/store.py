@@ -10,7 +10,7 @@ import msgspec
 from penstock.core.errors import InvalidError
 from penstock.core.job import QueueRef
 from penstock.core.names import check_name
-from penstock.core.payload import Words
+from penstock.core.payload import Description
 from penstock.core.states import State
 from penstock.service import portions, quota_calls
 from penstock.service.auth.scopes import ALL
@@ -255,7 +255,7 @@ async def _register_worker(request: Request, call: Call, first: list[Any], given
     for queue in {*worker.queues, *worker.busy, *(job.queue for job in worker.jobs)}:
         _queue(request, first[0], queue)
     if (size := len(_PACKER.encode(worker))) > WORKER_BYTES:
-        raise InvalidError("worker", Words(f"{size} bytes"), f"at most {WORKER_BYTES} bytes")
+        raise InvalidError("worker", Description(f"{size} bytes"), f"at most {WORKER_BYTES} bytes")
     async with request.service.registration_lock(first[0]):
         others = [
             each for each in await _require_worker(request, first[0], worker.name) if each.name != worker.name

@@ -22,7 +22,7 @@ class _Backend(HasKeyValue, HasClock, Protocol):
 
 
 class AuditEntry(msgspec.Struct, frozen=True, omit_defaults=True):
-    """An administrative act. `what` is its name, such as `token.revoke`; `on` what it was done to."""
+    """A change by an administrator: `what` is its name, such as `token.revoke`, `on` the changed object."""
 
     at: int
     who: str
@@ -34,7 +34,7 @@ class AuditEntry(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Audit:
-    """The log of a store, per tenant; acts on all of them stand under `*`."""
+    """The audit log of a store, per tenant; changes that concern all tenants have the tenant `*`."""
 
     def __init__(self, store: _Backend) -> None:
         self._store = store
@@ -42,20 +42,20 @@ class Audit:
     async def note(
         self, *, who: str, what: str, on: str = "", tenant: str = EVERYONE, detail: str = ""
     ) -> AuditEntry:
-        """Write an act down, after it was done."""
+        """Write an entry about a change that was made."""
         at = await self._store.clock.now()
-        act = AuditEntry(at, who[:255], what, on[:255], tenant, detail[:DETAIL_CHARS])
+        entry = AuditEntry(at, who[:255], what, on[:255], tenant, detail[:DETAIL_CHARS])
         # Entries are in the order of their names: the later, the lower.
         name = f"{_NAME_CEILING_MS - at}-{secrets.token_hex(4)}"
-        await self._store.key_value.put_entry(tenant, NAMESPACE, name, msgspec.json.encode(act))
-        _log.info("%s %s by %s", what, act.on, act.who, extra={"tenant": tenant})
+        await self._store.key_value.put_entry(tenant, NAMESPACE, name, msgspec.json.encode(entry))
+        _log.info("%s %s by %s", what, entry.on, entry.who, extra={"tenant": tenant})
         for old in await self._store.key_value.list_entries(
             tenant, NAMESPACE, after=f"{_NAME_CEILING_MS - at + KEPT_MS}", limit=_DELETED_PER_ENTRY
         ):
             await self._store.key_value.delete_entry(tenant, NAMESPACE, old.name)
-        return act
+        return entry
 
-    async def acts(self, tenant: str = EVERYONE, limit: int = 100) -> list[AuditEntry]:
-        """The newest acts."""
+    async def entries(self, tenant: str = EVERYONE, limit: int = 100) -> list[AuditEntry]:
+        """The newest entries, the newest first."""
         found = await self._store.key_value.list_entries(tenant, NAMESPACE, limit=limit)
-        return [msgspec.json.decode(entry.body, type=AuditEntry) for entry in found]
+        return [msgspec.json.decode(each.body, type=AuditEntry) for each in found]

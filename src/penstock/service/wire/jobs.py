@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, UnsetType
 from penstock.core.errors import PayloadError
 from penstock.core.flows import ChildPolicy, JobRef
 from penstock.core.job import Job
-from penstock.core.payload import PAYLOAD_LIMIT, Words, check_json, decode_json
+from penstock.core.payload import PAYLOAD_LIMIT, Description, check_json, decode_json
 from penstock.core.retry import Backoff
 from penstock.core.states import State
 from penstock.core.unique import UniqueRule
@@ -274,14 +274,16 @@ def arguments(payload: msgspec.Raw) -> bytes:
     encoded = bytes(payload)
     value = checked_json("payload", encoded)
     if type(value) is not dict:
-        raise PayloadError("payload", Words(type(value).__name__), "a JSON object: the arguments by name")
+        raise PayloadError(
+            "payload", Description(type(value).__name__), "a JSON object: the arguments by name"
+        )
     return encoded
 
 
 def checked_json(field: str, encoded: bytes, most: int = PAYLOAD_LIMIT) -> Any:
     """The decoded value of JSON that a job carries; PayloadError where it is too large or invalid."""
     if len(encoded) > most:
-        raise PayloadError(field, Words(f"{len(encoded)} bytes"), f"at most {most} bytes")
+        raise PayloadError(field, Description(f"{len(encoded)} bytes"), f"at most {most} bytes")
     value = decode_json(field, encoded)
     check_json(field, value)
     return value

@@ -10,7 +10,7 @@ from pyspark.sql import types as spark
 from pyspark.sql.types import DataType, StructType
 
 from penstock.core.errors import OptionError
-from penstock.core.payload import MAX_DEPTH, Words
+from penstock.core.payload import MAX_DEPTH, Description
 from penstock.spark.options import ALL_TENANTS, SourceOptions
 
 Types = tuple[type[DataType], ...]
@@ -78,7 +78,7 @@ def columns_of(schema: StructType, options: SourceOptions) -> Columns:
     names = schema.names
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise OptionError(twice[0], Words("it twice"), "each column once")
+        raise OptionError(twice[0], Description("it twice"), "each column once")
     if ALL_TENANTS in options.tenants or len(options.tenants) != 1:
         raise OptionError("tenant", ", ".join(options.tenants), "one tenant, or a column _tenant")
     if len(options.queues) > 1:
@@ -91,7 +91,7 @@ def _of_jobs(schema: StructType, options: SourceOptions) -> Columns:
     said = {name[1:]: at for name, at in found.items() if name.startswith("_")}
     for name, at in said.items():
         if name not in _OPTIONS:
-            raise OptionError(f"_{name}", Words("an unknown option"), _near(f"_{name}"))
+            raise OptionError(f"_{name}", Description("an unknown option"), _near(f"_{name}"))
         kinds, wanted = _OPTIONS[name]
         _check_type(f"_{name}", schema[at].dataType, kinds, wanted)
     _need(said, "queue", options.queues)
@@ -114,10 +114,10 @@ def _of_jobs(schema: StructType, options: SourceOptions) -> Columns:
 def _of_moves(schema: StructType, options: SourceOptions) -> Columns:
     found = {name: at for at, name in enumerate(schema.names)}
     if "job" in found and "id" in found:
-        raise OptionError("job", Words("both job and id"), "one column with the ids of jobs")
+        raise OptionError("job", Description("both job and id"), "one column with the ids of jobs")
     job = found.get("job", found.get("id"))
     if job is None:
-        raise OptionError("job", Words("no such column"), "a column job or id with the ids of jobs")
+        raise OptionError("job", Description("no such column"), "a column job or id with the ids of jobs")
     said = {
         name: at for name in ("queue", "tenant") if (at := found.get(f"_{name}", found.get(name))) is not None
     }
@@ -135,7 +135,9 @@ def _of_moves(schema: StructType, options: SourceOptions) -> Columns:
 
 def _need(said: Mapping[str, int], name: str, given: object) -> None:
     if name not in said and not given:
-        raise OptionError(f"_{name}", Words("no such column"), f"a column _{name}, or the option {name}")
+        raise OptionError(
+            f"_{name}", Description("no such column"), f"a column _{name}, or the option {name}"
+        )
 
 
 def _check_key(said: Mapping[str, int], options: SourceOptions) -> None:
@@ -162,19 +164,19 @@ def _check_alone(schema: StructType, members: Mapping[str, int], keys: Collectio
         wanted = (
             "no arguments beside the column payload, which is all of them; drop it, or name it in keyColumns"
         )
-        raise OptionError(others[0], Words("a column"), wanted)
+        raise OptionError(others[0], Description("a column"), wanted)
 
 
 def _check_type(name: str, found: DataType, kinds: Types, wanted: str) -> None:
     if not isinstance(found, (*kinds, spark.NullType)):
-        raise OptionError(name, Words(found.simpleString()), wanted)
+        raise OptionError(name, Description(found.simpleString()), wanted)
 
 
 def _check_json_type(path: str, found: DataType, depth: int) -> None:
     """OptionError for a type that has no form in JSON."""
     match found:
         case spark.StructType() | spark.ArrayType() | spark.MapType() if depth == 0:
-            raise OptionError(path, Words(found.typeName()), f"at most {MAX_DEPTH} levels")
+            raise OptionError(path, Description(found.typeName()), f"at most {MAX_DEPTH} levels")
         case spark.StructType():
             for field in found.fields:
                 _check_json_type(f"{path}.{field.name}", field.dataType, depth - 1)
@@ -184,7 +186,7 @@ def _check_json_type(path: str, found: DataType, depth: int) -> None:
             _check_type(f"{path} (its keys)", found.keyType, _TEXT, "string")
             _check_json_type(f"{path}{{}}", found.valueType, depth - 1)
         case _ if not isinstance(found, _PLAIN):
-            raise OptionError(path, Words(found.simpleString()), "a type with a form in JSON: cast it")
+            raise OptionError(path, Description(found.simpleString()), "a type with a form in JSON: cast it")
 
 
 def _near(name: str) -> str:

@@ -186,7 +186,7 @@ class Backend:
         return number in self.keyed
 
     async def is_shut_out(self, tenant: str) -> bool:
-        """True where there is a wall between tenants, and the user was not admitted to this one."""
+        """True if row-level security isolates tenants, and the user was not admitted to this one."""
         [(is_out,)] = await self.query(_SHUT_OUT, tenant)
         return bool(is_out)
 

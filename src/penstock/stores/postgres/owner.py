@@ -64,7 +64,7 @@ class SchemaOwner:
         for role, tenant in await found.fetchall():
             raise ConfigError(
                 f"the role {role} was admitted to the tenant {tenant}, and has what it needs there: grants "
-                "for all tenants would lift it over the wall"
+                "for all tenants would let it bypass row-level security"
             )
 
     @asynccontextmanager

@@ -66,7 +66,8 @@ def load_migrations() -> list[str]:
 def statements(sources: Mapping[str, str], schema: str, *, locked: bool = False) -> dict[str, str]:
     """The statement of every file, by its folder and name: `moves/claim`.
 
-    Of the lines that are marked, those stay that are for calls which hold the queue's row, or the others.
+    A line that ends with `-- locked` is left out unless the call holds a lock on the queue's row, and
+    one that ends with `-- unlocked` if it does.
     """
     left_out = "-- unlocked" if locked else "-- locked"
     whole = {

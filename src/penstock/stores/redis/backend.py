@@ -93,7 +93,8 @@ class Backend:
         return info
 
     async def _create(self, queue: QueueRef) -> QueueInfo:
-        # First of all into the list of those whose clocks are turned: every queue with a number is in there.
+        # First into the list of all queues, which every change of the clock offset goes through: no queue
+        # with a number may be missing there.
         await self.server.run("queues/add_to_all", [keys.QUEUES], f"{queue.tenant}/{queue.name}")
         # A queue that the server lost comes back as it was known here before it takes anything in; one that
         # was deleted gets another number, and nothing of what it was.

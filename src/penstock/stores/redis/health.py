@@ -1,4 +1,4 @@
-"""What the store says of its server, and its fsck."""
+"""The version and durability of the server, and the comparison of records with indexes (fsck)."""
 
 from penstock.stores.redis import opening
 from penstock.stores.redis.backend import Backend

@@ -10,7 +10,7 @@ from typing import Any, Final
 import msgspec
 
 from penstock.core.errors import ConfigError, OptionError
-from penstock.core.payload import Words
+from penstock.core.payload import Description
 from penstock.core.store_url import StoreUrl, parse_url
 from penstock.settings import token_of_environment
 from penstock.stores.options import options_of
@@ -144,7 +144,7 @@ def _read(file: Path) -> str | None:
 
 def _checked(field: str, text: str | None) -> str | None:
     if text is not None and not _TOKEN.fullmatch(text):
-        raise OptionError(field, Words("something else"), "letters, digits and any of . _ ~ + / = -")
+        raise OptionError(field, Description("something else"), "letters, digits and any of . _ ~ + / = -")
     return text
 
 

@@ -7,7 +7,7 @@ import msgspec
 
 from penstock.core.errors import PayloadError, PenstockError, StoreFormatError, StoreVersionError
 from penstock.core.job import QueueRef
-from penstock.core.payload import Words
+from penstock.core.payload import Description
 from penstock.stores.projection import ProjectedTime
 from penstock.stores.remote.address import Target
 from penstock.stores.remote.connection import Answer, Connection
@@ -74,7 +74,7 @@ class Backend:
             body = call.encode(subject, None, sent)
         if len(body) > self._most_bytes:
             wanted = f"at most {self._most_bytes} bytes, which the service takes in one request"
-            raise _TooLargeError(name, Words(f"{len(body)} bytes"), wanted)
+            raise _TooLargeError(name, Description(f"{len(body)} bytes"), wanted)
         came = await self._post(name, body)
         try:
             return call.decode_answer(came), len(came)

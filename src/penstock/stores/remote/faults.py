@@ -16,7 +16,7 @@ from penstock.core.errors import (
     StoreTimeoutError,
     StoreUnavailableError,
 )
-from penstock.core.payload import Words
+from penstock.core.payload import Description
 from penstock.stores.remote.address import Target
 from penstock.stores.remote.connection import Answer, LateAnswerError
 
@@ -98,7 +98,7 @@ class Faults:
         error: PenstockError
         if issubclass(kind, InvalidError):
             fault = problem.errors[0] if problem.errors else _Fault(problem.detail)
-            error = kind(_field(fault), Words(fault.found or "nothing"), fault.wanted)
+            error = kind(_field(fault), Description(fault.found or "nothing"), fault.wanted)
         elif issubclass(kind, CursorLostError):
             error = kind(problem.detail, problem.trimmed)
         elif issubclass(kind, StoreError):

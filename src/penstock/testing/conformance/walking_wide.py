@@ -1,4 +1,4 @@
-"""A walk over two queues with all there is in the pot: keys, limits, unique jobs, flows and schedules."""
+"""A random walk over two queues with every feature: keys, limits, unique jobs, flows and schedules."""
 
 from collections.abc import Awaitable
 from typing import Any, Final
@@ -132,13 +132,13 @@ class WideWalk(Walk):
         assert theirs == ours, f"what waits to be carried over is {theirs}, wanted {ours}"
         for queue, what in ours:
             target = self if queue == self.queue.name else self.other
-            await target.take(what)
+            await target.receive(what)
         if self.chance.random() < 0.9:
             for store, relays in ((self.reference, wanted), (self.store, found)):
                 await store.flows.delete_relay_entries(self.queue, [relay.number for relay in relays])
 
-    async def take(self, what: NewJob | Adoption | ChildEnding) -> None:
-        """Take in what comes from another queue."""
+    async def receive(self, what: NewJob | Adoption | ChildEnding) -> None:
+        """Apply a relay entry of another queue."""
 
         def call(store: Store, _: int) -> Awaitable[Any]:
             match what:

@@ -20,7 +20,7 @@ _DELAYS: Final = StopDelays()
 
 
 class Tiers:
-    """The executors of one worker; ConfigError where a task wants one that it does not have."""
+    """The executors of one worker; ConfigError for a task that names one which the worker does not have."""
 
     def __init__(
         self,

@@ -18,7 +18,7 @@ from typing import Any, Final, NoReturn
 from msgspec.structs import replace
 
 from penstock.core import decide
-from penstock.core.decide import Postponed, Raised, Refused
+from penstock.core.decide import Postponed, Raised, RaisedFail
 from penstock.core.errors import PayloadError, SoftTimeoutError
 from penstock.core.job import Claimed, Options
 from penstock.core.payload import PROGRESS_LIMIT, check_json, encode_json
@@ -264,7 +264,7 @@ def _raised(run: Run, error: BaseException) -> Done:
             return _failed(run, "retry" if after is not None else "raised", error, after)
         case Postponed(delay_ms):
             return Done(number=run.number, kind="snooze", after=delay_ms / 1000)
-        case Refused(reason):
+        case RaisedFail(reason):
             return Done(number=run.number, kind="fail", reason=reason)
         case Withdrawn(reason):
             return Done(number=run.number, kind="cancel", reason=reason)

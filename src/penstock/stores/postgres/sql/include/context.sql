@@ -1,6 +1,8 @@
--- The time of the statement, and the sequence of the queue's event numbers. There is no row where the call should hold the queue's
--- row and does not: {free} says when it need not. The time is that of penstock.now_us, written out: a call of that function
--- takes as long as leasing ten jobs.
+-- The store's time, and the sequence of the queue's event numbers, for the statement that includes this file. A statement that
+-- needs a lock on the queue's row, and runs without it, gets no row here and changes nothing: {free} is the condition under which
+-- no lock is needed. The line marked `unlocked` is left out of the statements that are prepared for calls which hold the lock
+-- (`sources.statements`). The time is that of penstock.now_us, written out: calling that function takes as long as leasing
+-- ten jobs.
 WITH context AS MATERIALIZED (
     SELECT clock.now_us, clock.now_us / 1000 AS now, queue.numbers, queue.has_keys
     FROM penstock.queue
