@@ -8,6 +8,7 @@ from penstock.core.moves import Beat, Complete
 from penstock.core.outcomes import Applied, Refused
 from penstock.core.states import State
 from penstock.stores.postgres import PostgresStore
+from penstock.stores.postgres.counting import Counting
 from penstock.stores.postgres.flows import PostgresFlows
 from penstock.stores.postgres.quarantine import PostgresQuarantine
 from penstock.stores.postgres.sources import load_sources
@@ -23,7 +24,7 @@ PARENT = JobRef("parents", "p")
 
 def _flows(store: PostgresStore) -> PostgresFlows:
     """The part itself, for its steps."""
-    return PostgresFlows(store.backend, PostgresQuarantine(store.backend))
+    return PostgresFlows(store.backend, PostgresQuarantine(store.backend, Counting(store.backend)))
 
 
 def _unlocked() -> dict[str, str]:

@@ -1,11 +1,13 @@
 """The check of a file reads it in pages, and leaves the connection as it was."""
 
 import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 
 from penstock.core.job import QueueRef
+from penstock.core.states import State
 from penstock.stores.sqlite import SqliteStore, check
 from penstock.testing.conformance import aio
 from penstock.testing.conformance.arrange import enqueue, new_job
@@ -54,3 +56,16 @@ async def test_a_check_leaves_the_memory_of_the_connection_as_it_was(
     before = await store._backend.read(settings)
     assert await store.health.check(queue) == []
     assert await store._backend.read(settings) == before
+
+
+async def test_wrong_counts_are_found_and_repaired(store: SqliteStore, path: Path, queue: QueueRef) -> None:
+    await enqueue(store, queue, [new_job("a"), new_job("b")])
+    with closing(sqlite3.connect(path)) as connection, connection:
+        connection.execute("UPDATE job_count SET many = many + 5 WHERE state = 'pending'")
+    found = [each.what for each in await store.health.check(queue)]
+    await store.quarantine.repair(queue)
+    counts = await store.reads.counts(queue)
+
+    assert found == ["the counts say 7 pending jobs, and there are 2"]
+    assert counts[State.PENDING] == 2
+    assert await store.health.check(queue) == []

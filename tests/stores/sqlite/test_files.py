@@ -101,6 +101,30 @@ async def test_a_file_from_before_there_were_readers_gets_them(
     await store.close()
 
 
+async def test_jobs_from_before_they_were_counted_are_counted(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    older = load_migrations()[:6]
+    with monkeypatch.context() as patched:
+        patched.setattr("penstock.stores.sqlite.migrate.load_migrations", lambda: older)
+        store = SqliteStore(tmp_path / "jobs.db")
+        await store.open()
+        _open_queue_as_before(tmp_path / "jobs.db")
+        _enqueue_as_before(tmp_path / "jobs.db", "a", "b", "c")
+        await store.close()
+    store = SqliteStore(tmp_path / "jobs.db")
+    await store.open()
+    before = await store.reads.counts(QUEUE)
+    await store.moves.cancel(QUEUE, ["a"])
+    await store.moves.delete(QUEUE, ["b"])
+    after = await store.reads.counts(QUEUE)
+
+    assert before == dict.fromkeys(State, 0) | {State.PENDING: 3}
+    assert after == dict.fromkeys(State, 0) | {State.PENDING: 1, State.CANCELLED: 1}
+    assert await store.health.check(QUEUE) == []
+    await store.close()
+
+
 async def test_queues_from_before_they_could_be_deleted_keep_their_numbers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -78,10 +78,7 @@ class MemoryReads:
     async def counts(self, queue: QueueRef) -> dict[State, int]:
         with self._backend.lock:
             ledger = self._backend.ledgers.get(queue)
-            counts = dict.fromkeys(State, 0)
-            for job in ledger.jobs.values() if ledger else ():
-                counts[job.state] += 1
-            return counts
+            return dict(ledger.counts) if ledger else dict.fromkeys(State, 0)
 
     async def oldest(self, queue: QueueRef) -> int | None:
         with self._backend.lock:

@@ -10,6 +10,7 @@ from penstock.stores.bounds import DAMAGED_EVENT_LIMIT
 from penstock.stores.corruption import corrupt_events
 from penstock.stores.postgres.backend import Backend
 from penstock.stores.postgres.codec import columns_of, event_from
+from penstock.stores.postgres.counting import Counting
 from penstock.stores.postgres.event_pages import EventPages, cursor_of
 from penstock.stores.postgres.renumbering import renumbers
 from penstock.stores.rows import EVENT_COLUMNS
@@ -21,7 +22,7 @@ SELECT {EVENT_COLUMNS} FROM penstock.event WHERE queue = $1 AND seq > $2::bigint
 """  # noqa: S608 (constants)
 
 # Up to the first event that has a higher number, or that cannot be read yet: a reader at the cursor of an
-# event with a number up to this one has nothing before it left to read.
+# event with a number up to this one has nothing before it left to read. What is not in the counts yet stays.
 _TRIM: Final = """
 WITH cut AS MATERIALIZED (SELECT queue.trimmed_stamp AS stamp FROM penstock.queue WHERE queue.n = $1),
 stop AS MATERIALIZED (
@@ -35,6 +36,8 @@ stop AS MATERIALIZED (
         )
         UNION ALL
         SELECT pg_snapshot_xmin(pg_current_snapshot()), 0
+        UNION ALL
+        SELECT known.stamp, known.seq + 1 FROM penstock.queue_count AS known WHERE known.queue = $1
     ) AS edge
     ORDER BY edge.stamp, edge.seq
     LIMIT 1
@@ -131,8 +134,9 @@ LIMIT 1
 class PostgresEvents:
     """The part `EventLog`. An event's cursor is its stamp, its number and its mark."""
 
-    def __init__(self, backend: Backend, pages: EventPages) -> None:
+    def __init__(self, backend: Backend, pages: EventPages, counting: Counting) -> None:
         self._backend = backend
+        self._counting = counting
         self._pages = pages
         self._columns: Mapping[str, str] = {}
         self.event_range = pages.event_range
@@ -230,6 +234,7 @@ class PostgresEvents:
         if number is None:
             return 0
         await self._pages.await_writers()
+        await self._counting.fold_all(number)
         [(cut,)] = await self._backend.query(_TRIM, number, through)
         if not cut:
             await self._backend.verify_number(queue, number)

@@ -5,6 +5,7 @@ from typing import Final
 from penstock.core.job import QueueRef
 from penstock.stores.postgres.backend import Backend
 from penstock.stores.postgres.check import findings
+from penstock.stores.postgres.counting import Counting
 from penstock.stores.postgres.migrate import version_of
 from penstock.stores.postgres.quarantine import PostgresQuarantine
 from penstock.stores.postgres.renumbering import renumbers
@@ -21,8 +22,9 @@ SELECT
 class PostgresHealth:
     """The part `Health`."""
 
-    def __init__(self, backend: Backend, quarantine: PostgresQuarantine) -> None:
+    def __init__(self, backend: Backend, counting: Counting, quarantine: PostgresQuarantine) -> None:
         self._backend = backend
+        self._counting = counting
         self._quarantine = quarantine
 
     async def info(self) -> StoreInfo:
@@ -41,13 +43,17 @@ class PostgresHealth:
 
     @renumbers
     async def check(self, queue: QueueRef) -> list[Finding]:
-        """Records, keys and events agree."""
+        """Records, keys, events and counts agree."""
         number = await self._backend.find_number(queue)
         if number is None:
             return []
         await self._backend.verify_number(queue, number)
         damages = await self._quarantine.damaged_rows(queue, number)
-        return [*await findings(self._backend.query, number), *(Finding(what, job) for job, what in damages)]
+        return [
+            *await findings(self._backend.query, number),
+            *(Finding(what, job) for job, what in damages),
+            *(Finding(what) for what in await self._counting.compare(number)),
+        ]
 
 
 def _durability(fsync: str, commit: str, standbys: str) -> Durability:

@@ -27,13 +27,14 @@ SELECT EXISTS (
 """
 # By number alone the log keeps the order of each job; positions of readers are no places in it any more.
 _START_AGAIN: Final = """
-LOCK TABLE penstock.queue, penstock.job, penstock.ended, penstock.event, penstock.reader
+LOCK TABLE penstock.queue, penstock.job, penstock.ended, penstock.event, penstock.reader, penstock.queue_count
     IN ACCESS EXCLUSIVE MODE;
 UPDATE penstock.queue SET trimmed_stamp = '0', trimmed = least(trimmed, coalesce(
     (SELECT min(event.seq) - 1 FROM penstock.event WHERE event.queue = queue.n), trimmed));
 UPDATE penstock.job SET stamp = '0';
 UPDATE penstock.ended SET stamp = '0';
 UPDATE penstock.event SET stamp = '0';
+UPDATE penstock.queue_count SET stamp = '0', seq = 0, is_stale = true;
 DELETE FROM penstock.reader
 """
 

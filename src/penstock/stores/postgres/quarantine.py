@@ -15,6 +15,7 @@ from penstock.stores.bounds import QUARANTINE_LIMIT
 from penstock.stores.corruption import DECODE_ERRORS, CorruptRow, unreadable_record, warn_set_aside
 from penstock.stores.postgres.backend import Backend
 from penstock.stores.postgres.codec import job_of, more_of
+from penstock.stores.postgres.counting import Counting
 from penstock.stores.postgres.engine import Row
 from penstock.stores.postgres.queue_transaction import QueueTransaction
 from penstock.stores.postgres.renumbering import renumbers
@@ -25,13 +26,27 @@ _COLUMNS: Final = [each for each in JOB_COLUMNS.split(", ") if each not in {"end
 _CHUNK: Final = 1_000
 
 # The time when it was set aside and the damage that was found are kept as time of progress and as reason.
+# No event tells of it: what it does to the counts is noted apart.
 _SET_ASIDE: Final = """
-UPDATE penstock.job SET
-    state = 'quarantined', token = NULL, deadline = NULL, visible_at = NULL, reason = item.reason,
-    progress_at = $4::bigint
-FROM unnest($2::text[], $3::text[]) AS item (id, reason)
-WHERE job.queue = $1 AND job.id = item.id AND job.state <> 'quarantined'
-RETURNING job.key
+WITH picked AS MATERIALIZED (
+    SELECT job.id, job.state, item.reason
+    FROM unnest($2::text[], $3::text[]) AS item (id, reason)
+    JOIN penstock.job ON job.queue = $1 AND job.id = item.id AND job.state <> 'quarantined'
+    FOR UPDATE OF job
+),
+changed AS (
+    UPDATE penstock.job SET
+        state = 'quarantined', token = NULL, deadline = NULL, visible_at = NULL, reason = picked.reason,
+        progress_at = $4::bigint
+    FROM picked
+    WHERE job.queue = $1 AND job.id = picked.id AND job.state <> 'quarantined'
+    RETURNING job.key, picked.state AS was
+),
+removed_counts AS (
+    INSERT INTO penstock.removed_count (queue, state, many)
+    SELECT $1, changed.was, count(*) FROM changed GROUP BY changed.was
+)
+SELECT changed.key FROM changed
 """
 _ENTRIES: Final = f"""
 SELECT {", ".join(_COLUMNS)} FROM penstock.job
@@ -48,10 +63,16 @@ UPDATE penstock.idempotency SET until = $4::bigint WHERE queue = $1 AND key = $2
 _LEAVE_KINDS: Final = "UPDATE penstock.kind SET is_left = true WHERE queue = $1 AND job = ANY($2::text[])"
 _CHILDREN: Final = "DELETE FROM penstock.child WHERE queue = $1 AND parent = ANY($2::text[])"
 _RELAY: Final = "INSERT INTO penstock.relay (queue, target, what, body) VALUES ($1, $2, 'ended', $3)"
+# Those jobs were in no count any more.
 _EVENT: Final = """
-INSERT INTO penstock.event (queue, stamp, seq, at, move, reason, jobs)
-SELECT $1, pg_current_xact_id(), nextval(queue.numbers), $3::bigint, 'delete', $4, $2::text[]
-FROM penstock.queue WHERE queue.n = $1
+WITH written AS (
+    INSERT INTO penstock.event (queue, stamp, seq, at, move, reason, jobs)
+    SELECT $1, pg_current_xact_id(), nextval(queue.numbers), $3::bigint, 'delete', $4, $2::text[]
+    FROM penstock.queue WHERE queue.n = $1
+    RETURNING seq
+)
+INSERT INTO penstock.removed_count (queue, seq, state, many)
+SELECT $1, written.seq, 'quarantined', 0 FROM written
 """
 _LIVE: Final = JOB_COLUMNS.replace("ended_at", "NULL AS ended_at").replace("result", "NULL AS result")
 _NAMED: Final = f"SELECT {_LIVE} FROM penstock.job WHERE queue = $1 AND id = ANY($2::text[])"  # noqa: S608 (constants)
@@ -68,8 +89,9 @@ ORDER BY id LIMIT $3::bigint
 class PostgresQuarantine:
     """The part `Quarantine`: sets jobs aside, and shows and deletes them."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend, counting: Counting) -> None:
         self._backend = backend
+        self._counting = counting
 
     async def set_aside(self, queue: QueueRef, number: int, damages: Sequence[CorruptRow]) -> int:
         """Set jobs aside, and let their keys go on; how many were."""
@@ -143,9 +165,12 @@ class PostgresQuarantine:
     @answers_absent
     @renumbers
     async def repair(self, queue: QueueRef) -> int:
-        """Read every job that has not ended, and set aside those that cannot be read."""
+        """Read every job that has not ended and set aside those that cannot be read; mend wrong counts."""
         number = await self._backend.require_number(queue)
-        return await self.set_aside(queue, number, await self.damaged_rows(queue, number))
+        changed = await self.set_aside(queue, number, await self.damaged_rows(queue, number))
+        if await self._counting.compare(number):
+            await self._counting.recount(number)
+        return changed
 
     async def damaged_rows(self, queue: QueueRef, number: int) -> list[CorruptRow]:
         found: list[CorruptRow] = []

@@ -10,6 +10,7 @@ from penstock.stores.corruption import DECODE_ERRORS, CorruptRow, unreadable_rec
 from penstock.stores.postgres.backend import Backend
 from penstock.stores.postgres.clock import FAR_LEASE
 from penstock.stores.postgres.codec import job_or_error, job_or_none
+from penstock.stores.postgres.counting import Counting
 from penstock.stores.postgres.engine import Value
 from penstock.stores.postgres.quarantine import PostgresQuarantine
 from penstock.stores.postgres.queues import PostgresQueues
@@ -48,12 +49,6 @@ LEFT JOIN LATERAL (
     SELECT record.state FROM penstock.record
     WHERE record.queue = $1 AND record.id = held.job AND held.until IS NULL LIMIT 1
 ) AS theirs ON true
-"""
-
-_COUNTS: Final = """
-SELECT state, count(*) FROM penstock.job WHERE queue = $1 AND state <> 'quarantined' GROUP BY state
-UNION ALL
-SELECT state, count(*) FROM penstock.ended WHERE queue = $1 GROUP BY state
 """
 
 _LIVE_STATES: Final = """
@@ -160,8 +155,11 @@ def _source(query: Query) -> str:
 class PostgresReads:
     """The part `Reads`."""
 
-    def __init__(self, backend: Backend, queues: PostgresQueues, quarantine: PostgresQuarantine) -> None:
+    def __init__(
+        self, backend: Backend, counting: Counting, queues: PostgresQueues, quarantine: PostgresQuarantine
+    ) -> None:
         self._backend = backend
+        self._counting = counting
         self._queues = queues
         self._quarantine = quarantine
 
@@ -214,8 +212,11 @@ class PostgresReads:
     @renumbers
     async def counts(self, queue: QueueRef) -> dict[State, int]:
         """Jobs per state."""
-        rows = await self._backend.read_queue(queue, _COUNTS)
-        return dict.fromkeys(State, 0) | {State(state): count for state, count in rows}
+        number = await self._backend.find_number(queue)
+        counts = None if number is None else await self._counting.read(number)
+        if number is not None and counts is None:
+            await self._backend.verify_number(queue, number)
+        return counts or dict.fromkeys(State, 0)
 
     @renumbers
     async def ahead(self, queue: QueueRef, job: str) -> int:

@@ -12,6 +12,7 @@ from penstock.stores.postgres.backend import Backend
 from penstock.stores.postgres.caller_transaction import CallerTransactions
 from penstock.stores.postgres.claims import PostgresClaims
 from penstock.stores.postgres.clock import PostgresClock
+from penstock.stores.postgres.counting import Counting
 from penstock.stores.postgres.enqueue import PostgresEnqueue
 from penstock.stores.postgres.event_pages import EventPages
 from penstock.stores.postgres.events import PostgresEvents
@@ -62,25 +63,26 @@ class PostgresStore:
         self._users = 0
         pages = EventPages(backend)
         enqueue = PostgresEnqueue(backend)
-        quarantine = PostgresQuarantine(backend)
+        counting = Counting(backend)
+        quarantine = PostgresQuarantine(backend, counting)
         queues = PostgresQueues(backend)
-        reads = PostgresReads(backend, queues, quarantine)
+        reads = PostgresReads(backend, counting, queues, quarantine)
         claims = PostgresClaims(backend, reads, quarantine)
         readers = PostgresReaders(backend, pages)
         self.moves: Moves = PostgresMoves(backend, enqueue, claims, quarantine)
         self.flows: Flows = PostgresFlows(backend, quarantine)
         self.schedules: Schedules = PostgresSchedules(backend, enqueue)
         self.reads: Reads = reads
-        self.upkeep: UpkeepReads = PostgresUpkeep(backend)
+        self.upkeep: UpkeepReads = PostgresUpkeep(backend, counting)
         self.queues: Queues = queues
         self.key_value: KeyValue = PostgresKeyValue(backend)
         self.clock: Clock = PostgresClock(backend)
         self.workers: Workers = WorkerEntries(self.key_value, self.clock)
-        self.events: EventLog = PostgresEvents(backend, pages)
+        self.events: EventLog = PostgresEvents(backend, pages, counting)
         self.readers: Readers = readers
         self.notifier: Notifier = backend.notifier
         self.quarantine: Quarantine = quarantine
-        self.health: Health = PostgresHealth(backend, quarantine)
+        self.health: Health = PostgresHealth(backend, counting, quarantine)
         self._reads = reads
         self._readers = readers
         self._caller_transactions = CallerTransactions(backend)

@@ -11,7 +11,11 @@ from penstock.stores.claimable import ClaimFacts, claimable_at
 from penstock.stores.due import UpkeepFacts, due_queue
 from penstock.stores.postgres.backend import Backend
 from penstock.stores.postgres.clock import FAR_LEASE
+from penstock.stores.postgres.counting import Counting
 from penstock.stores.values import ClaimablePage, DuePage
+
+COUNT_AFTER: Final = 2_000
+"""So many events that are not in the counts of a queue yet are added to them by upkeep."""
 
 _CLAIM_FACTS: Final = """
 SELECT clock.now, found.*
@@ -43,6 +47,10 @@ SELECT
     chosen.name,
     clock.now,
     coalesce(pg_sequence_last_value(chosen.numbers), 0) - chosen.trimmed,
+    chosen.n,
+    coalesce(pg_sequence_last_value(chosen.numbers), 0) - coalesce(
+        (SELECT known.seq FROM penstock.queue_count AS known WHERE known.queue = chosen.n), chosen.trimmed
+    ),
     (
         SELECT job.visible_at FROM penstock.job
         WHERE job.queue = chosen.n AND job.visible_at IS NOT NULL
@@ -90,8 +98,9 @@ _NAMED: Final = _UPKEEP_FACTS.format(chosen="queue.name = ANY ($3::text[])", far
 class PostgresUpkeep:
     """The part `UpkeepReads`: looks at those queues of a tenant that the role may see."""
 
-    def __init__(self, backend: Backend) -> None:
+    def __init__(self, backend: Backend, counting: Counting) -> None:
         self._backend = backend
+        self._counting = counting
 
     async def claimable_queues(
         self, tenant: str, names: Sequence[str], *, within_ms: int = 0
@@ -133,6 +142,10 @@ class PostgresUpkeep:
             rows = await self._backend.query(_NAMED, tenant, self._backend.newest_us, list(names))
         now = int(rows[0][1]) if rows else await self._backend.now_us() // 1000
         self._backend.observe_time(now * 1000)
+        for row in rows:
+            # Whoever asks for the counts then has few events to add up.
+            if row[4] >= COUNT_AFTER:
+                await self._counting.fold_all(row[3])
         found = [
             due_queue(row[0], _facts(row), now=now, within_ms=within_ms, events_kept=events_kept)
             for row in rows
@@ -142,7 +155,7 @@ class PostgresUpkeep:
 
 
 def _facts(row: tuple[Any, ...]) -> UpkeepFacts:
-    _, _, events, visible_at, first, far, instant, has_relays, *prune = row
+    _, _, events, _, _, visible_at, first, far, instant, has_relays, *prune = row
     return UpkeepFacts(
         visible_at=visible_at,
         first_deadline=first,

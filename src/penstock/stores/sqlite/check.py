@@ -6,6 +6,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from penstock.core.job import QueueRef
+from penstock.core.states import State
 from penstock.stores.corruption import ROW_ERRORS, CorruptRow, unreadable_record
 from penstock.stores.rows import JOB_COLUMNS
 from penstock.stores.sqlite.codec import job_of
@@ -36,6 +37,9 @@ _RULES: Final = {
     ),
 }
 _LIMIT: Final = 100
+# Grouped by state, all jobs would be sorted in memory first.
+_EACH: Final = ", ".join(f"count(CASE WHEN state = '{state}' THEN 1 END)" for state in State)
+_COUNTED: Final = f"SELECT {_EACH} FROM job WHERE queue = ?"  # noqa: S608 (constants)
 _CHUNK: Final = 1_000
 _CACHE_KIB: Final = 16_384
 """Memory for pages, and as much again for what is being sorted."""
@@ -88,6 +92,7 @@ def _findings(
         found
         + _events(connection, number, seq, trimmed)
         + _versions(connection, number)
+        + [Finding(what) for what in wrong_counts(connection, number)]
         + _damage(connection)
     )
 
@@ -112,6 +117,27 @@ def _versions(connection: sqlite3.Connection, number: int) -> list[Finding]:
         (number, _LIMIT),
     )
     return [Finding("the record and its newest event disagree", job) for (job,) in rows]
+
+
+def wrong_counts(connection: sqlite3.Connection, number: int) -> list[str]:
+    """What the counts of a queue say otherwise than its jobs."""
+    counted = dict(connection.execute("SELECT state, many FROM job_count WHERE queue = ?", (number,)))
+    found = connection.execute(_COUNTED, (number,)).fetchone()
+    return [
+        f"the counts say {counted.get(state, 0)} {state} jobs, and there are {many}"
+        for state, many in zip(State, found, strict=True)
+        if counted.get(state, 0) != many
+    ]
+
+
+def recount(connection: sqlite3.Connection, number: int) -> None:
+    """Count the jobs of a queue anew."""
+    found = connection.execute(_COUNTED, (number,)).fetchone()
+    connection.execute("DELETE FROM job_count WHERE queue = ?", (number,))
+    connection.executemany(
+        "INSERT INTO job_count (queue, state, many) VALUES (?, ?, ?)",
+        [(number, state, many) for state, many in zip(State, found, strict=True)],
+    )
 
 
 def _damage(connection: sqlite3.Connection) -> list[Finding]:

@@ -12,7 +12,7 @@ from penstock.stores.bounds import QUARANTINE_LIMIT
 from penstock.stores.corruption import CorruptRow, warn_set_aside
 from penstock.stores.rows import JOB_COLUMNS, encode
 from penstock.stores.sqlite.backend import Backend
-from penstock.stores.sqlite.check import damaged_rows
+from penstock.stores.sqlite.check import damaged_rows, recount, wrong_counts
 from penstock.stores.sqlite.queue_transaction import QueueTransaction
 from penstock.stores.sqlite.tolerant import fetch
 from penstock.stores.values import QuarantinedEntry
@@ -93,14 +93,16 @@ class SqliteQuarantine:
 
     @answers_absent
     async def repair(self, queue: QueueRef) -> int:
-        """Read every job, and set aside those that cannot be read."""
-        return await self._backend.transact(
-            queue,
-            lambda transaction: set_aside(
-                transaction, damaged_rows(transaction.connection, queue, transaction.number)
-            ),
-            creates=False,
-        )
+        """Read every job and set aside those that cannot be read; mend counts that are wrong."""
+
+        def mend(transaction: QueueTransaction) -> int:
+            connection, number = transaction.connection, transaction.number
+            changed = set_aside(transaction, damaged_rows(connection, queue, number))
+            if wrong_counts(connection, number):
+                recount(connection, number)
+            return changed
+
+        return await self._backend.transact(queue, mend, creates=False)
 
 
 def _entry(row: tuple[Any, ...]) -> QuarantinedEntry:

@@ -75,5 +75,14 @@ written_events AS (
     FROM context
     CROSS JOIN after
     HAVING count(*) > 0
+    RETURNING event.seq, event.job
+),
+removed_counts AS (
+    INSERT INTO penstock.removed_count (queue, seq, state, many)
+    SELECT $1, written_events.seq, after.state, count(*)
+    FROM written_events
+    CROSS JOIN after
+    WHERE written_events.job IS NULL
+    GROUP BY written_events.seq, after.state
 )
 SELECT i, state, false, key FROM after

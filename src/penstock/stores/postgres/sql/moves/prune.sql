@@ -64,5 +64,13 @@ written_events AS (
     FROM context
     CROSS JOIN after
     HAVING count(*) > 0
+    RETURNING event.seq
+),
+removed_counts AS (
+    INSERT INTO penstock.removed_count (queue, seq, state, many)
+    SELECT $1, written_events.seq, after.state, count(*)
+    FROM written_events
+    CROSS JOIN after
+    GROUP BY written_events.seq, after.state
 )
 SELECT count(*), max(after.prune_at), EXISTS (SELECT 1 FROM context) FROM after
