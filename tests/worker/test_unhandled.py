@@ -179,6 +179,16 @@ async def test_the_log_says_once_what_works_where(caplog: pytest.LogCaptureFixtu
     assert f'tasks="{", ".join(tasks[:20])} and 3 more"' in line
 
 
+async def test_a_worker_without_tasks_is_told_why_it_executes_nothing(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """As where the module of the app was named, and not the one that imports its tasks."""
+    async with Registration(MemoryStore(), "default", "ada", {"mail": 10}, []).held():
+        pass
+
+    assert "this worker knows no task" in caplog.text
+
+
 async def test_a_registry_that_does_not_answer_keeps_no_job_from_going_back() -> None:
     store = Cut()
     desk = Desk(QueueRef("default", "q"), store)

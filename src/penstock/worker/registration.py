@@ -190,6 +190,11 @@ class Registration:
             "tasks": _listed(entry.tasks, entry.more_tasks),
         }
         _LOGGER.info("worker started", extra=self._about | said)
+        if not entry.tasks:
+            _LOGGER.warning(
+                "this worker knows no task and sends all jobs back: start it with a module that imports tasks",
+                extra=self._about,
+            )
 
     async def _renew(self) -> None:
         while True:
