@@ -9,7 +9,7 @@ import pytest
 
 from penstock.cli.doctor.store_checks import examine_persistence
 from penstock.core.flows import ChildEnding, JobRef
-from penstock.core.job import NewJob
+from penstock.core.job import NewJob, QueueRef
 from penstock.core.limits import Declaration, KeyRule, Mode
 from penstock.stores.protocol import Store
 from penstock.stores.values import Durability, StoredSchedule, StoreInfo, WorkerEntry
@@ -378,3 +378,34 @@ def test_a_folder_that_others_cannot_enter_hides_its_files(shell: Shell) -> None
     shell.directory.chmod(0o700)
 
     assert shell.json("doctor")["healthy"] is True
+
+
+@pytest.mark.parametrize(
+    "damage", ["seq = 'many'", "declaration = '{'", "trimmed = x'00'", "paused_at = 'soon'"]
+)
+def test_a_damaged_queue_is_a_finding_and_the_others_are_checked(shell: Shell, damage: str) -> None:
+    shell.enqueue("a", queue=QueueRef("default", "web"))
+    shell.enqueue("a")
+    with closing(sqlite3.connect(shell.file, isolation_level=None)) as base:
+        base.execute(f"UPDATE queue SET {damage} WHERE name = 'web'")
+
+    assert shell("doctor") == 1
+    assert "bug in Penstock" not in shell.err
+    assert "of queue web: " in shell.out
+    checks = shell.json("doctor", code=1)["checks"]
+    of_mail = [check for check in checks if check.get("queue") == "mail"]
+    assert "history" in {check["name"] for check in of_mail}
+    assert not any(check.get("findings") for check in of_mail)
+
+
+@pytest.mark.parametrize("damage", ["deadline = NULL", "state = x'ff'"])
+def test_a_check_that_meets_a_damaged_row_says_so_and_the_others_are_made(shell: Shell, damage: str) -> None:
+    shell.enqueue("a", "b")
+    shell.claim()
+    with closing(sqlite3.connect(shell.file, isolation_level=None)) as base:
+        base.execute(f"UPDATE job SET {damage} WHERE id = 'a'")
+
+    assert shell("doctor") == 1
+    assert "bug in Penstock" not in shell.err
+    made = {check["name"] for check in shell.json("doctor", code=1)["checks"]}
+    assert {"records and indexes", "leases", "counts", "relays", "readers of events"} <= made

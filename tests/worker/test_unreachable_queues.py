@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from penstock import Penstock
-from penstock.core.errors import DeclarationError, StoreUnavailableError
+from penstock import Penstock, QueueHandle
+from penstock.core.errors import DamagedQueueError, DeclarationError, StoreUnavailableError
 from penstock.core.job import QueueRef
 from penstock.core.limits import Declaration, Mode
 from penstock.stores.values import QueueInfo, StoredSchedule
@@ -116,6 +116,58 @@ async def test_workers_do_not_start_where_no_queue_can_be_reached() -> None:
     async with asyncio.timeout(PATIENCE), app:
         with pytest.raises(StoreUnavailableError):
             await app.worker().run()
+
+
+class PartlyDamaged(PartlyAway):
+    """A store in which one queue cannot be read, until it `is_back`."""
+
+    def _reach(self, queue: QueueRef | None) -> None:
+        if not self.is_back and queue == AWAY:
+            self.refusals += 1
+            raise DamagedQueueError("queue away cannot be read")
+
+
+@pytest.mark.parametrize("declared", ["here away", "away", ""])
+async def test_a_damaged_queue_stops_no_other_and_goes_on_once_it_is_mended(
+    declared: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = PartlyDamaged()
+    app, done = _app(store), list[str]()
+
+    @_queue(app, "here", "here" in declared).task
+    async def say(word: str) -> None:
+        done.append(word)
+
+    @app.every(hours=1, args=["tick"])
+    @_queue(app, "away", "away" in declared).task
+    async def repeat(word: str) -> None:
+        done.append(word)
+
+    async with asyncio.timeout(PATIENCE), app:
+        workers = app.worker()
+        working = asyncio.create_task(workers.run())
+        await say.enqueue("one")
+        await until(lambda: done == ["one"] and "queue away cannot be read" in caplog.text)
+        store.is_back = True
+        await repeat.enqueue("two")
+        await until(lambda: done == ["one", "two"])
+        workers.stop()
+        await working
+
+
+@pytest.mark.parametrize("is_declared", [True, False])
+async def test_a_burst_does_not_wait_until_a_damaged_queue_is_mended(is_declared: bool) -> None:
+    app = _app(PartlyDamaged())
+    app.queue("here", max_length=9)
+    _queue(app, "away", is_declared)
+    async with asyncio.timeout(PATIENCE), app:
+        with pytest.raises(DamagedQueueError):
+            await app.worker(burst=True).run()
+
+
+def _queue(app: Penstock, name: str, is_declared: bool) -> QueueHandle:
+    """A queue of which the app declares something, or nothing."""
+    return app.queue(name, max_length=9) if is_declared else app.queue(name)
 
 
 def _app(store: PartlyAway) -> Penstock:

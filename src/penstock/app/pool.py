@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
 from typing import Any, Final
 
-from penstock.app.preparing import Prepared
+from penstock.app.preparing import UNUSABLE, Prepared
 from penstock.app.restoring import Restorer
-from penstock.core.errors import StoreUnavailableError
+from penstock.core.errors import DamagedQueueError
 from penstock.worker.executors.process.host import Host
 from penstock.worker.pool import Runner, WorkerPool
 from penstock.worker.worker import Worker
@@ -73,7 +73,9 @@ class AppWorkers(WorkerPool):
                 continue
             try:
                 self._waiting.pop(name).result()
-            except StoreUnavailableError:
+            except UNUSABLE as error:
+                if isinstance(worker, Worker) and worker.is_burst and isinstance(error, DamagedQueueError):
+                    raise
                 self._waiting[name] = asyncio.create_task(self._again(name))
         await worker.run()
 

@@ -6,7 +6,8 @@ import random
 from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
-from penstock.core.errors import StoreError, StoreUnavailableError
+from penstock.app.preparing import UNUSABLE
+from penstock.core.errors import StoreError
 from penstock.core.job import QueueRef
 from penstock.stores.protocol import Store
 
@@ -49,7 +50,7 @@ class Restorer:
                 try:
                     # What is missing is made, so that it has a mark.
                     marks[queue] = (await self._store.queues.open_queue(queue)).made
-                except StoreUnavailableError:
+                except UNUSABLE:
                     is_unreached = True
             lost = [queue for queue, mark in marks.items() if self._marks.get(queue, mark) != mark]
             if lost or self.is_behind:

@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING, Any, Final
 
 from penstock.app.place import place_of
 from penstock.app.pool import AppWorkers
-from penstock.app.preparing import Prepared, prepared
+from penstock.app.preparing import UNUSABLE, Prepared, prepared
 from penstock.app.restoring import Restorer
 from penstock.client.client import unknown_queue
-from penstock.core.errors import ConfigError, OptionError, StoreUnavailableError
+from penstock.core.errors import ConfigError, OptionError
 from penstock.core.job import QueueRef
 from penstock.maintenance.loop import MaintenanceLoop
 from penstock.maintenance.time_keeper import TimeKeeper
@@ -112,12 +112,14 @@ def _process_host(app: "Penstock", executor: object) -> Host | None:
 async def _prepare(app: "Penstock", queues: Sequence[str] | None = None) -> Prepared:
     """Compare what the app declares with what is stored, and put its schedules."""
     # A worker that understands its queues otherwise than they are stored must not start.
-    names = [name for name in queues or app.queues if app.declarations[name] is not None]
-    waiting = await prepared({name: app.client.prepare([name]) for name in names})
+    served = queues or app.queues
+    names = [name for name in served if app.declarations[name] is not None]
+    others = len(names) < len(served)
+    waiting = await prepared({name: app.client.prepare([name]) for name in names}, others=others)
     try:
         await app.schedules.sync()
         await app.schedules.name_undeclared()
-    except StoreUnavailableError as error:
+    except UNUSABLE as error:
         _LOGGER.warning("the schedules of the app cannot be put yet, retrying: %s", error)
         return Prepared(waiting, has_schedules=False)
     return Prepared(waiting)

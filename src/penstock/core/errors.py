@@ -230,6 +230,10 @@ class StoreFormatError(StoreError):
     """What is there is not a Penstock store, or a damaged one."""
 
 
+class DamagedQueueError(StoreFormatError):
+    """What the store keeps of a queue itself cannot be read: no other queue is concerned."""
+
+
 class StoreVersionError(StoreError):
     """The store was written by a newer Penstock."""
 

@@ -7,7 +7,7 @@ from typing import Any, Final, TypeVar
 
 import msgspec
 
-from penstock.core.errors import StoreFormatError
+from penstock.core.errors import DamagedQueueError, StoreFormatError
 from penstock.core.job import QueueRef
 from penstock.stores.values import DamagedEvent
 
@@ -36,6 +36,11 @@ def job_error(queue: QueueRef, job: str, error: Exception) -> StoreFormatError:
     return StoreFormatError(
         f"job {job} of queue {queue} cannot be read: {error}; `penstock doctor --repair` sets it aside"
     )
+
+
+def queue_error(queue: QueueRef, error: Exception, where: str) -> DamagedQueueError:
+    """What to raise for a queue whose own entry cannot be read; `where` names that entry."""
+    return DamagedQueueError(f"queue {queue} cannot be read: {error}; its own entry, {where}, is damaged")
 
 
 def unreadable_record(error: Exception) -> str:

@@ -6,10 +6,11 @@ from typing import Any, Final
 import msgspec
 
 from penstock.core.flows import ChildPolicy, JobRef
-from penstock.core.job import ExpiredLease, NewJob, Options
+from penstock.core.job import ExpiredLease, NewJob, Options, QueueRef
 from penstock.core.limits import Declaration
 from penstock.core.moves import Bury, Complete, Expire, Fail, Fault, Release, Retry, Settlement, Snooze
 from penstock.core.unique import Unique
+from penstock.stores.corruption import ROW_ERRORS, queue_error
 
 _ENCODER: Final = msgspec.json.Encoder()
 _OPTIONS_DECODER: Final = msgspec.json.Decoder(Options)
@@ -36,6 +37,16 @@ def options_of(text: str) -> Options:
 def declaration_of(text: str) -> Declaration:
     """A queue's declaration."""
     return msgspec.json.decode(text, type=Declaration)
+
+
+def read_declaration(queue: QueueRef, text: str | None) -> Declaration | None:
+    """The declaration in the queue's own row; DamagedQueueError where it is none."""
+    if text is None:
+        return None
+    try:
+        return declaration_of(text)
+    except ROW_ERRORS as error:
+        raise queue_error(queue, error, "its row of the table queue") from error
 
 
 class More(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -44,6 +44,8 @@ class QueueInfo(msgspec.Struct, frozen=True):
     """When the next start would be on time by the queue's rate."""
     clock_step: ClockStep | None = None
     """How the store's clock was last set back, as far as this queue saw it; None when it never was."""
+    fault: str | None = None
+    """In lists: why the queue's own entry cannot be read. All else but its name is unknown then."""
 
     def held_until(self, now: int) -> int | None:
         """Until when the queue's rate holds jobs back; None when it does not."""

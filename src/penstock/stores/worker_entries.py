@@ -8,6 +8,7 @@ import msgspec
 from penstock.core.errors import InvalidError
 from penstock.core.names import check_worker
 from penstock.stores.bounds import ENTRY_LIMIT, MAX_LEASE_MS
+from penstock.stores.corruption import ROW_ERRORS
 from penstock.stores.protocol import Clock, KeyValue
 from penstock.stores.values import WorkerEntry
 
@@ -45,6 +46,8 @@ class _Lease(msgspec.Struct, frozen=True):
     v: int = 1
 
 
+UNREADABLE: Final = (*ROW_ERRORS, RecursionError)
+"""What reading an entry raises that somebody has damaged, or of which another version tells other things."""
 _ENCODER: Final = msgspec.json.Encoder()
 _DECODER: Final = msgspec.json.Decoder(_LeasedEntry)
 _LEASE_DECODER: Final = msgspec.json.Decoder(_Lease)
@@ -103,12 +106,12 @@ def _entry_of(body: bytes) -> _LeasedEntry | None:
     """The entry, as far as it is understood; None where it does not even tell its name and its lease."""
     try:
         return _DECODER.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+    except UNREADABLE:
         pass
     try:
         lease = _LEASE_DECODER.decode(body)
         name = check_worker("worker", lease.worker.get("name"))
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, InvalidError):
+    except UNREADABLE:
         return None
     known = _UNKNOWN | {"name": name}
     for field in _FIELDS:

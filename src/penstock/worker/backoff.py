@@ -4,14 +4,20 @@ import logging
 import random
 from typing import Final
 
-from penstock.core.errors import StoreError, StoreFormatError, StoreReadOnlyError, StoreVersionError
+from penstock.core.errors import (
+    DamagedQueueError,
+    StoreError,
+    StoreFormatError,
+    StoreReadOnlyError,
+    StoreVersionError,
+)
 from penstock.core.repeated_failures import RepeatedFailures
 from penstock.core.retry_pause import RetryPause
 
 FIRST: Final = 0.05
 CAP: Final = 3.0
 HARD: Final = (StoreFormatError, StoreVersionError, StoreReadOnlyError)
-"""Failures that no waiting mends."""
+"""Failures that no waiting mends. A damaged queue is none: other queues go on until people mend it."""
 
 
 class StoreBackoff:
@@ -31,7 +37,7 @@ class StoreBackoff:
 
     def failed(self, error: StoreError, cap: float = CAP) -> float:
         """Seconds to wait before the next call, with full jitter; raises what no waiting mends."""
-        if isinstance(error, HARD):
+        if isinstance(error, HARD) and not isinstance(error, DamagedQueueError):
             raise error
         if self._reasons.is_new(error):
             self._logger.warning("%s failed, will repeat: %s", self._what, error, extra=self._extra)

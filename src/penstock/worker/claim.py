@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from typing import Final
 
-from penstock.core.errors import StoreError, StoreTimeoutError
+from penstock.core.errors import DamagedQueueError, StoreError, StoreTimeoutError
 from penstock.core.job import Claimed, QueueRef
 from penstock.core.moves import Release
 from penstock.core.outcomes import Claims
@@ -108,7 +108,7 @@ class ClaimLoop:
                     await self._serve(subscription)
                 return
             except StoreError as error:
-                await self._rest(partial(asyncio.sleep, self._outage.failed(error)))
+                await self._rest(partial(asyncio.sleep, self._failed(error)))
 
     def stop(self) -> None:
         """Claim no more. A claim under way is waited for: cutting it off could lose its jobs for a lease."""
@@ -206,7 +206,7 @@ class ClaimLoop:
             self._leases.claim_sent = None
             if isinstance(error, StoreTimeoutError):
                 self._size.shrink(limit)
-            await self._rest(partial(asyncio.sleep, self._outage.failed(error)))
+            await self._rest(partial(asyncio.sleep, self._failed(error)))
             return None
         finally:
             self._leases.claim_sent = None
@@ -214,6 +214,12 @@ class ClaimLoop:
         if limit <= len(claims.jobs):
             self._size.grow(limit)
         return claims
+
+    def _failed(self, error: StoreError) -> float:
+        """Seconds to wait before the next claim. A burst does not wait until somebody mends the queue."""
+        if self._burst and isinstance(error, DamagedQueueError):
+            raise error
+        return self._outage.failed(error)
 
     def _take(self, jobs: Sequence[Claimed], sent: float) -> None:
         adopted = self._leases.adopted

@@ -192,7 +192,7 @@ class Registration:
         _LOGGER.info("worker started", extra=self._about | said)
         if not entry.tasks:
             _LOGGER.warning(
-                "this worker knows no task and sends all jobs back: start it with a module that imports tasks",
+                "this worker knows no task and sends all jobs back: name a module that imports the tasks",
                 extra=self._about,
             )
 

@@ -164,6 +164,11 @@ class Worker:
         return await self._working(subscription, claimed)
 
     @property
+    def is_burst(self) -> bool:
+        """True where it ends when nothing is claimable."""
+        return self._burst
+
+    @property
     def upkeep_options(self) -> MaintenanceOptions:
         """How the maintenance of its queue is done."""
         return MaintenanceOptions(

@@ -2,7 +2,7 @@
 
 import pytest
 
-from penstock.core.errors import StoreFormatError
+from penstock.core.errors import DamagedQueueError, StoreFormatError
 from penstock.core.flows import ChildEnding, JobRef
 from penstock.core.job import QueueRef
 from penstock.core.limits import Declaration, Mode
@@ -184,3 +184,21 @@ async def test_an_event_that_cannot_be_read_is_passed_over(
     assert [each.seq for each in await store.events.damaged_events(queue)] == [2, 3, 4]
     assert [each.seq for each in await store.events.damaged_events(queue, 2, 1)] == [3]
     assert len([each for each in caplog.records if each.message == "event passed over"]) == 3
+
+
+async def test_a_list_of_queues_names_the_damaged_one_and_has_the_others(
+    store: PostgresStore, queue: QueueRef
+) -> None:
+    other = QueueRef(queue.tenant, f"{queue.name}-other")
+    await enqueue(store, queue, [new_job("a")])
+    await enqueue(store, other, [new_job("a")])
+    schema = store.backend.address.schema
+    await run(
+        store.backend.url, f"UPDATE \"{schema}\".queue SET declaration = '5' WHERE name = '{queue.name}'"
+    )
+
+    damaged, sound = await store.queues.list_queues(queue.tenant)
+    assert (damaged.queue, sound.queue, sound.fault) == (queue, other, None)
+    assert f"queue {queue} cannot be read" in (damaged.fault or "")
+    with pytest.raises(DamagedQueueError, match=f"queue {queue} cannot be read"):
+        await store.queues.find_queue(queue)

@@ -1,16 +1,21 @@
 """What somebody has damaged on the server is set aside, and work goes on."""
 
+import re
+
 import msgspec
 import pytest
 from redis.asyncio import Redis
 
 from penstock import Penstock
-from penstock.core.errors import StoreFormatError
+from penstock.core.cron.schedule import Schedule
+from penstock.core.cron.spec import Every
+from penstock.core.errors import DamagedQueueError, StoreFormatError
 from penstock.core.job import QueueRef
 from penstock.core.limits import Declaration, Mode
 from penstock.core.moves import Beat, Complete, Fail, Settlement
 from penstock.core.outcomes import Refusal, Refused
 from penstock.core.states import State
+from penstock.schedules.repository import ScheduleRepository
 from penstock.stores.bounds import PROMOTE_LIMIT
 from penstock.stores.redis import RedisStore
 from penstock.stores.redis.keys import keys_of
@@ -238,8 +243,57 @@ async def test_a_queue_whose_own_entry_cannot_be_read_is_named(
     await enqueue(store, queue, [new_job("a")])
     await operator.hset(keys_of(queue).meta, "paused_at", "soon")
 
-    with pytest.raises(StoreFormatError, match=rf"queue {queue} cannot be read: .*{keys_of(queue).meta}"):
-        await store.queues.list_queues(queue.tenant)
+    other = QueueRef(queue.tenant, f"{queue.name}-other")
+    await enqueue(store, other, [new_job("a")])
+
+    damaged, sound_one = await store.queues.list_queues(queue.tenant)
+    assert (damaged.queue, sound_one.queue, sound_one.fault) == (queue, other, None)
+    assert re.search(rf"queue {queue} cannot be read: .*{keys_of(queue).meta}", damaged.fault or "")
+    with pytest.raises(DamagedQueueError, match=rf"queue {queue} cannot be read: .*{keys_of(queue).meta}"):
+        await store.queues.find_queue(queue)
+
+
+async def test_a_list_of_jobs_passes_over_what_is_no_entry(
+    store: RedisStore, operator: Redis, queue: QueueRef
+) -> None:
+    await enqueue(store, queue, [new_job(each) for each in "abc"])
+    await operator.zadd(keys_of(queue).jobs, {b"a": "inf", b"b": "-inf", b"\xff\xfe": 7})
+
+    for oldest_first in (False, True):
+        page = await store.reads.find(queue, Query(oldest_first=oldest_first))
+        assert {job.id for job in page.jobs} == {"a", "b", "c"}
+
+
+@pytest.mark.parametrize("field", ["last_us", "offset_ms", "seq"])
+async def test_a_script_that_breaks_off_names_the_damaged_queue(
+    store: RedisStore, operator: Redis, queue: QueueRef, field: str
+) -> None:
+    await enqueue(store, queue, [new_job("a")])
+    await operator.hset(keys_of(queue).meta, field, "garbage")
+
+    with pytest.raises(DamagedQueueError, match=f"queue {queue} cannot be read: .*attempt to "):
+        await claim(store, queue)
+
+
+@pytest.mark.parametrize("lost", ["bodies", "schedules"])
+@pytest.mark.parametrize("how", [b"\xff\x80", None], ids=["spoiled", "gone"])
+async def test_a_damaged_schedule_stops_no_other_and_is_put_again(
+    store: RedisStore, operator: Redis, queue: QueueRef, lost: str, how: bytes | None
+) -> None:
+    schedules = ScheduleRepository(store, queue.tenant)
+    made = [Schedule(name=name, spec=Every.of(60), task="send", payload=b"{}") for name in ("a", "b")]
+    for each in made:
+        await schedules.put(queue.name, each)
+    key = getattr(keys_of(queue), lost)
+    if how is not None:
+        await operator.hset(key, "a", how)
+    elif lost == "bodies":
+        await operator.hdel(key, "a")
+
+    found = {each.name: each.fault is None for each in await schedules.list()}
+    assert found == {"a": how is None and lost == "schedules", "b": True}
+    await schedules.put(queue.name, made[0])
+    assert all(each.fault is None and each.next_at for each in await schedules.list())
 
 
 @pytest.mark.parametrize("how", [b"gone", "short", "version"])

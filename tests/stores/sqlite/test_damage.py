@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from penstock.core.errors import StoreFormatError
+from penstock.core.errors import DamagedQueueError, StoreFormatError
 from penstock.core.flows import ChildEnding, JobRef
 from penstock.core.job import QueueRef
 from penstock.core.limits import Declaration, Mode
@@ -71,8 +71,47 @@ async def test_a_queue_whose_own_row_cannot_be_read_is_named(
     await enqueue(store, queue, [new_job("a")])
     tamper(path, f"UPDATE queue SET {column} = {value}")
 
-    with pytest.raises(StoreFormatError, match=f"queue {queue} cannot be read: .* for a number"):
+    with pytest.raises(DamagedQueueError, match=f"queue {queue} cannot be read: .* for a number"):
         await claim(store, queue)
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [
+        ("number", "'one'"),
+        ("paused_at", "'soon'"),
+        ("pause_reason", NOT_UTF8),
+        ("declaration", "'{'"),
+        ("declaration", NOT_UTF8),
+        ("declaration", "5"),
+    ],
+)
+async def test_a_list_of_queues_names_the_damaged_one_and_has_the_others(
+    store: SqliteStore, path: Path, queue: QueueRef, column: str, value: str
+) -> None:
+    other = QueueRef(queue.tenant, f"{queue.name}-other")
+    await enqueue(store, queue, [new_job("a")])
+    await enqueue(store, other, [new_job("a")])
+    tamper(path, f"UPDATE queue SET {column} = {value} WHERE name = ?", queue.name)
+
+    damaged, sound = await store.queues.list_queues(queue.tenant)
+    assert (damaged.queue, sound.queue, sound.fault) == (queue, other, None)
+    assert f"queue {queue} cannot be read" in (damaged.fault or "")
+    with pytest.raises(DamagedQueueError, match=f"queue {queue} cannot be read"):
+        await store.queues.find_queue(queue)
+    assert [job.id for job in await claim(store, other)] == ["a"]
+
+
+async def test_a_value_of_a_type_that_its_column_never_has_is_told_as_a_damage(
+    store: SqliteStore, path: Path, queue: QueueRef
+) -> None:
+    """And not as a defect, which would end a worker."""
+    await enqueue(store, queue, [new_job("a")])
+    [held] = await claim(store, queue)
+    damage(path, "a", "cancel_requested", "'soon'")
+
+    with pytest.raises(DamagedQueueError, match=f"queue {queue} has rows that cannot be read"):
+        await store.moves.settle(queue, [Complete("a", held.token)])
 
 
 @pytest.mark.parametrize(("column", "value"), DAMAGES)

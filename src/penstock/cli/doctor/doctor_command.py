@@ -25,16 +25,19 @@ from penstock.cli.doctor.store_checks import (
 from penstock.cli.doctor.webhook_secret_check import examine_webhook_secrets
 from penstock.cli.doctor.worker_checks import examine_tasks, examine_workers
 from penstock.cli.output import Styled, span
-from penstock.core.errors import StoreUnavailableError
+from penstock.core.errors import PenstockError, StoreError, StoreFormatError, StoreUnavailableError
 from penstock.core.history import NewTable
 from penstock.core.job import QueueRef
 from penstock.sandbox.available import means
+from penstock.stores.corruption import ROW_ERRORS
 from penstock.stores.protocol import Store
 from penstock.stores.values import QueueInfo, StoreInfo, WorkerEntry
 
 CLOCK_TOLERANCE_MS: Final = 1_000
 RECOVERY_GRACE_MS: Final = 5_000
 """A running worker recovers an expired lease within one tick; a lease expired for longer means none runs."""
+CHECK_FAILURES: Final = (StoreUnavailableError, StoreFormatError, *ROW_ERRORS, KeyError)
+"""What a check of a damaged store may raise: it becomes a finding, and the other checks are made."""
 MAX_FINDINGS: Final = 20
 """Findings of one check that are printed as text; JSON has all of them."""
 
@@ -68,20 +71,19 @@ async def doctor(
             *await examine_access(store, context.tenant),
             *examine_files(store),
         ]
-        checks += await _unless_unavailable("webhook secrets", examine_webhook_secrets(context, store))
+        checks += await _examined("webhook secrets", examine_webhook_secrets(context, store))
         queues = await context.queues(store, queue)
         reachable, unavailable = await _by_reach(store, queues)
         checks += unavailable
         workers = await store.workers.list_workers(context.tenant)
-        checks.append(await examine_clock_steps(store, reachable))
+        checks += await _examined("clock steps", examine_clock_steps(store, reachable))
         for each in reachable:
             name = each.queue.name
             if repair:
-                checks += await _unless_unavailable("repair", _repair(store, each.queue), name)
+                checks += await _examined("repair", _repair(store, each.queue), name)
             with ScratchDatabase() as scratch:
-                examined = _examine_queue(store, each, workers, scratch.new_table, history=history)
-                checks += await _unless_unavailable("reachable", examined, name)
-        checks += await _unless_unavailable("schedules", examine_schedules(store, context.tenant, queue))
+                checks += await _examine_queue(store, each, workers, scratch.new_table, history=history)
+        checks += await _examined("schedules", examine_schedules(store, context.tenant, queue))
     _print(context, info, checks)
     if any(check.findings for check in checks):
         raise typer.Exit(1)
@@ -119,15 +121,24 @@ def _print(context: CommandContext, info: StoreInfo, checks: list[Check]) -> Non
     context.out.line("healthy" if not findings else f"{findings} findings")
 
 
-async def _unless_unavailable(
+async def _examined(
     name: str, examined: Awaitable[Check | list[Check]], queue: str | None = None
 ) -> list[Check]:
-    """The checks; or one that failed, where the store or a node of it cannot be reached."""
+    """The checks; or one that failed, where the store or a node is away, or what it keeps cannot be read."""
     try:
         found = await examined
-    except StoreUnavailableError as error:
-        return [Check(name, "not checked", queue, [str(error)])]
+    except CHECK_FAILURES as error:
+        return [Check(name, "not checked", queue, [_failure(error)])]
     return found if isinstance(found, list) else [found]
+
+
+def _failure(error: Exception) -> str:
+    """What a check found that could not be made; raises what is not the store's."""
+    if isinstance(error, StoreError):
+        return str(error)
+    if isinstance(error, PenstockError):
+        raise error
+    return f"damaged, a value is of a type that Penstock never writes: {type(error).__name__}: {error}"
 
 
 async def _by_reach(store: Store, queues: list[QueueInfo]) -> tuple[list[QueueInfo], list[Check]]:
@@ -135,10 +146,13 @@ async def _by_reach(store: Store, queues: list[QueueInfo]) -> tuple[list[QueueIn
     reachable: list[QueueInfo] = []
     unavailable: list[Check] = []
     for info in queues:
+        if info.fault is not None:
+            unavailable.append(Check("readable", "not checked", info.queue.name, [info.fault]))
+            continue
         try:
             await store.events.event_range(info.queue)
-        except StoreUnavailableError as error:
-            unavailable.append(Check("reachable", "not checked", info.queue.name, [str(error)]))
+        except CHECK_FAILURES as error:
+            unavailable.append(Check("reachable", "not checked", info.queue.name, [_failure(error)]))
         else:
             reachable.append(info)
     return reachable, unavailable
@@ -176,28 +190,45 @@ async def _repair(store: Store, ref: QueueRef) -> Check:
 async def _examine_queue(
     store: Store, info: QueueInfo, workers: list[WorkerEntry], new_table: NewTable, *, history: bool
 ) -> list[Check]:
+    """The checks of a queue. One that fails says so itself: a damaged queue needs the others all the more."""
     ref, name = info.queue, info.queue.name
-    found = await store.health.check(ref)
-    records = Check("records and indexes", f"{len(found)} findings", name)
-    records.findings = [f"{each.what} (job {each.job})" if each.job else each.what for each in found]
-    first, newest = await store.events.event_range(ref)
-    counts = await store.reads.counts(ref)
-    live_jobs = await read_live_jobs(store, ref, counts, new_table)
     checks = [
-        records,
-        await examine_quarantine(store, ref),
-        await _examine_leases(store, ref),
-        await examine_counts(store, ref, counts, live_jobs, newest),
-        await examine_workers(store, info, counts, workers),
-        await examine_tasks(store, info, counts, workers),
-        *await examine_limits(store, info, counts),
-        await examine_relays(store, ref),
-        await examine_blocked(store, ref),
-        await examine_readers(store, ref),
+        *await _examined("records and indexes", _examine_records(store, ref), name),
+        *await _examined("quarantine", examine_quarantine(store, ref), name),
+        *await _examined("leases", _examine_leases(store, ref), name),
     ]
-    if history:
-        checks.append(await examine_history(store, ref, first, newest, live_jobs, new_table))
-    return checks
+    of_jobs, of_history = Check("counts", "not checked", name), list[Check]()
+    try:
+        first, newest = await store.events.event_range(ref)
+        counts = await store.reads.counts(ref)
+        live_jobs = await read_live_jobs(store, ref, counts, new_table)
+    except CHECK_FAILURES as error:
+        of_jobs.findings.append(_failure(error))
+        checks.append(of_jobs)
+    else:
+        checks += [
+            *await _examined("counts", examine_counts(store, ref, counts, live_jobs, newest), name),
+            *await _examined("workers", examine_workers(store, info, counts, workers), name),
+            *await _examined("unknown tasks", examine_tasks(store, info, counts, workers), name),
+            *await _examined("limits", examine_limits(store, info, counts), name),
+        ]
+        if history:
+            examined = examine_history(store, ref, first, newest, live_jobs, new_table)
+            of_history = await _examined("history", examined, name)
+    return [
+        *checks,
+        *await _examined("relays", examine_relays(store, ref), name),
+        *await _examined("blocked jobs", examine_blocked(store, ref), name),
+        *await _examined("readers of events", examine_readers(store, ref), name),
+        *of_history,
+    ]
+
+
+async def _examine_records(store: Store, ref: QueueRef) -> Check:
+    found = await store.health.check(ref)
+    check = Check("records and indexes", f"{len(found)} findings", ref.name)
+    check.findings = [f"{each.what} (job {each.job})" if each.job else each.what for each in found]
+    return check
 
 
 async def _examine_leases(store: Store, ref: QueueRef) -> Check:

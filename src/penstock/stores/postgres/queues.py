@@ -1,15 +1,17 @@
 """The queues themselves: made, listed, declared, paused and deleted."""
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from penstock.core.clocks import ClockStep
+from penstock.core.errors import DamagedQueueError
 from penstock.core.job import QueueRef
 from penstock.core.limits import Declaration, agreed, check_declaration
 from penstock.stores.postgres.backend import Backend
 from penstock.stores.postgres.deletion import QueueDeletion
 from penstock.stores.postgres.queue_limits import QueueLimits
 from penstock.stores.postgres.renumbering import renumbers
-from penstock.stores.rows import declaration_of, restored, stored
+from penstock.stores.rows import read_declaration, restored, stored
 from penstock.stores.values import KeyInfo, Pause, QueueInfo
 
 _COLUMNS: Final = (
@@ -58,7 +60,7 @@ class PostgresQueues:
 
     async def list_queues(self, tenant: str) -> list[QueueInfo]:
         """All queues of a tenant, by name."""
-        found = [_info(tenant, *row) for row in await self._backend.query(_QUEUES, tenant)]
+        found = [_listed(tenant, row) for row in await self._backend.query(_QUEUES, tenant)]
         # The database may sort by the rules of a language.
         return sorted(found, key=lambda info: info.queue.name)
 
@@ -99,6 +101,14 @@ class PostgresQueues:
         self._backend.notify_ready(queue)
 
 
+def _listed(tenant: str, row: Sequence[Any]) -> QueueInfo:
+    """A queue of a list, which a damaged row does not end."""
+    try:
+        return _info(tenant, *row)
+    except DamagedQueueError as error:
+        return QueueInfo(QueueRef(tenant, row[0]), 0, fault=str(error))
+
+
 def _info(
     tenant: str,
     name: str,
@@ -111,11 +121,12 @@ def _info(
     *pause: Any,
 ) -> QueueInfo:
     at, reason, by, until = pause
+    queue = QueueRef(tenant, name)
     return QueueInfo(
-        QueueRef(tenant, name),
+        queue,
         number,
         None if at is None else Pause(at, restored(reason), restored(by), until),
-        None if declaration is None else declaration_of(declaration),
+        read_declaration(queue, declaration),
         made,
         arrival_us,
         ClockStep(step_at, step_back_ms) if step_at else None,

@@ -5,11 +5,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from penstock.core.clocks import STEP_US, ClockStep, stepped
-from penstock.core.errors import StoreFormatError, StoreUnavailableError
+from penstock.core.errors import DamagedQueueError, StoreError, StoreUnavailableError
 from penstock.core.job import QueueRef
 from penstock.core.limits import Declaration
 from penstock.stores.absent import QueueAbsentError
-from penstock.stores.corruption import DECODE_ERRORS
+from penstock.stores.corruption import DECODE_ERRORS, queue_error
 from penstock.stores.redis import keys
 from penstock.stores.redis.codec.lanes import read_declaration, write_declaration
 from penstock.stores.redis.keys import keys_of
@@ -31,6 +31,7 @@ _INFO_FIELDS: Final = (
     "last_us",
 )
 """The fields of a queue's metadata that make a QueueInfo."""
+_Fields = Sequence[bytes | None]
 _NO_STEP_US: Final = 1 << 62
 """Later than any clock: no step is seen by it."""
 MOST_OPENINGS: Final = 10
@@ -54,24 +55,33 @@ class Backend:
         names = keys_of(queue).all(self.server.database)
         for _ in range(MOST_OPENINGS):
             try:
-                return await self.server.run(script, names, *arguments)
+                return await self._run(queue, script, names, *arguments)
             except QueueNotOpenError:
                 # The queue was deleted, or the server came back without its data. Scripts look for the queue
                 # before they change anything.
                 await self.open_queue(queue)
-        return await self.server.run(script, names, *arguments)
+        return await self._run(queue, script, names, *arguments)
 
     async def run_if_there(self, queue: QueueRef, script: str, *arguments: Any) -> Any:
         """One script on a queue that is there, or that the server has lost; QueueAbsentError on any other."""
         names = keys_of(queue).all(self.server.database)
         try:
-            return await self.server.run(script, names, *arguments)
+            return await self._run(queue, script, names, *arguments)
         except QueueNotOpenError:
             if not await self._is_lost(queue):
                 self.forget(queue)
                 raise QueueAbsentError from None
             await self.open_queue(queue)
+            return await self._run(queue, script, names, *arguments)
+
+    async def _run(self, queue: QueueRef, script: str, names: Sequence[str | bytes], *arguments: Any) -> Any:
+        try:
             return await self.server.run(script, names, *arguments)
+        except StoreError as error:
+            # Lua's words for a value of a type that no script has put there.
+            if type(error) is StoreError and ": attempt to " in str(error):
+                raise DamagedQueueError(f"queue {queue} cannot be read: {error}") from error
+            raise
 
     async def open_queue(self, queue: QueueRef) -> QueueInfo:
         """The queue, made if it is new."""
@@ -149,31 +159,38 @@ class Backend:
 
     async def find_queue(self, queue: QueueRef) -> QueueInfo | None:
         """The queue; None if it was never opened."""
-        [info] = await self.find_queues([queue])
-        return info
+        [found], now_us = await self._read_infos([queue])
+        return self._remembered(queue, found, now_us)
 
     async def find_queues(self, queues: Sequence[QueueRef]) -> list[QueueInfo | None]:
-        """The queues in the order of their names here, in one round trip per node."""
+        """The queues in the order of their names here, in one round trip per node; damaged ones say so."""
+        answers, now_us = await self._read_infos(queues)
+        infos: list[QueueInfo | None] = []
+        for queue, found in zip(queues, answers, strict=True):
+            try:
+                infos.append(self._remembered(queue, found, now_us))
+            except DamagedQueueError as error:
+                infos.append(QueueInfo(queue, 0, fault=str(error)))
+        return infos
+
+    async def _read_infos(self, queues: Sequence[QueueRef]) -> tuple[list[_Fields], int]:
+        """The fields of each queue, and the time by which steps of the clock are seen."""
         answers = await self.server.commands(
             [("HMGET", keys_of(queue).meta, *_INFO_FIELDS) for queue in queues]
         )
-        newest_us = max((int(found[-1] or 0) for found in answers), default=0)
+        newest_us = max((int(found[-1]) for found in answers if (found[-1] or b"").isdigit()), default=0)
         now_us = self.time.last_us
         if newest_us - now_us > STEP_US:
             # Either the clock was not read for long, or it was set back and no script has noted that yet.
             now_us = await self.time.now() * 1000
-        return [self._remembered(*each, now_us) for each in zip(queues, answers, strict=True)]
+        return answers, now_us
 
-    def _remembered(
-        self, queue: QueueRef, found: Sequence[bytes | None], now_us: int = _NO_STEP_US
-    ) -> QueueInfo | None:
+    def _remembered(self, queue: QueueRef, found: _Fields, now_us: int = _NO_STEP_US) -> QueueInfo | None:
         try:
             info = _info_of(queue, found, now_us)
         except DECODE_ERRORS as error:
             key = keys_of(queue).meta
-            raise StoreFormatError(
-                f"queue {queue} cannot be read: {error}; its own entry, the hash {key}, is damaged"
-            ) from error
+            raise queue_error(queue, error, f"the hash {key}") from error
         if info is None:
             return None
         if self._numbers.get(queue) not in (None, info.number):
@@ -185,7 +202,7 @@ class Backend:
         return info
 
 
-def _info_of(queue: QueueRef, found: Sequence[bytes | None], now_us: int) -> QueueInfo | None:
+def _info_of(queue: QueueRef, found: _Fields, now_us: int) -> QueueInfo | None:
     number, at, reason, by, until, declared, made, arrival_us, step_at, step_back_ms, last_us = found
     if number is None:
         return None

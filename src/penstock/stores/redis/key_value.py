@@ -35,7 +35,7 @@ class RedisKeyValue:
         found = await self._server.run(
             "key_value/list", key_value_keys(tenant, namespace)[:2], begin, max(limit, 0)
         )
-        return [_entry(name.decode(), entry) for name, entry in pairs(found).items()]
+        return [_entry(name.decode(), entry) for name, entry in pairs(found).items() if entry is not None]
 
     async def delete_entry(
         self, tenant: str, namespace: str, name: str, *, expected: int | None = None
@@ -51,4 +51,5 @@ def _expected(version: int | None) -> int | str:
 
 def _entry(name: str, entry: bytes) -> KeyValueEntry:
     version, _, body = entry.partition(b" ")
-    return KeyValueEntry(name, body, int(version))
+    # Without a version somebody else has written it: whose entry it is cannot read the body either.
+    return KeyValueEntry(name, body, int(version)) if version.isdigit() else KeyValueEntry(name, entry, 0)

@@ -7,7 +7,7 @@ start later and know only the layout before refuse the store.
 
 from typing import Final
 
-from penstock.core.errors import ConfigError, StoreVersionError
+from penstock.core.errors import ConfigError, StoreFormatError, StoreVersionError
 from penstock.stores.redis import keys
 from penstock.stores.redis.server import Server
 
@@ -16,7 +16,12 @@ SCHEMA_VERSION: Final = 2
 
 async def check_schema(server: Server) -> None:
     """Write this version where none or an earlier one stands; StoreVersionError where a later one does."""
-    written = int(await server.command("HGET", keys.STORE, "schema") or 0)
+    found = await server.command("HGET", keys.STORE, "schema") or b"0"
+    if not found.isdigit():
+        raise StoreFormatError(
+            f"the store at {server.url} cannot be read: the schema in the hash {keys.STORE} is {found!r}"
+        )
+    written = int(found)
     if written < SCHEMA_VERSION:
         try:
             written = await server.run("store/schema", [keys.STORE], SCHEMA_VERSION)

@@ -16,6 +16,8 @@ from penstock.stores.redis.keys import HIGHEST_TIER, QueueKeys, keys_of, lane_li
 from penstock.stores.redis.quarantine import RedisQuarantine
 from penstock.stores.values import HeldLease, KeyHolder, Page, Query
 
+_FARTHEST: Final = 1 << 53
+"""Ages beyond it are no times, but what somebody has put there."""
 CHUNK: Final = 500
 """Records asked for in one round trip."""
 
@@ -104,7 +106,7 @@ class RedisReads:
             else:
                 span = ("+inf" if here is None else here, earliest, "BYSCORE", "REV")
             answer = await self._server.command("ZRANGE", index, *span, "LIMIT", 0, size, "WITHSCORES")
-            ages = [(int(score), member.decode()) for member, score in scored(answer)]
+            ages = [_age(member, score) for member, score in scored(answer)]
             fresh = [
                 age for age in ages if after is None or (age > after if query.oldest_first else age < after)
             ]
@@ -226,3 +228,9 @@ class RedisReads:
 def scored(answer: Sequence[bytes]) -> list[tuple[bytes, float]]:
     """Members and scores out of a flat answer."""
     return [(member, float(score)) for member, score in zip(answer[::2], answer[1::2], strict=True)]
+
+
+def _age(member: bytes, score: float) -> Age:
+    """An entry of an index. Somebody may have damaged it: what is no id then has no record."""
+    at = int(max(-_FARTHEST, min(score, _FARTHEST)))
+    return at, member.decode(errors="backslashreplace")

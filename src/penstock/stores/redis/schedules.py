@@ -70,7 +70,7 @@ class RedisSchedules:
             out += [
                 schedule_of(queue, name.encode(), packed, body)
                 for name, packed, body in zip(names, packed, bodies, strict=True)
-                if packed is not None and body is not None
+                if packed is not None
             ]
         return out
 

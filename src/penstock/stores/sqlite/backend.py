@@ -3,12 +3,15 @@
 import asyncio
 import sqlite3
 from collections.abc import Callable
+from concurrent.futures import Future
 from pathlib import Path
 from typing import TypeVar
 
+from penstock.core.errors import DamagedQueueError, PenstockError, StoreFormatError
 from penstock.core.job import QueueRef
 from penstock.core.transitions import Table
 from penstock.stores.absent import QueueAbsentError
+from penstock.stores.corruption import ROW_ERRORS
 from penstock.stores.notifier import LocalNotifier
 from penstock.stores.sqlite.engine import Engine
 from penstock.stores.sqlite.queue_transaction import QueueTransaction
@@ -81,7 +84,7 @@ class Backend:
             notifications.update(transaction.notifications)
             return answer
 
-        answer: T = await asyncio.wrap_future(self.engine.write(work, peek))
+        answer: T = await _answer(self.engine.write(work, peek), queue)
         if is_absent:
             raise QueueAbsentError
         for topic in notifications:
@@ -90,8 +93,21 @@ class Backend:
 
     async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """The answer of some work in the next transaction, once it is committed."""
-        return await asyncio.wrap_future(self.engine.write(work))
+        return await _answer(self.engine.write(work))
 
     async def read(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """The answer of some work that sees what is committed."""
-        return await asyncio.wrap_future(self.engine.read(work))
+        return await _answer(self.engine.read(work))
+
+
+async def _answer(working: Future[T], queue: QueueRef | None = None) -> T:
+    """What the work answers. A value of a type that its column never has, as files allow, is a damage."""
+    try:
+        return await asyncio.wrap_future(working)
+    except ROW_ERRORS as error:
+        if isinstance(error, PenstockError):
+            raise
+        found = f"{type(error).__name__}: {error}"
+        if queue is None:
+            raise StoreFormatError(f"the file has rows that cannot be read: {found}") from error
+        raise DamagedQueueError(f"queue {queue} has rows that cannot be read: {found}") from error

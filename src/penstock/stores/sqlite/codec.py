@@ -5,7 +5,7 @@ from typing import Any, Final
 
 import msgspec
 
-from penstock.core.errors import StoreFormatError
+from penstock.core.errors import DamagedQueueError
 from penstock.core.events import EVENT_VERSION, Event
 from penstock.core.job import Claimed, Job, NewJob, QueueRef
 from penstock.core.states import State
@@ -189,9 +189,18 @@ def _restored(value: Any) -> Any:
 
 
 def check_numbers(queue: QueueRef, numbers: Iterable[object]) -> None:
-    """StoreFormatError where a number of the queue's own row is of another type, as files allow."""
+    """DamagedQueueError where a number of the queue's own row is of another type, as files allow."""
     for number in numbers:
         if number is not None and type(number) is not int:
-            raise StoreFormatError(
+            raise DamagedQueueError(
                 f"queue {queue} cannot be read: its row of the table queue has {number!r} for a number"
+            )
+
+
+def check_texts(queue: QueueRef, texts: Iterable[object]) -> None:
+    """DamagedQueueError where a text of the queue's own row is of another type."""
+    for text in texts:
+        if text is not None and not isinstance(text, str):
+            raise DamagedQueueError(
+                f"queue {queue} cannot be read: its row of the table queue has {text!r} for a text"
             )

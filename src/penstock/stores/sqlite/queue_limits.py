@@ -15,7 +15,7 @@ from penstock.core.limits import (
     check_key_rule,
 )
 from penstock.core.moves import Move
-from penstock.stores.rows import declaration_of, encode
+from penstock.stores.rows import encode, read_declaration
 
 if TYPE_CHECKING:
     from penstock.stores.sqlite.queue_transaction import QueueTransaction
@@ -40,7 +40,7 @@ class QueueLimits:
         self._virtual = virtual
         self._lanes = lanes
         self._keys: dict[str, None] = {}
-        self.declaration = None if declaration is None else declaration_of(declaration)
+        self.declaration = read_declaration(transaction.queue, declaration)
         self.declared = self.declaration or PLAIN
         self._bind_declaration()
         self._bind_numbers()

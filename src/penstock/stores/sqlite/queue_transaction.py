@@ -24,6 +24,7 @@ from penstock.stores.rows import encode
 from penstock.stores.sqlite.codec import check_numbers
 from penstock.stores.sqlite.queue_limits import QueueLimits
 from penstock.stores.sqlite.sources import Steps
+from penstock.stores.sqlite.tolerant import fetch
 from penstock.stores.values import Pause, Topic
 
 ROWS_POWER: Final = 8
@@ -50,12 +51,13 @@ class QueueTransaction:
         self.connection = connection
         self._sql = sql
         self._table = table
-        row = connection.execute(_FIND_QUEUE, (queue.tenant, queue.name)).fetchone()
-        if row is None:
+        rows = fetch(connection, _FIND_QUEUE, (queue.tenant, queue.name))
+        if not rows:
             if not creates:
                 raise QueueAbsentError
             open_queue(connection, queue)
-            row = connection.execute(_FIND_QUEUE, (queue.tenant, queue.name)).fetchone()
+            rows = fetch(connection, _FIND_QUEUE, (queue.tenant, queue.name))
+        [row] = rows
         check_numbers(queue, (*row[:9], *row[10:]))
         self._n, self._seq, self._place, last_us, offset_ms, self._relays, self.has_flows, *rest = row
         step_at, step_back_ms, *limits = rest

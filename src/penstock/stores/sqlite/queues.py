@@ -4,12 +4,15 @@ import sqlite3
 from typing import Any, Final
 
 from penstock.core.clocks import ClockStep
+from penstock.core.errors import DamagedQueueError
 from penstock.core.job import QueueRef
 from penstock.core.limits import Declaration, KeyRule, Mode
-from penstock.stores.rows import declaration_of, restored, stored
+from penstock.stores.rows import read_declaration, restored, stored
 from penstock.stores.sqlite.backend import Backend
+from penstock.stores.sqlite.codec import check_numbers, check_texts
 from penstock.stores.sqlite.deletion import delete, sweep
 from penstock.stores.sqlite.queue_transaction import QueueTransaction, open_queue
+from penstock.stores.sqlite.tolerant import fetch
 from penstock.stores.values import KeyInfo, Pause, QueueContents, QueueInfo, Topic
 
 _INFO: Final = """
@@ -65,8 +68,8 @@ class SqliteQueues:
         """All queues of a tenant, by name."""
 
         def work(connection: sqlite3.Connection) -> list[QueueInfo]:
-            rows = connection.execute(f"{_INFO} WHERE tenant = ? ORDER BY name", (tenant,))
-            return [_info(tenant, *row) for row in rows]
+            rows = fetch(connection, f"{_INFO} WHERE tenant = ? ORDER BY name", (tenant,))
+            return [_listed(tenant, row) for row in rows]
 
         return await self._backend.read(work)
 
@@ -132,13 +135,24 @@ class SqliteQueues:
 
 def read_queue(connection: sqlite3.Connection, queue: QueueRef) -> QueueInfo | None:
     """The queue, if there is one."""
-    row = connection.execute(f"{_INFO} WHERE tenant = :tenant AND name = :name", named(queue)).fetchone()
-    return None if row is None else _info(queue.tenant, *row)
+    rows = fetch(connection, f"{_INFO} WHERE tenant = :tenant AND name = :name", named(queue))
+    return _info(queue.tenant, *rows[0]) if rows else None
 
 
 def named(queue: QueueRef) -> dict[str, Any]:
     """The parameters that name a queue."""
     return {"tenant": queue.tenant, "name": queue.name}
+
+
+def _listed(tenant: str, row: tuple[Any, ...]) -> QueueInfo:
+    """A queue of a list, which a damaged row does not end."""
+    if not isinstance(row[0], str):
+        name = row[0].decode(errors="backslashreplace") if isinstance(row[0], bytes) else str(row[0])
+        return QueueInfo(QueueRef(tenant, name), 0, fault=f"a queue has {row[0]!r} for its name")
+    try:
+        return _info(tenant, *row)
+    except DamagedQueueError as error:
+        return QueueInfo(QueueRef(tenant, row[0]), 0, fault=str(error))
 
 
 def _info(
@@ -150,13 +164,19 @@ def _info(
     arrival_us: int,
     step_at: int | None,
     step_back_ms: int,
-    *pause: Any,
+    paused_at: int | None,
+    pause_reason: str | None,
+    pause_by: str | None,
+    paused_until: int | None,
 ) -> QueueInfo:
+    queue = QueueRef(tenant, name)
+    check_texts(queue, (made, pause_reason, pause_by))
+    check_numbers(queue, (number, arrival_us, step_at, step_back_ms, paused_at, paused_until))
     return QueueInfo(
-        QueueRef(tenant, name),
+        queue,
         number,
-        None if pause[0] is None else Pause(*pause),
-        None if declaration is None else declaration_of(declaration),
+        None if paused_at is None else Pause(paused_at, pause_reason, pause_by, paused_until),
+        read_declaration(queue, declaration),
         made,
         arrival_us,
         None if step_at is None else ClockStep(step_at, step_back_ms),

@@ -110,3 +110,11 @@ async def test_an_entry_shows_what_the_worker_does(store: Store, queue: QueueRef
 def _bare(worker: WorkerEntry) -> WorkerEntry:
     """The entry as the worker gave it."""
     return msgspec.structs.replace(worker, renewed_at=0)
+
+
+@pytest.mark.parametrize("body", [b"", b"\xff\x80", b"[]", b'{"worker":{},"until":1,"lease_ms":1}'])
+async def test_a_damaged_entry_hides_no_other(store: Store, queue: QueueRef, body: bytes) -> None:
+    await store.workers.register_worker(queue.tenant, ADA, 30_000)
+    await store.key_value.put_entry(queue.tenant, "workers", "damaged", body)
+
+    assert [worker.name for worker in await store.workers.list_workers(queue.tenant)] == ["ada"]

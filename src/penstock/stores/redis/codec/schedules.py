@@ -6,6 +6,7 @@ from typing import Final
 import msgspec
 
 from penstock.core.job import QueueRef
+from penstock.stores.corruption import DECODE_ERRORS
 from penstock.stores.values import StoredSchedule
 
 
@@ -25,13 +26,17 @@ def schedules_of(
     queue: QueueRef, packed: Mapping[bytes, bytes], bodies: Mapping[bytes, bytes]
 ) -> list[StoredSchedule]:
     """The schedules of a queue, by name."""
-    return [schedule_of(queue, name, packed[name], bodies[name]) for name in sorted(packed)]
+    return [schedule_of(queue, name, packed[name], bodies.get(name)) for name in sorted(packed)]
 
 
-def schedule_of(queue: QueueRef, name: bytes, packed: bytes, body: bytes) -> StoredSchedule:
-    """One schedule."""
-    read = _read_schedule(packed)
-    return StoredSchedule(queue, name.decode(), body, _at(read.next_at), _at(read.last_at), read.paused)
+def schedule_of(queue: QueueRef, name: bytes, packed: bytes | None, body: bytes | None) -> StoredSchedule:
+    """One schedule. A damaged one has no body: it does not fire until an app declares it again."""
+    shown = name.decode(errors="backslashreplace")
+    try:
+        read = _read_schedule(packed or b"")
+    except DECODE_ERRORS:
+        return StoredSchedule(queue, shown, b"", None)
+    return StoredSchedule(queue, shown, body or b"", _at(read.next_at), _at(read.last_at), read.paused)
 
 
 def _at(value: int | bool) -> int | None:

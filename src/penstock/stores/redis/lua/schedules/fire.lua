@@ -7,7 +7,7 @@ local request, name, instant = decode(ARGV[1]), ARGV[2], tonumber(ARGV[3])
 local next_at, last_at = tonumber(ARGV[4]) or false, tonumber(ARGV[5]) or false
 local templates, items = unpack(request, 1, 2)
 local packed = redis.call('HGET', SCHEDULES, name)
-local schedule = packed and decode(packed)
+local schedule = packed and decode_schedule(packed)
 if not schedule or schedule[SCHEDULE_PAUSED] or schedule[SCHEDULE_NEXT_AT] ~= instant then return 0 end
 if #items > 0 and room() < #items / ITEM_WIDTH then return 0 end
 for at = 0, #items - 1, ITEM_WIDTH do

@@ -6,7 +6,7 @@
 local name, paused = ARGV[1], ARGV[2] == '1'
 local packed = redis.call('HGET', SCHEDULES, name)
 if not packed then return 0 end
-local schedule = decode(packed)
+local schedule = decode_schedule(packed)
 schedule[SCHEDULE_PAUSED] = paused
 gather(set, SCHEDULES, name, encode(schedule))
 if schedule[SCHEDULE_NEXT_AT] and not paused then

@@ -4,7 +4,7 @@
 -- include: shared/outcomes
 local name, body, next_at, paused = ARGV[1], ARGV[2], tonumber(ARGV[3]) or false, ARGV[4] == '1'
 local packed = redis.call('HGET', SCHEDULES, name)
-gather(set, SCHEDULES, name, encode_schedule(next_at, packed and decode(packed)[SCHEDULE_LAST_AT], paused))
+gather(set, SCHEDULES, name, encode_schedule(next_at, packed and decode_schedule(packed)[SCHEDULE_LAST_AT], paused))
 gather(set, BODIES, name, body)
 if next_at and not paused then gather(added, DUE, next_at, name) else redis.call('ZREM', DUE, name) end
 -- The instant was reckoned by this time: should the clock be set back before the queue's next move, that is known.

@@ -87,6 +87,13 @@ local function encode_child(number, is_done, state)
   return encode(child)
 end
 
+-- The packed part of a schedule; of one that somebody has damaged, that nothing is due.
+local function decode_schedule(packed)
+  local is_read, schedule = pcall(decode, packed)
+  if is_read and type(schedule) == 'table' and schedule[SCHEDULE_PAUSED] ~= nil then return schedule end
+  return {false, false, false}
+end
+
 local function encode_schedule(next_at, last_at, paused)
   local schedule = {}
   schedule[SCHEDULE_NEXT_AT], schedule[SCHEDULE_LAST_AT], schedule[SCHEDULE_PAUSED] = next_at, last_at, paused
