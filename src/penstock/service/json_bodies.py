@@ -1,7 +1,6 @@
 """What JSON may hold before it is decoded: so many values, and each name of an object once."""
 
 import json
-import re
 from collections.abc import Generator
 from typing import Any, Final
 
@@ -9,17 +8,20 @@ from penstock.service.errors import MalformedError, TooLargeError
 
 PIECE_BYTES: Final = 256 << 10
 """How much is looked at in one step."""
-TINY_WEIGHT: Final = 20
-"""Values that a number such as 1e-320 counts as, beside itself: decoding takes so much longer."""
+SLOW_WEIGHT: Final = 20
+"""Values that a number such as 1e-320 or 1e300 counts as, beside itself: decoding takes 600 times as long."""
 _SIGNS: Final = (b"[", b"{", b",")
-_TINY: Final = re.compile(rb"[eE]-[0-9]{3}")
+_SHAPES: Final = bytes.maketrans(b"123456789E", b"000000000e")
+"""Brings numbers into one shape: every digit is 0, without signs and points."""
+_SLOW: Final = (b"e000", b"0" * 128)
+"""What such a number has: an exponent of three digits or more, or so many digits that it has a large one."""
 
 
 def check_values(what: str, body: bytes, most: int) -> Generator[None]:
     """TooLargeError when there are more values than this, counted without decoding them.
 
-    Each list, each object and each comma outside of text counts as one value, and a number with a negative
-    exponent of three digits as TINY_WEIGHT more.
+    Each list, each object and each comma outside of text counts as one value, and a number that is slow to
+    decode as SLOW_WEIGHT more.
     """
     # Most bodies have so few of the signs that it need not be known which of them stand in text.
     if (yield from _count_signs(body, most)) <= most:
@@ -33,8 +35,7 @@ def _count_signs(body: bytes, most: int) -> Generator[None, None, int]:
     signs = 0
     for start in range(0, len(body), PIECE_BYTES):
         piece = body[start : start + PIECE_BYTES]
-        tiny = piece.count(b"e-") + piece.count(b"E-")
-        signs += sum(map(piece.count, _SIGNS)) + TINY_WEIGHT * tiny
+        signs += _weight(piece)
         if signs > most:
             break
         yield
@@ -52,11 +53,17 @@ def count_values(body: bytes, most: int) -> Generator[None, None, int]:
         outside = b"".join(parts[is_text::2])
         is_text ^= len(parts) % 2 == 0
         # The few numbers that lie on the border of two pieces are not worth a longer look.
-        values += sum(map(outside.count, _SIGNS)) + TINY_WEIGHT * len(_TINY.findall(outside))
+        values += _weight(outside)
         if most and values > most:
             break
         yield
     return values
+
+
+def _weight(piece: bytes) -> int:
+    """How many values these bytes count as, none of them in text."""
+    shapes = piece.translate(_SHAPES, b"+-.")
+    return sum(map(piece.count, _SIGNS)) + SLOW_WEIGHT * sum(map(shapes.count, _SLOW))
 
 
 def check_unique_names(body: bytes, what: str = "the body") -> None:
