@@ -2,13 +2,17 @@
 
 import asyncio
 import multiprocessing
+import sqlite3
 from pathlib import Path
 
 from penstock.core.job import NewJob, QueueRef
 from penstock.core.moves import Complete
 from penstock.core.states import State
+from penstock.stores.notifier import LocalNotifier
 from penstock.stores.sqlite import SqliteStore
-from penstock.stores.values import Topic
+from penstock.stores.sqlite.engine import Engine
+from penstock.stores.sqlite.watch import Watch
+from penstock.stores.values import Durability, Topic
 from tests.kit.waiting import PATIENCE
 
 QUEUE = QueueRef("default", "mail")
@@ -73,3 +77,28 @@ async def test_a_subscription_notifies_of_what_another_process_enqueued(tmp_path
 
         await asyncio.to_thread(process.join, PATIENCE)
     await store.close()
+
+
+def test_what_a_store_changed_itself_wakes_nobody_beside_those_concerned(tmp_path: Path) -> None:
+    """Else each job of one tenant would wake all streams and long polls of every other."""
+    engine = Engine(tmp_path / "jobs.db", Durability.PROCESS, 5.0)
+    engine.open()
+    watch, connection = Watch(engine, LocalNotifier()), engine.connect_watch()
+    other = sqlite3.connect(tmp_path / "jobs.db", isolation_level=None)
+    try:
+        first = watch.look(connection)
+        found: list[bool] = []
+        for number in range(3):
+            engine.write(lambda own, number=number: own.execute(f"CREATE TABLE own_{number} (a)")).result()  # type: ignore[misc]
+            found.append(watch.look(connection))
+            other.execute(f"CREATE TABLE other_{number} (a)")
+            found.append(watch.look(connection))
+            engine.write(lambda own, number=number: own.execute(f"DROP TABLE other_{number}")).result()  # type: ignore[misc]
+            found.append(watch.look(connection))
+    finally:
+        other.close()
+        connection.close()
+        engine.close()
+
+    assert first
+    assert found == [False, True, False] * 3
