@@ -3,7 +3,8 @@
 import asyncio
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import AsyncIterator, Callable, Iterable
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Final
 
 from penstock.core.limits import Rate
@@ -59,6 +60,18 @@ class RequestAdmission:
             slot.release()
             raise
         return slot
+
+    @asynccontextmanager
+    async def turn(self, tenant: str) -> AsyncIterator[None]:
+        """A turn for a stream or long poll that looks again. Operators of all tenants wait for none."""
+        if tenant == EVERYONE:
+            yield
+            return
+        await self._turns.take(tenant)
+        try:
+            yield
+        finally:
+            self._turns.give_back(tenant)
 
 
 class TenantTurns:

@@ -44,6 +44,7 @@ from penstock.service.responses import Response, StreamResponse, encoded, send_b
 from penstock.service.routes import ROUTES
 from penstock.service.routing import Route, Router
 from penstock.service.sealing import SecretSealer
+from penstock.service.shared_subscriptions import SharedSubscriptions
 from penstock.service.tenant_upkeep import TenantUpkeep
 from penstock.service.tenants.fair_claims import FairClaims
 from penstock.service.webhooks.webhook_service import WebhookService
@@ -102,6 +103,7 @@ class Service:
         self.allow_clock_control = allow_clock_control
         """Whether a test may advance the store's clock over HTTP; the clock is that of all tenants."""
         self.known = KnownQueues(store.queues)
+        self.subscriptions = SharedSubscriptions(store.notifier)
         self.waiting: set[Request] = set()
         self.requests = RequestAdmission(self.limits.requests_per_tenant, self.limits.concurrent_requests)
         self._refusal_pause = RefusalPause()
@@ -139,6 +141,7 @@ class Service:
         for client in self._clients.values():
             await client.close()
         self._clients.clear()
+        await self.subscriptions.close()
         await self.store.close()
 
     def stop(self) -> None:

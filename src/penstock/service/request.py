@@ -166,6 +166,15 @@ class Request:
                     watch.cancel()
                 await asyncio.gather(*watches, return_exceptions=True)
 
+    @asynccontextmanager
+    async def turn(self) -> AsyncIterator[None]:
+        """A turn among the tenant's requests, for a stream or long poll that looks into the store again.
+
+        All that wait for one queue are notified together.
+        """
+        async with self.service.requests.turn(self.principal.tenant):
+            yield
+
     async def until_over(self, work: Coroutine[Any, Any, T]) -> T | None:
         """The result of the work; None where the request is over before, which cancels the work."""
         task, over = asyncio.create_task(work), asyncio.create_task(self.over.wait())

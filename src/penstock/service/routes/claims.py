@@ -161,7 +161,8 @@ async def _wait(request: Request, queue: str, body: ClaimRequest, found: Found) 
                 request.store.notifier.subscribe(request.ref(queue), Topic.READY)
             )
             # Something may have come before the subscription was there.
-            found = await _claim(request, queue, body)
+            async with request.turn():
+                found = await _claim(request, queue, body)
         while not _jobs(found) and not request.over.is_set() and (left := end - clock()) > 0:
             due = [claims.wait_ms / 1000 for _, claims in found if claims.wait_ms is not None]
             if any(claims.is_more for _, claims in found):
@@ -170,8 +171,9 @@ async def _wait(request: Request, queue: str, body: ClaimRequest, found: Found) 
             await request.until_over(
                 asyncio.sleep(rest, False) if subscription is None else subscription.wait(rest)
             )
-            if not request.over.is_set():
-                found = await _claim(request, queue, body)
+            async with request.turn():
+                if not request.over.is_set():
+                    found = await _claim(request, queue, body)
     return found
 
 

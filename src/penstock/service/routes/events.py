@@ -58,7 +58,8 @@ async def read_events(request: Request, queue: str, query: EventListQuery) -> Ev
                 if left <= 0:
                     break
                 await request.until_over(_notified(subscriptions, min(POLL, left)))
-                events = await request.store.events.read_events(info.queue, after, query.limit)
+                async with request.turn():
+                    events = await request.store.events.read_events(info.queue, after, query.limit)
     return EventPage([event_view(event) for event in events], events[-1].cursor if events else after)
 
 
@@ -80,7 +81,8 @@ async def _follow(request: Request, queue: QueueRef, after: str) -> AsyncGenerat
     clock = asyncio.get_running_loop().time
     async with request.held(), _subscriptions(request, queue) as subscriptions:
         # The cursor is tried before anything is sent: one that is lost is a problem, not a stream.
-        events = await request.store.events.read_events(queue, after, CHUNK)
+        async with request.turn():
+            events = await request.store.events.read_events(queue, after, CHUNK)
         yield b"retry: 2000\n\n"
         spoke = clock()
         while not request.over.is_set():
@@ -97,7 +99,8 @@ async def _follow(request: Request, queue: QueueRef, after: str) -> AsyncGenerat
                     yield b": alive\n\n"
                     spoke = clock()
             try:
-                events = await request.store.events.read_events(queue, after, CHUNK)
+                async with request.turn():
+                    events = await request.store.events.read_events(queue, after, CHUNK)
             except CursorLostError:
                 yield b"event: cursor-lost\ndata: {}\n\n"
                 return

@@ -1,8 +1,6 @@
 """The whole protocol of a store, call by call, for Penstock's own clients and workers far from the store."""
 
-import asyncio
-from collections.abc import AsyncGenerator, Awaitable, Callable, Mapping
-from contextlib import AsyncExitStack
+from collections.abc import Awaitable, Callable, Mapping
 from typing import Any, Final
 
 import msgspec
@@ -23,6 +21,7 @@ from penstock.service.errors import (
     TooLargeError,
 )
 from penstock.service.named_queues import require_named, require_relayed, shown_relays
+from penstock.service.notifications import notifications
 from penstock.service.portions import in_portions
 from penstock.service.principal import Verb
 from penstock.service.problems import BadRequestError, validation_fault
@@ -33,7 +32,7 @@ from penstock.service.routing import Routes
 from penstock.service.visible_workers import visible_workers
 from penstock.stores.absent import ANSWERS
 from penstock.stores.bounds import CLAIMABLE_LIMIT, DUE_LIMIT
-from penstock.stores.protocol import HasHoldups, Subscription, TenantSubscription
+from penstock.stores.protocol import HasHoldups
 from penstock.stores.values import (
     EVERYONE,
     ClaimablePage,
@@ -42,7 +41,6 @@ from penstock.stores.values import (
     Relay,
     StoredSchedule,
     StoreInfo,
-    Topic,
     WorkerEntry,
 )
 from penstock.stores.wire import (
@@ -53,7 +51,6 @@ from penstock.stores.wire import (
     MOST_SUBSCRIPTIONS,
     Call,
     Hello,
-    QueueTopic,
     Subscriptions,
 )
 
@@ -68,8 +65,6 @@ WORKERS_BYTES: Final = 4 << 20
 """The same of all workers of a tenant together: a client that lists one of them gets them all."""
 MOST_READERS: Final = 1_000
 """Registered readers of the events of a queue."""
-ALIVE: Final = 15.0
-"""Seconds after which a stream without notifications sends a sign of life."""
 COSTLY_CALLS: Final = frozenset(
     {"check", "children", "find", "leases", "list_queues", "list_schedules", "list_tenants", "list_workers"}
 )
@@ -92,11 +87,11 @@ async def subscriptions(request: Request, body: bytes) -> StreamResponse:
     if not 1 <= len(wanted.topics) <= MOST_SUBSCRIPTIONS:
         raise MalformedError(f"topics: found {len(wanted.topics)}, wanted 1 to {MOST_SUBSCRIPTIONS}")
     tenant = _tenant(request, wanted.tenant)
-    one_each = [each for each in wanted.topics if each.queue != ANY_QUEUE]
-    refs = [(_queue(request, tenant, each.queue), each) for each in one_each]
-    return StreamResponse(
-        _notifications(request, refs, tenant if len(one_each) < len(wanted.topics) else None), LINES
-    )
+    topics = [each for each in wanted.topics if each.queue != ANY_QUEUE]
+    for each in topics:
+        _queue(request, tenant, each.queue)
+    is_for_all = len(topics) < len(wanted.topics)
+    return StreamResponse(notifications(request, tenant, topics, is_for_all=is_for_all), LINES)
 
 
 @routes.post("/v1/store/{move}", Verb.STORE, costly_calls=COSTLY_CALLS)
@@ -365,93 +360,6 @@ def _queue(request: Request, tenant: str, queue: str | None) -> QueueRef:
         raise MalformedError("queue: found nothing, wanted a name")
     request.require(queue)
     return QueueRef(tenant, check_name("queue", queue))
-
-
-async def _notifications(
-    request: Request, refs: list[tuple[QueueRef, QueueTopic]], tenant: str | None
-) -> AsyncGenerator[bytes]:
-    """Notifications of these queues, and of all queues of the tenant that the token is for."""
-    notified: asyncio.Queue[QueueTopic] = asyncio.Queue()
-    waiting: set[QueueTopic] = set()
-
-    def notify(topic: QueueTopic) -> None:
-        # One that was not sent yet says all that a second one could.
-        if topic not in waiting:
-            waiting.add(topic)
-            notified.put_nowait(topic)
-
-    async def listen(subscription: Subscription, topic: QueueTopic) -> None:
-        try:
-            while True:
-                if await subscription.wait(ALIVE):
-                    notify(topic)
-        finally:
-            # A subscription that fails ends the stream: the client subscribes anew.
-            request.over.set()
-
-    async def listen_to_all(subscription: TenantSubscription) -> None:
-        try:
-            while True:
-                found = await subscription.wait(ALIVE)
-                theirs = [name for name in found.queues if request.may(name) and not is_reserved(name)]
-                if found.for_all or len(waiting) + len(theirs) > MOST_SUBSCRIPTIONS:
-                    # A slow client is notified once, and not of each queue.
-                    theirs = [ANY_QUEUE]
-                for name in theirs:
-                    notify(QueueTopic(name, Topic.READY))
-        finally:
-            request.over.set()
-
-    async with request.held(), AsyncExitStack() as stack:
-        group = await stack.enter_async_context(_Listeners())
-        for ref, topic in refs:
-            group.add(
-                listen(
-                    await stack.enter_async_context(request.store.notifier.subscribe(ref, topic.topic)), topic
-                )
-            )
-        if tenant is not None:
-            group.add(
-                listen_to_all(
-                    await stack.enter_async_context(request.store.notifier.subscribe_tenant(tenant))
-                )
-            )
-        yield _line(None)
-        while not request.over.is_set():
-            next_topic = await request.until_over(_next(notified))
-            if next_topic is not None:
-                waiting.discard(next_topic)
-            yield _line(next_topic)
-
-
-def _line(topic: QueueTopic | None) -> bytes:
-    return msgspec.json.encode(topic) + b"\n"
-
-
-async def _next(notified: "asyncio.Queue[QueueTopic]") -> QueueTopic | None:
-    try:
-        async with asyncio.timeout(ALIVE):
-            return await notified.get()
-    except TimeoutError:
-        return None
-
-
-class _Listeners:
-    """Tasks that are ended with the block."""
-
-    def __init__(self) -> None:
-        self._tasks: list[asyncio.Task[None]] = []
-
-    def add(self, work: Any) -> None:
-        self._tasks.append(asyncio.create_task(work))
-
-    async def __aenter__(self) -> "_Listeners":
-        return self
-
-    async def __aexit__(self, *_: object) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
 
 
 def _unpacked(body: bytes, kind: Any) -> Any:
