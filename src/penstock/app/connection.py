@@ -9,7 +9,7 @@ from weakref import WeakSet
 
 from penstock.bloom.filters import Filters
 from penstock.client.blocking import Blocking
-from penstock.client.client import Client
+from penstock.client.client import STORELESS, Client
 from penstock.core.errors import ConfigError
 from penstock.settings import url_of_environment
 from penstock.stores.open import open_store
@@ -55,7 +55,7 @@ class StoreConnection:
         """The store; its driver is imported when it is first asked for."""
         if self._store is None:
             if self.client.is_storeless:
-                raise ConfigError("this process executes handlers and has no store: enqueue from elsewhere")
+                raise ConfigError(STORELESS)
             self._store = open_store(self.url or DEFAULT_URL, filters=self._filters)
         return self._store
 

@@ -56,6 +56,12 @@ _QUEUE: Final = attrgetter("queue")
 CARRY_ROUNDS: Final = 100
 """Batches of relay entries that a producer carries itself: more than the largest flow has."""
 
+STORELESS: Final = (
+    "a handler in a process has no store: let it make jobs with ctx.spawn(…), or return what an inline task "
+    "enqueues"
+)
+"""What a handler in a process is told that asks the app for its store, whichever way."""
+
 
 class Client:
     """Enqueues into one open store, on one event loop.
@@ -113,10 +119,7 @@ class Client:
     def _store(self) -> Store:
         if self._opened is None:
             if self.is_storeless:
-                raise ConfigError(
-                    "a handler in a process has no store: let it make jobs with ctx.spawn(…), or return what "
-                    "an inline task enqueues"
-                )
+                raise ConfigError(STORELESS)
             raise ConfigError("the app is not open: do this inside `async with app:`")
         if self.loop is not None and self.loop is not asyncio.get_running_loop():
             raise ConfigError("the app was opened in another event loop: from other threads use app.blocking")

@@ -106,6 +106,17 @@ async def with_store() -> None:
 
 
 @work.task
+async def enqueueing() -> None:
+    await add.enqueue(1, 2)
+
+
+@work.task
+def with_blocking() -> None:
+    with app.blocking as queue:
+        queue.enqueue(add, 1, 2)
+
+
+@work.task
 def return_nothing() -> int:
     return None  # type: ignore[return-value]
 

@@ -185,10 +185,12 @@ async def test_much_that_a_handler_prints_holds_up_nobody(
     assert "the rest is left out" in capfd.readouterr().err
 
 
-async def test_a_handler_in_a_process_has_no_store(crew: Crew) -> None:
-    (found,) = await crew.run(await crew.add("with_store"))
+@pytest.mark.parametrize("task", ["with_store", "enqueueing", "with_blocking"])
+async def test_a_handler_in_a_process_has_no_store(crew: Crew, task: str) -> None:
+    (found,) = await crew.run(await crew.add(task))
 
-    assert (found.error or "").startswith("ConfigError: this process executes handlers and has no store")
+    told = "ConfigError: a handler in a process has no store: let it make jobs with ctx.spawn"
+    assert (found.error or "").startswith(told)
 
 
 async def test_middleware_is_around_the_execution_in_the_worker(crew: Crew) -> None:
