@@ -35,9 +35,10 @@ def test_every_setting_can_be_set_by_flag_by_variable_and_by_file(tmp_path: Path
         **{f"bloom.{each}_rate": "0.5" for each in ("idempotency", "ghost", "cleanup")},
     }
     times = {"lease", "shutdown_timeout", "no_handler_after", "stuck_after", "poll", "sweep"}
-    times |= {"term_after", "kill_after"}
+    times |= {"term_after", "kill_after", "target_wait"}
     numbers = times | {"limit", "concurrency", "jobs", "workers", "seed", "port"}
-    numbers |= {"claim_scan", "promote_limit", "recover_limit"}
+    numbers |= {"claim_scan", "promote_limit", "recover_limit", "processes", "min_processes", "max_processes"}
+    numbers |= {"backlog_per_slot", "max_jobs", "max_memory"}
     numbers |= {"connections", "connections_per_peer", "requests_per_tenant", "streams", "streams_per_tenant"}
     numbers |= {"connections_per_tenant"}
     numbers |= {
@@ -174,3 +175,35 @@ def test_an_empty_variable_is_not_set(tmp_path: Path) -> None:
 )
 def test_durations_are_numbers_of_seconds_or_have_units(text: str, seconds: float) -> None:
     assert settings.seconds("--delay", text) == seconds
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("worker.processes", "auto", 0),
+        ("worker.processes", "4", 4),
+        ("worker.max_memory", "512MiB", 512 * 2**20),
+        ("worker.max_memory", "1.5 GiB", 3 * 2**29),
+        ("worker.max_memory", "1000", 1000),
+    ],
+)
+def test_processes_and_sizes_are_read_as_people_write_them(name: str, text: str, value: int) -> None:
+    worker = settings.load({name: text}, environ={}, directory=Path("/")).worker
+
+    assert getattr(worker, name.partition(".")[2]) == value
+
+
+@pytest.mark.parametrize(
+    ("name", "text"),
+    [
+        ("worker.processes", "0"),
+        ("worker.processes", "many"),
+        ("worker.processes", "10001"),
+        ("worker.max_memory", "much"),
+        ("worker.max_memory", "0"),
+        ("worker.max_memory", "5 MB"),
+    ],
+)
+def test_processes_and_sizes_that_are_none_are_refused(name: str, text: str) -> None:
+    with pytest.raises(OptionError, match=r"found.*wanted"):
+        settings.load({name: text}, environ={}, directory=Path("/"))

@@ -18,6 +18,7 @@ import msgspec
 from penstock.core.errors import ConfigError, OptionError
 from penstock.core.limits import MOST_PER_CALL
 from penstock.core.payload import Description
+from penstock.core.scaling import MAX_UNITS
 from penstock.core.store_url import shown_url
 
 PREFIX: Final = "PENSTOCK_"
@@ -36,6 +37,18 @@ class Slots(dict[str, int]):
     """Slots per queue, from text such as a=50,b=5 or a TOML table; 0 stands for the setting `concurrency`."""
 
     wanted = "each queue once, with one slot or more, such as mail=50,reports=5"
+
+
+class Processes(int):
+    """A number of worker processes; 0 stands for auto."""
+
+    wanted = "a number of processes from 1 to 10000, or auto"
+
+
+class Size(int):
+    """A size in bytes: a number, or text such as 512MiB or 2GiB."""
+
+    wanted = "bytes, or a size such as 512MiB or 2GiB"
 
 
 class Port(int):
@@ -88,6 +101,14 @@ class WorkerSettings(_SettingsGroup, frozen=True, kw_only=True):
     burst: bool = False
     executor: ExecutorName | None = None
     app_version: str | None = None
+    processes: Processes | None = None
+    min_processes: Count | None = None
+    max_processes: Count | None = None
+    target_wait: Seconds | None = None
+    backlog_per_slot: Count | None = None
+    max_jobs: Count | None = None
+    max_memory: Size | None = None
+    reload: bool = False
     log_level: LogLevel = LogLevel("info")
     log_json: bool = False
 
@@ -398,6 +419,10 @@ def _custom(field: str) -> Any:
             if str(found) not in {"inline", "process"}:
                 raise OptionError(field, found, ExecutorName.wanted)
             return kind(str(found))  # type: ignore[call-arg]
+        if kind is Processes:
+            return kind(_processes(field, found))  # type: ignore[call-arg]
+        if kind is Size:
+            return kind(_size(field, found))  # type: ignore[call-arg]
         if kind is Port:
             if not str(found).isdecimal() or int(str(found)[:6]) > 65_535:
                 raise OptionError(field, found, Port.wanted)
@@ -407,6 +432,27 @@ def _custom(field: str) -> Any:
         return kind(str(found).lower())  # type: ignore[call-arg]
 
     return hook
+
+
+def _processes(field: str, found: object) -> int:
+    if str(found).strip().lower() == "auto":
+        return 0
+    number = int(str(found)) if str(found).isdecimal() and len(str(found)) < 6 else 0
+    if not 1 <= number <= MAX_UNITS:
+        raise OptionError(field, found, Processes.wanted)
+    return number
+
+
+def _size(field: str, found: object) -> int:
+    parts = _SIZE.fullmatch(str(found).strip())
+    size = 0.0 if parts is None else float(parts[1]) * 1024 ** _SIZE_UNITS.index(parts[2] or "B")
+    if not 1 <= size < 2**53:
+        raise OptionError(field, found, Size.wanted)
+    return int(size)
+
+
+_SIZE_UNITS: Final = ("B", "KiB", "MiB", "GiB", "TiB")
+_SIZE: Final = re.compile(r"(\d{1,16}(?:\.\d{1,6})?) ?(B|KiB|MiB|GiB|TiB)?")
 
 
 def _share(field: str, found: object) -> float:

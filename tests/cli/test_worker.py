@@ -36,7 +36,7 @@ def test_every_option_of_worker_has_a_flag_a_variable_and_a_place_in_the_file() 
     options = {
         parameter.name
         for parameter in command.commands["worker"].params
-        if parameter.param_type_name == "option"
+        if parameter.param_type_name == "option" and not parameter.hidden
     }
     everywhere = {"url", "tenant", "json", "absolute_times", "debug", "config"}
 

@@ -10,6 +10,7 @@ from penstock.app.restoring import Restorer
 from penstock.core.errors import DamagedQueueError
 from penstock.worker.executors.process.host import Host
 from penstock.worker.pool import Runner, WorkerPool
+from penstock.worker.recycling import Recycling
 from penstock.worker.worker import Worker
 
 STOP_CHECK: Final = 0.2
@@ -22,7 +23,8 @@ class AppWorkers(WorkerPool):
     """Opens the app for as long as they run, so that their handlers can enqueue; does `first` before.
 
     If the store loses what was declared while they run, `restorer` declares it again. The worker of a queue
-    that cannot be reached starts when `declare` has compared what is stored of it.
+    that cannot be reached starts when `declare` has compared what is stored of it. `recycling` stops them
+    when the process has done its share.
     """
 
     def __init__(
@@ -34,12 +36,14 @@ class AppWorkers(WorkerPool):
         host: Host | None = None,
         *,
         declare: Callable[[str], Awaitable[object]] | None = None,
+        recycling: Recycling | None = None,
     ) -> None:
         super().__init__(workers, host)
         self._app = app
         self._first = first
         self._restorer = restorer
         self._declare = declare
+        self._recycling = recycling
         self._waiting: dict[str, asyncio.Task[Any]] = {}
         self._is_stopped = False
 
@@ -55,10 +59,13 @@ class AppWorkers(WorkerPool):
             self._waiting = dict(ready.waiting)
             self._restorer.is_behind = not ready.has_schedules
             restoring = asyncio.create_task(self._restorer.run())
+            beside = [restoring]
+            if self._recycling is not None:
+                beside.append(asyncio.create_task(self._recycling.run(self.stop)))
             try:
                 await super().run(handle_signals)
             finally:
-                left = [restoring, *self._waiting.values()]
+                left = [*beside, *self._waiting.values()]
                 for task in left:
                     task.cancel()
                 await asyncio.gather(*left, return_exceptions=True)

@@ -25,6 +25,7 @@ from penstock.worker.options import (
 )
 from penstock.worker.poller import CROWDED, QueuePoller
 from penstock.worker.pool import WorkerPool
+from penstock.worker.recycling import recycling_of
 from penstock.worker.registration import Registration
 from penstock.worker.renewer import LeaseRenewer
 from penstock.worker.worker import Worker
@@ -67,6 +68,7 @@ def make_workers(
         app.registry.names(),
         app_version=app_version(options.pop("app_version", None)),
     )
+    recycling = recycling_of(registration, options.pop("max_jobs", None), options.pop("max_memory", None))
     workers: list[Any] = [
         Worker(
             app.store,
@@ -89,7 +91,7 @@ def make_workers(
         ]
     first = partial(_prepare, app, list(slots))
     restorer = _restorer(app, list(slots))
-    return AppWorkers(app, workers, first, restorer, host, declare=app.client.upkeep)
+    return AppWorkers(app, workers, first, restorer, host, declare=app.client.upkeep, recycling=recycling)
 
 
 def make_time_keeper(app: "Penstock", queues: Sequence[str] | None, options: Mapping[str, Any]) -> WorkerPool:

@@ -13,6 +13,7 @@ import typer
 from penstock.cli.command_context import CommandContext
 from penstock.cli.options import setting
 from penstock.cli.output import without_none
+from penstock.cli.worker_processes import stop_without, supervise, wants_supervisor
 from penstock.core.errors import ConfigError
 from penstock.settings import WorkerSettings
 from penstock.stores.registry import StoreKind, kind_of
@@ -173,6 +174,80 @@ async def worker(
             metavar="VERSION",
         ),
     ] = None,
+    processes: Annotated[
+        str | None,
+        setting(
+            "worker.processes",
+            "Number of worker processes, or auto to add and remove them with the backlog",
+            default="1",
+            metavar="N",
+        ),
+    ] = None,
+    min_processes: Annotated[
+        str | None,
+        setting(
+            "worker.min_processes",
+            "Fewest worker processes with --processes auto",
+            "--min-processes",
+            "--min",
+            default="1",
+            metavar="N",
+        ),
+    ] = None,
+    max_processes: Annotated[
+        str | None,
+        setting(
+            "worker.max_processes",
+            "Most worker processes with --processes auto",
+            "--max-processes",
+            "--max",
+            default="the number of processors",
+            metavar="N",
+        ),
+    ] = None,
+    target_wait: Annotated[
+        str | None,
+        setting(
+            "worker.target_wait",
+            "Time that a job may wait, such as 5s; --processes auto adds processes to keep to it",
+            metavar="TIME",
+        ),
+    ] = None,
+    backlog_per_slot: Annotated[
+        str | None,
+        setting(
+            "worker.backlog_per_slot",
+            "Waiting jobs per slot above which --processes auto adds processes",
+            default="10",
+            metavar="N",
+        ),
+    ] = None,
+    max_jobs: Annotated[
+        str | None,
+        setting(
+            "worker.max_jobs",
+            "Number of jobs after which a worker process drains and ends; with --processes another starts",
+            metavar="N",
+        ),
+    ] = None,
+    max_memory: Annotated[
+        str | None,
+        setting(
+            "worker.max_memory",
+            "Resident memory, such as 512MiB, with which a worker process drains and ends; with --processes "
+            "another starts",
+            metavar="SIZE",
+        ),
+    ] = None,
+    reload: Annotated[
+        bool | None,
+        setting(
+            "worker.reload",
+            "For development: start new worker processes when a Python file below the directory changes",
+            "--reload",
+        ),
+    ] = None,
+    supervised: Annotated[int | None, typer.Option("--supervised", hidden=True, metavar="PID")] = None,
     log_level: Annotated[
         str | None,
         setting("worker.log_level", "Log level: debug, info, warning, error or critical", metavar="LEVEL"),
@@ -189,6 +264,8 @@ async def worker(
         )
     options = context.settings.worker
     logs.configure(json=options.log_json, level=options.log_level, blocking=False)
+    if supervised is None and wants_supervisor(options):
+        raise SystemExit(await supervise(context, context.app, options))
     # A store that the settings name takes precedence over the app's own.
     with context.app.using(context.make_store()) if context.settings.url else nullcontext():
         url = context.settings.url or context.app.url
@@ -198,7 +275,10 @@ async def worker(
             )
         workers = context.app.worker(**_options(options))
         _freeze_modules()
+        orphaned = None if supervised is None else asyncio.create_task(stop_without(supervised, workers.stop))
         await workers.run(handle_signals=True)
+        if orphaned is not None:
+            orphaned.cancel()
     await _cancel_remaining_tasks()
 
 
@@ -241,4 +321,6 @@ def _options(settings: WorkerSettings) -> dict[str, Any]:
         burst=settings.burst,
         executor=settings.executor,
         app_version=settings.app_version,
+        max_jobs=settings.max_jobs,
+        max_memory=settings.max_memory,
     )

@@ -17,6 +17,7 @@ async def visible_workers(request: Request, tenant: str) -> list[WorkerEntry]:
                     worker,
                     queues=queues,
                     busy={name: slots for name, slots in worker.busy.items() if request.may(name)},
+                    done={name: done for name, done in worker.done.items() if request.may(name)},
                     jobs=tuple(job for job in worker.jobs if request.may(job.queue)),
                 )
             )

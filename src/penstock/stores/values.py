@@ -312,6 +312,8 @@ class WorkerEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     slots: int = 0
     taken: int = 0
     busy: dict[str, int] = msgspec.field(default_factory=dict)
+    done: dict[str, tuple[int, int]] = msgspec.field(default_factory=dict)
+    """Of the queues that did anything: executions that ended, and milliseconds that slots were taken for."""
     jobs: tuple[RunningJob, ...] = ()
     more_jobs: int = 0
     memory: int | None = None

@@ -22,6 +22,7 @@ from penstock.worker.status import (
     LoopLag,
     QueueStatus,
     busy_slots,
+    done_by,
     resident_memory,
     state_of,
 )
@@ -79,6 +80,7 @@ class Registration:
             slots=sum(queues.values()),
         )
         self._statuses: set[QueueStatus] = set()
+        self._ended = 0
         self._started_at = clock()
         self._changed = asyncio.Event()
         self._is_stopping = False
@@ -118,6 +120,12 @@ class Registration:
             yield
         finally:
             self._statuses.discard(status)
+            self._ended += status.slots.usage().ended
+
+    @property
+    def ended(self) -> int:
+        """How many executions have ended in this process."""
+        return self._ended + sum(each.slots.usage().ended for each in self.queues)
 
     @property
     def queues(self) -> list[QueueStatus]:
@@ -148,6 +156,7 @@ class Registration:
             state=state_of(statuses, is_stopping=self._is_stopping),
             taken=taken,
             busy=busy_slots(statuses),
+            done=done_by(statuses),
             jobs=tuple(named),
             more_jobs=max(0, taken - len(named)),
             memory=resident_memory(),

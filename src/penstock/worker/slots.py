@@ -1,7 +1,19 @@
 """How many jobs run at once, and who waits for that to change."""
 
 import asyncio
+import time
 from collections.abc import Callable
+
+import msgspec
+
+
+class Usage(msgspec.Struct, frozen=True):
+    """What slots have done since they were made."""
+
+    ended: int
+    """Executions that ended."""
+    busy_seconds: float
+    """Time for which slots were taken, added up over all of them."""
 
 
 class Slots:
@@ -10,6 +22,9 @@ class Slots:
     def __init__(self, count: int) -> None:
         self.count = count
         self.taken = 0
+        self._ended = 0
+        self._busy_seconds = 0.0
+        self._counted_at = time.monotonic()
         self._free = asyncio.Event()
         self._idle = asyncio.Event()
         self._idle.set()
@@ -20,10 +35,21 @@ class Slots:
         """How many are free."""
         return self.count - self.taken
 
+    def usage(self) -> Usage:
+        """What they have done up to now."""
+        self._count_time()
+        return Usage(self._ended, self._busy_seconds)
+
+    def resize(self, count: int) -> None:
+        """Have so many from now on. What runs beyond that goes on until it ends."""
+        self.count = count
+        self._free.set()
+
     def take(self, count: int) -> None:
         """Take so many; the caller asked `spare` before."""
         if not count:
             return
+        self._count_time()
         self.taken += count
         self._idle.clear()
 
@@ -31,6 +57,8 @@ class Slots:
         """Give so many back, and wake who waits."""
         if not count:
             return
+        self._count_time()
+        self._ended += count
         self.taken -= count
         self._free.set()
         if not self.taken:
@@ -57,6 +85,11 @@ class Slots:
     async def idle(self) -> None:
         """Wait until nothing runs."""
         await self._idle.wait()
+
+    def _count_time(self) -> None:
+        now = time.monotonic()
+        self._busy_seconds += self.taken * (now - self._counted_at)
+        self._counted_at = now
 
     def wake(self) -> None:
         """Let `free` return in the next turn of the loop, whatever is free."""

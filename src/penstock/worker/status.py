@@ -71,6 +71,17 @@ def busy_slots(queues: Iterable[QueueStatus]) -> dict[str, int]:
     return found
 
 
+def done_by(queues: Iterable[QueueStatus]) -> dict[str, tuple[int, int]]:
+    """What the slots of each queue have done, as far as an entry has room for it."""
+    found, size = dict[str, tuple[int, int]](), 0
+    for each in queues:
+        usage = each.slots.usage()
+        if (usage.ended or each.slots.taken) and size + len(each.queue) + 24 <= BUSY_BYTES:
+            found[each.queue] = usage.ended, round(usage.busy_seconds * 1000)
+            size += len(each.queue) + 24
+    return found
+
+
 class LoopLag:
     """Measures for how long the event loop is held up. `beat_at` is when the loop last had a turn for it."""
 

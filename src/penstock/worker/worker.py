@@ -28,6 +28,7 @@ from penstock.worker.executors.stopping import KILL_AFTER, TERM_AFTER, StopDelay
 from penstock.worker.executors.tiers import Tiers
 from penstock.worker.options import (
     DEFAULT_CONCURRENCY,
+    DEFAULT_SHUTDOWN_TIMEOUT,
     MAX_CONCURRENCY,
     MAX_LEASE,
     MAX_TIME,
@@ -82,7 +83,7 @@ class Worker:
         concurrency: int = DEFAULT_CONCURRENCY,
         lease: float = 30.0,
         poll: float = 5.0,
-        shutdown_timeout: float = 30.0,
+        shutdown_timeout: float = DEFAULT_SHUTDOWN_TIMEOUT,
         name: str | None = None,
         middleware: Sequence[ExecutionMiddleware] = (),
         burst: bool = False,
