@@ -1,6 +1,6 @@
-"""The words that names in this project do not use, with what is said instead.
+"""The words that names, log messages and help texts do not use, with what is said instead.
 
-`python -m tests.architecture.vocabulary` prints every name with such a word; `make check` runs it.
+`python -m tests.architecture.vocabulary` prints every name and text with such a word; `make check` runs it.
 """
 
 import ast
@@ -39,6 +39,7 @@ INSTEAD: Final = {
     "wish": "create, update or request",
     "wishes": "options",
 }
+_LEVELS: Final = frozenset({"debug", "info", "warning", "error", "exception", "critical"})
 _WORD: Final = re.compile(r"[A-Z]?[a-z]+|[A-Z]+(?![a-z])")
 
 
@@ -58,13 +59,27 @@ def names_in(tree: ast.AST) -> Iterator[tuple[int, str]]:
             yield node.lineno, node.id if isinstance(node, ast.Name) else node.attr
 
 
+def texts_in(tree: ast.AST) -> Iterator[tuple[int, str]]:
+    """The texts that users see: log messages, and help of the command line."""
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Call):
+            continue
+        shown = [keyword.value for keyword in node.keywords if keyword.arg == "help"]
+        if isinstance(node.func, ast.Attribute) and node.func.attr in _LEVELS:
+            shown += node.args[:1]
+        for each in shown:
+            for part in ast.walk(each):
+                if isinstance(part, ast.Constant) and isinstance(part.value, str):
+                    yield part.lineno, part.value
+
+
 def findings(root: Path = ROOT) -> list[str]:
-    """Each name in `src` with a word of the list, and what to say instead."""
+    """Each name and text in `src` with a word of the list, and what to say instead."""
     found = []
     for path in sorted((root / "src").rglob("*.py")):
         where = path.relative_to(root)
-        names = [(1, path.stem), *names_in(ast.parse(path.read_text(encoding="utf-8")))]
-        for line, name in names:
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        for line, name in [(1, path.stem), *names_in(tree), *texts_in(tree)]:
             found += [
                 f"{where}:{line}: {name}: say {INSTEAD[word]}" for word in words_of(name) if word in INSTEAD
             ]

@@ -94,7 +94,7 @@ async def test_other_limits_without_a_new_version_stop_workers_and_warn_producer
             await job.cancel()
         (warning,) = [each.getMessage() for each in caplog.records if each.levelname == "WARNING"]
         assert warning == (
-            "queue mail is enqueued to by its stored limits: version 1 of the queue's declaration has other "
+            "queue mail: enqueueing with its stored limits: version 1 of the queue's declaration has other "
             "content: key_limit: stored 3, found 2; rate: stored 10/s, found 6/min, 3 at once. Raise the "
             "version to change it"
         )

@@ -209,7 +209,7 @@ async def test_slots_held_by_handlers_past_their_timeout_are_told_once_when_none
         await eventually(is_told)
         gate.set()
 
-    assert told() == ["no slot is free: 1 of 2 are held by handlers past their timeout"]
+    assert told() == ["no slot is free: 1 of 2 are occupied by handlers past their timeout"]
 
 
 async def test_shutdown_counts_only_the_jobs_it_gives_back(
@@ -238,7 +238,7 @@ async def test_shutdown_counts_only_the_jobs_it_gives_back(
     gate.set()
     is_over.set()
 
-    assert "2 handlers did not stop: 1 jobs are given back" in caplog.text
+    assert "2 handlers did not stop: releasing 1 jobs" in caplog.text
     assert (await desk.job(held)).state is State.PENDING
 
 

@@ -65,7 +65,7 @@ class Restorer:
             if str(error) != self._failure:
                 self._failure = str(error)
                 _LOGGER.error(
-                    "the store had lost queues, and what the app says of them cannot be declared again: %s",
+                    "the store lost queues, and the app could not declare them again: %s",
                     error,
                 )
             return True

@@ -38,7 +38,7 @@ async def declare(
         if stored is None or stored.mode is not declaration.mode:
             raise DeclarationError(f"queue {str(queue)!r}: {error}") from None
         _LOGGER.warning(
-            "queue %s is enqueued to by its stored limits: %s",
+            "queue %s: enqueueing with its stored limits: %s",
             queue,
             error,
             extra={"tenant": queue.tenant, "queue": queue.name},

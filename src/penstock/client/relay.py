@@ -134,10 +134,10 @@ class _Run:
         return done
 
     async def _lost(self, target: QueueRef, new: NewJob, answer: Enqueued | Refused) -> None:
-        """It will never be there: those who wait for it must know, before the entry is forgotten."""
-        why = answer.why if isinstance(answer, Refused) else f"job {answer.id} stands for it"
+        """Tell the parents of a job that will never exist, before the relay entry is deleted."""
+        why = answer.why if isinstance(answer, Refused) else f"job {answer.id} has its id or key"
         _LOGGER.warning(
-            "a job of a flow was not taken in: %s",
+            "the queue refused a job of a flow: %s",
             why,
             extra={"tenant": target.tenant, "queue": target.name, "job": new.id, "task": new.task},
         )

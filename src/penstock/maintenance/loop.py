@@ -268,12 +268,10 @@ class MaintenanceLoop:
                 self._agenda.plan(QueueRef(tenant, found.name), duty, now + (at - page.now) / 1000)
 
     async def _follow_clock(self, now: int) -> None:
-        """Visit every queue at once where the store's clock was set back."""
+        """Visit every queue immediately if the store's clock was set back."""
         back_ms, self._told_at = self._told_at - now, now
         if back_ms > STEP_MS:
-            _LOGGER.warning(
-                "the store's clock was set back by %d s: its new time is followed", back_ms // 1000
-            )
+            _LOGGER.warning("the store's clock was set back by %d s: following its new time", back_ms // 1000)
             for queue in await self._every_queue():
                 if self._agenda is not None:
                     self._agenda.put(queue, EVERY_DUTY)

@@ -145,7 +145,7 @@ class Executions:
         held = [delivery for delivery in executing if delivery.is_open]
         if executing:
             _LOGGER.warning(
-                "%d handlers did not stop: %d jobs are given back",
+                "%d handlers did not stop: releasing %d jobs",
                 len(executing),
                 len(held),
                 extra=self._about,
@@ -283,7 +283,7 @@ class Executions:
         if not delivery.advance(Step.STICK):
             return
         _LOGGER.error(
-            "a thread runs on long after its timeout: the worker claims no more and ends",
+            "a thread still runs long after its timeout: this worker stops claiming and ends",
             extra=about_job(self._about, delivery.job),
         )
         self._slots.write_off()
@@ -301,7 +301,7 @@ class Executions:
         if self._overdue and not self._slots.spare and not self._is_overdue_logged:
             self._is_overdue_logged = True
             _LOGGER.warning(
-                "no slot is free: %d of %d are held by handlers past their timeout",
+                "no slot is free: %d of %d are occupied by handlers past their timeout",
                 len(self._overdue),
                 self._slots.count,
                 extra=self._about,

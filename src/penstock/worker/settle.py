@@ -230,7 +230,7 @@ class Settler:
         gone = [item for item in batch if not self._is_worth_repeating(item[0])]
         for delivery, settlement in gone:
             _LOGGER.warning(
-                "%s not settled in time: its lease is gone",
+                "could not apply %s in time: the lease has ended",
                 settlement.move,
                 extra=about_job(self._about, delivery.job),
             )
@@ -252,7 +252,7 @@ class Settler:
     def _refused(self, delivery: Delivery, settlement: Settlement, answer: Applied | Refused) -> None:
         why = answer.why if isinstance(answer, Refused) else answer.state
         _LOGGER.warning(
-            "%s refused (%s): the lease was no longer ours",
+            "%s refused (%s): this worker no longer held the lease",
             settlement.move,
             why,
             extra=about_job(self._about, delivery.job),

@@ -118,7 +118,7 @@ async def test_running_workers_put_lost_schedules_and_declarations_back(
     assert info.mode is Mode.KEYED
     assert schedule.next_at is not None
     assert now < schedule.next_at.timestamp() * 1000 <= now + timedelta(hours=1) / timedelta(milliseconds=1)
-    assert caplog.text.count("the store had lost queues") == 1
+    assert caplog.text.count("the store lost queues") == 1
 
 
 async def test_what_cannot_be_declared_again_is_told_once_and_ends_no_worker(

@@ -223,7 +223,7 @@ class _Server:
                 self.for_one_job = frozenset(for_one_job)
                 if threads > 1:
                     _LOGGER.warning(
-                        "importing the app started %d threads: processes forked beside them may hang",
+                        "importing the app started %d threads: processes forked beside them may deadlock",
                         threads - 1,
                     )
                 if not self._ready.done():
