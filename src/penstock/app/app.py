@@ -97,7 +97,7 @@ class Penstock:
     def queue(self, name: str, **given: Unpack[QueueOptions]) -> QueueHandle:
         """The queue of that name, declared by the first call; ConfigError when its options differ later.
 
-        What is said of mode and limits stands with the queue in the store, for all apps. It is written or
+        Mode and limits are stored with the queue, for all apps. It is written or
         compared when this app first uses the queue, and when a worker of it starts. Where the mode does not
         agree, that is a DeclarationError; where a limit does not, a worker does not start, and a producer
         logs a warning and goes by what is stored.

@@ -46,7 +46,7 @@ async def serve(store: Store, queue: QueueRef, limit: int, times: int) -> list[s
 
 
 async def test_a_declaration_is_written_where_there_is_none(store: Store, queue: QueueRef) -> None:
-    """And stands with the queue."""
+    """And they are stored with the queue."""
     wanted = Declaration(mode=Mode.KEYED, key_limit=3, rate=Rate(5), key_rate=Rate(2, 500, 4), max_length=9)
     declared = await store.queues.declare(queue, wanted)
     found = await store.queues.find_queue(queue)
