@@ -97,10 +97,9 @@ class Penstock:
     def queue(self, name: str, **given: Unpack[QueueOptions]) -> QueueHandle:
         """The queue of that name, declared by the first call; ConfigError when its options differ later.
 
-        Mode and limits are stored with the queue, for all apps. It is written or
-        compared when this app first uses the queue, and when a worker of it starts. Where the mode does not
-        agree, that is a DeclarationError; where a limit does not, a worker does not start, and a producer
-        logs a warning and goes by what is stored.
+        Mode and limits are stored with the queue, for all apps. They are written or compared when this app
+        first uses the queue, and when one of its workers starts. Another mode is a DeclarationError; with
+        other limits a worker does not start, and a producer logs a warning and uses the stored limits.
         """
         defaults = {field: value for field, value in given.items() if field not in QUEUE_ONLY}
         options = JobOptions.of(job_options(defaults), QueueOptions.__annotations__)
