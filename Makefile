@@ -144,6 +144,10 @@ bench-spark: $(STAMP) ## Measure the pipeline on Spark beside programs without i
 bench-queues: $(STAMP) ## Measure one worker process over 10,000 idle queues (BENCH_ARGS=...)
 	$(BIN)/python -m benchmarks queues $(BENCH_ARGS)
 
+.PHONY: bench-events
+bench-events: $(STAMP) ## Measure readers of the event log on every store (BENCH_ARGS=...)
+	$(BIN)/python -m benchmarks events $(BENCH_ARGS)
+
 .PHONY: bench-service
 bench-service: $(STAMP) ## Measure the HTTP service beside the direct client (BENCH_ARGS=...)
 	$(BIN)/python -m benchmarks service $(BENCH_ARGS)

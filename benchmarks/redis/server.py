@@ -1,5 +1,7 @@
 """The server that all sides are measured on: a fresh one for every measurement, with the same settings."""
 
+import re
+import subprocess
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -48,6 +50,13 @@ def installed() -> list[str]:
 def version(name: str) -> str:
     """In the words of the report."""
     return f"{name.capitalize()} {valkey.version(binary(name))}"
+
+
+def allocator(name: str) -> str:
+    """What the server gets its memory from, which decides a third of its time; in the words of the report."""
+    said = subprocess.run([binary(name), "--version"], capture_output=True, text=True, timeout=10).stdout
+    found = re.search(r"malloc=(\S+)", said)
+    return found.group(1) if found else "an allocator that it does not name"
 
 
 @contextmanager

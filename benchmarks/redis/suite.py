@@ -25,6 +25,7 @@ def _prepared(asked: argparse.Namespace) -> Iterator[Prepared]:
             plan = replace(plan, sides=(*plan.sides, side))
         facts = machine.facts() | {
             "Server": server.version(asked.server),
+            "Allocator": server.allocator(asked.server),
             "Persistence": ", ".join(f"{setting} {value}" for setting, value in server.PERSISTENCE.items()),
             **{
                 peer.name: machine.version_in(peer.programs / "python", peer.package) for peer in PYTHON_PEERS

@@ -15,6 +15,7 @@ from benchmarks.__main__ import SUITES
 from benchmarks.beside.side import Side
 from benchmarks.bloom.plan import QUICK as BLOOM
 from benchmarks.cases import OURS, Case
+from benchmarks.events.plan import QUICK as EVENTS
 from benchmarks.execution.plan import QUICK as EXECUTION
 from benchmarks.postgres.plan import QUICK as POSTGRES
 from benchmarks.queues.plan import QUICK as QUEUES
@@ -40,6 +41,7 @@ def _only_ours(plan: Any) -> Any:
 
 SMALLEST: dict[str, Any] = {
     "bloom": replace(BLOOM, jobs=100, bytes=10_000, stores=("sqlite",)),
+    "events": replace(EVENTS, jobs=200, single_jobs=20, stores=("sqlite",)),
     "execution": _only_ours(EXECUTION),
     "postgres": _only_ours(POSTGRES),
     "queues": replace(QUEUES, queues=20, jobs=5, idle=0.5),

@@ -11,10 +11,11 @@ from penstock.core.errors import CursorLostError
 from penstock.core.events import Event
 from penstock.core.history import Checker
 from penstock.core.job import QueueRef
-from penstock.core.moves import Complete, Retry
+from penstock.core.moves import Complete, Retry, Snooze
 from penstock.stores.redis import RedisStore
 from penstock.stores.redis.codec.runs import RUN_LENGTH, read_runs
 from penstock.stores.redis.keys import keys_of
+from penstock.stores.redis.scripts import loaded_sources
 from penstock.testing.conformance import aio
 from penstock.testing.conformance.arrange import FAULT, claim, enqueue, new_job
 from penstock.testing.conformance.walking import World, walk_together
@@ -261,3 +262,52 @@ async def test_trimming_beside_readers_costs_nobody_an_event_unseen(
 
     assert read_in_all == [last] * 3
     assert lost.is_set()
+
+
+MUTANTS = {
+    "a run of one move": ("    and shared[EVENT_MOVE] == event[EVENT_MOVE] and", "    and"),
+    "what differs becomes a column": ("      add_column(field, value)\n      columns", "      columns"),
+    "a column goes on": ("      column[count] = value\n", "      column[count] = column[1]\n"),
+    "those before have what they shared": ("column[at] = same end", "column[at] = value end"),
+    "a key of a plain job differs": (
+        "    add_column(field, value)\n  end\nend\n\nlocal function packed",
+        "  end\nend\n\nlocal function packed",
+    ),
+    "the first number": ("{first = seq,", "{first = seq + 1,"),
+}
+
+
+@pytest.mark.parametrize("guard", MUTANTS)
+async def test_a_log_whose_script_lacks_a_guard_tells_another_story(url: str, guard: str) -> None:
+    """Every line that decides what an entry has is needed."""
+    source, mutant = loaded_sources()["shared/runs.lua"], MUTANTS[guard]
+    assert source.count(mutant[0]) == 1
+    changed = {**loaded_sources(), "shared/runs.lua": source.replace(*mutant)}
+
+    async def told(sources: dict[str, str] | None, queue: QueueRef) -> list[Any]:
+        async with opened(RedisStore(url, sources=sources)) as store:
+            jobs = [new_job(f"j{n}", key=f"k{n % 2}", task=f"t{n // 3}", delay_ms=n // 5) for n in range(7)]
+            await enqueue(store, queue, jobs)
+            await enqueue(store, queue, [new_job(f"l{n}", key=f"k{n % 2}") for n in range(3)])
+            held = await claim(store, queue, 4)
+            await store.moves.settle(
+                queue,
+                [
+                    Complete(held[0].id, held[0].token),
+                    Retry(held[1].id, held[1].token, 0, FAULT),
+                    *(Snooze(job.id, job.token, 0) for job in held[2:]),
+                ],
+            )
+            await claim(store, queue, 4)
+            await store.moves.delete(queue, ["l1", "l2"])
+            await store.moves.cancel(queue, ["j5"])
+            try:
+                columns = await store.events.event_columns(queue, 0, "1000", 1_000)
+            except CursorLostError as error:
+                return [str(error)]
+            named = ("seq", "move", "job", "key", "task", "version", "delivery", "jobs", "target")
+            return [[*columns.fields.get(name, ())] for name in named]
+
+    assert await told(changed, QueueRef("default", "mutant")) != await told(
+        None, QueueRef("default", "sound")
+    )

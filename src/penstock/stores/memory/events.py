@@ -1,6 +1,7 @@
 """The event log of the memory store."""
 
 from bisect import bisect_left
+from typing import Final
 
 import msgspec
 
@@ -9,9 +10,13 @@ from penstock.core.events import Event
 from penstock.core.job import QueueRef
 from penstock.stores.absent import answers_absent
 from penstock.stores.bounds import DAMAGED_EVENT_LIMIT
+from penstock.stores.columns import columns
 from penstock.stores.memory.backend import Backend
 from penstock.stores.memory.ledger import Ledger
 from penstock.stores.values import DamagedEvent, EventColumns, QueueInfo
+
+_FIELDS: Final = Event.__struct_fields__
+_ELSEWHERE: Final = frozenset({"tenant", "queue", "cursor"})
 
 
 class MemoryEvents:
@@ -32,13 +37,15 @@ class MemoryEvents:
         self, queue: QueueRef, after: str | int, through: str, limit: int
     ) -> EventColumns:
         last = read_cursor("through", through).seq
-        events = [event for event in await self.read_events(queue, after, limit) if event.seq <= last]
-        fields = {
-            each.name: [getattr(event, each.name) for event in events]
-            for each in msgspec.structs.fields(Event)
-            if each.name not in {"tenant", "queue", "cursor"}
-        }
-        return EventColumns(len(events), fields)
+        cursor = read_cursor("after", after)
+        with self._backend.lock:
+            ledger = self._backend.ledgers.get(queue) or Ledger(QueueInfo(queue, 0))
+            find_event(ledger, cursor)
+            before = _first(ledger) - 1
+            start, end = cursor.seq - before, min(last - before, cursor.seq - before + max(limit, 0))
+            events = ledger.log[start : max(start, end)]
+        found = columns(_FIELDS, [*map(msgspec.structs.astuple, events)])
+        return EventColumns(len(events), {name: found[name] for name in found if name not in _ELSEWHERE})
 
     async def cursor_after(self, queue: QueueRef, after: str | int = 0, limit: int | None = None) -> str:
         cursor = read_cursor("after", after)

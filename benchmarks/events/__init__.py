@@ -1,0 +1,1 @@
+"""The benchmark of readers of the event log."""
