@@ -23,9 +23,12 @@ local function parts_of(template)
 end
 
 local function append_fresh(id, template, idempotency_key, key)
-  if last_run and last_run.fast == template and last_run.count < RUN_LENGTH then
+  local shared = last_run and last_run.fast == 'enqueue' and last_run.count < RUN_LENGTH and last_run.shared
+  if shared and shared[EVENT_TASK] == template[TEMPLATE_TASK] and shared[EVENT_PRIORITY] == template[TEMPLATE_PRIORITY]
+    and shared[EVENT_MAX_ATTEMPTS] == template[TEMPLATE_MAX_ATTEMPTS]
+  then
     join_run(id)
-    local shared, columns = last_run.shared, last_run.columns
+    local columns = last_run.columns
     if columns or (key or false) ~= shared[EVENT_KEY] then vary_field(EVENT_KEY, key or false) end
     if columns or (idempotency_key or nil) ~= shared[EVENT_IDEMPOTENCY_KEY] then
       vary_field(EVENT_IDEMPOTENCY_KEY, idempotency_key or false)
@@ -38,7 +41,7 @@ local function append_fresh(id, template, idempotency_key, key)
   event[EVENT_PRIORITY], event[EVENT_MAX_ATTEMPTS] = template[TEMPLATE_PRIORITY], template[TEMPLATE_MAX_ATTEMPTS]
   event[EVENT_IDEMPOTENCY_KEY] = idempotency_key or nil
   append(event)
-  if last_run.count == 1 then last_run.fast = template end
+  if last_run.count == 1 then last_run.fast = 'enqueue' end
 end
 
 -- The same as a record and its event made by new_record, append_enqueue and enter, for a pending job without extra.
