@@ -12,6 +12,7 @@ from penstock.core.history import Checker
 from penstock.core.job import QueueRef
 from penstock.core.moves import Complete
 from penstock.core.states import State
+from penstock.stores.protocol import Store
 from penstock.stores.redis import RedisStore
 from penstock.testing.conformance.arrange import claim, enqueue, new_job
 from tests.conformance.stores import opened
@@ -33,7 +34,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
         yield running.url
 
 
-async def _work(store: RedisStore, jobs: Sequence[str]) -> None:
+async def _work(store: Store, jobs: Sequence[str]) -> None:
     """Enqueue jobs, and complete as many as there are, by whoever enqueued them."""
     for first in range(0, len(jobs), CALL):
         await enqueue(store, QUEUE, [new_job(job) for job in jobs[first : first + CALL]])
@@ -41,12 +42,12 @@ async def _work(store: RedisStore, jobs: Sequence[str]) -> None:
         await store.moves.settle(QUEUE, [Complete(job.id, job.token) for job in held])
 
 
-async def _drain(store: RedisStore) -> None:
+async def _drain(store: Store) -> None:
     while held := await claim(store, QUEUE, limit=CALL):
         await store.moves.settle(QUEUE, [Complete(job.id, job.token) for job in held])
 
 
-async def _follow(store: RedisStore, done: asyncio.Event) -> tuple[int, str]:
+async def _follow(store: Store, done: asyncio.Event) -> tuple[int, str]:
     """Read columns while others write; every number comes once, and in its order."""
     here, count = "0", 0
     while True:
