@@ -15,6 +15,7 @@ from penstock.core.job import NewJob, Options, QueueRef
 from penstock.core.limits import Declaration, KeyRule, Mode, Rate
 from penstock.core.moves import Beat, Bury, Complete, Expire, Fail, Fault, Release, Report, Retry, Snooze
 from penstock.core.retry import Backoff, Shape
+from penstock.core.rollups import Deltas, FoldState
 from penstock.core.states import State
 from penstock.core.unique import Unique, UniqueRule
 from penstock.stores.claim_limits import ClaimLimits
@@ -142,6 +143,10 @@ GIVEN: dict[str, dict[str, Any]] = {
     },
     "unregister_worker": {"worker": "w"},
     "list_workers": {},
+    "rollup_position": {},
+    "fold": {"from_cursor": "0", "to_cursor": "1-00000000", "deltas": Deltas(FoldState())},
+    "list_rollups": {"span_ms": 60_000, "since": 1, "limit": 1},
+    "expire_rollups": {"now": 1},
     "read_events": {"after": "1-00000000", "limit": 1},
     "event_columns": {"after": 1, "through": "1-00000000", "limit": 1},
     "damaged_events": {"after": 1, "limit": 1},

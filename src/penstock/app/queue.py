@@ -14,6 +14,7 @@ from penstock.core.job import Job, QueueRef
 from penstock.core.limits import Declaration, KeyRule, Mode, Rate, check_declaration
 from penstock.core.names import check_key
 from penstock.core.states import LIVE, REDRIVABLE, State
+from penstock.core.stats import DEFAULT_SINCE_MS, LONGEST_SINCE_MS, QueueStats
 from penstock.stores.values import KeyInfo
 from penstock.tasks.call import Call, Sender
 from penstock.tasks.execution import Execution, TaskOptions
@@ -144,6 +145,17 @@ class QueueHandle:
     async def counts(self) -> dict[State, int]:
         """Jobs per state, zeros included."""
         return await (await self._upkeep()).counts()
+
+    async def stats(self, *, since: Seconds = DEFAULT_SINCE_MS / 1000) -> QueueStats:
+        """What happened in the last `since` seconds: jobs in and out, retries, how long they waited and ran.
+
+        In all, by task, and by the minute, or by the hour where that is longer than six hours. A time over
+        30 days is an OptionError. Percentiles are off by at most 1/32.
+        """
+        since_ms = milliseconds("since", since)
+        if not 0 < since_ms <= LONGEST_SINCE_MS:
+            raise OptionError("since", since, "more than 0 s and at most 30 days")
+        return await (await self._upkeep()).stats(since_ms)
 
     async def keys(self) -> list[KeyInfo]:
         """Keys with waiting or running jobs, or with a limit or weight of their own."""

@@ -18,6 +18,7 @@ from penstock.cli.registration import CommandGroup, command
 from penstock.cli.scheduler_command import scheduler
 from penstock.cli.service import tenant_commands, token_commands, webhook_commands
 from penstock.cli.service.serve_command import serve
+from penstock.cli.stats_command import stats
 from penstock.cli.stores import migrate_commands, outbox_commands
 from penstock.cli.worker_command import worker
 
@@ -51,6 +52,7 @@ def build() -> typer.Typer:
     app.add_typer(tenant_commands.group, name="tenants")
     app.add_typer(spark.group, name="spark")
     app.add_typer(lake.group, name="lake")
+    command(app, "stats")(stats)
     command(app, "doctor")(doctor)
     command(app, "demo", prefix="demo")(demo)
     return app

@@ -9,12 +9,14 @@ from msgspec.structs import replace
 
 from penstock.bloom.rotating import RotatingBloom
 from penstock.client.job_filter import JobFilter, matching_pages
+from penstock.client.queue_stats import read_stats
 from penstock.client.retrying import RetryingCaller
 from penstock.core.errors import OptionError, QueueNotEmptyError, ResultTimeoutError, UnknownQueueError
 from penstock.core.job import Job, QueueRef
 from penstock.core.limits import KeyRule
 from penstock.core.outcomes import Applied, Refused
 from penstock.core.states import LIVE, WAITING, State
+from penstock.core.stats import QueueStats
 from penstock.stores.protocol import Store
 from penstock.stores.values import KeyInfo, Pause, Query, QueueContents, Topic
 
@@ -43,6 +45,10 @@ class QueueAdministration:
     async def counts(self) -> dict[State, int]:
         """Jobs per state, zeros included."""
         return await self._retrying.call(lambda: self._store.reads.counts(self._queue))
+
+    async def stats(self, since_ms: int) -> QueueStats:
+        """What happened in the last `since_ms` milliseconds."""
+        return await self._retrying.call(lambda: read_stats(self._store, self._queue, since_ms))
 
     async def keys(self) -> list[KeyInfo]:
         """Keys with waiting or running jobs, or a rule of their own."""

@@ -11,6 +11,7 @@ from penstock.maintenance.promoter import Promoter
 from penstock.maintenance.pruner import EVENTS_AGE, EVENTS_KEPT, Pruner, Trimmer
 from penstock.maintenance.reclaimer import Reclaimer, holds_none
 from penstock.maintenance.relayer import Relayer
+from penstock.maintenance.roller import Roller
 from penstock.schedules.ticker import Admission, Ticker
 from penstock.stores.claim_limits import CLAIM_LIMITS, ClaimLimits
 from penstock.stores.protocol import Store
@@ -26,6 +27,7 @@ _TOLD: Final = {
     Duty.FIRE: "firing schedules",
     Duty.RELAY: "relaying",
     Duty.PRUNE: "pruning",
+    Duty.FOLD: "folding events",
     Duty.TRIM: "trimming",
 }
 
@@ -70,6 +72,7 @@ class QueueDuties:
             Duty.FIRE: self._ticker,
             Duty.RELAY: Relayer(store, queue),
             Duty.PRUNE: Pruner(store, queue),
+            Duty.FOLD: Roller(store, queue),
             Duty.TRIM: Trimmer(store, queue, kept=events_kept, age=events_age),
         }
         self._attempts = Attempts(_LOGGER)

@@ -381,4 +381,4 @@ def _rest(duty: Duty, result: Result, tick: float) -> float:
         return AGAIN if result is not Result.DONE else 0.0
     if duty is Duty.RELAY:
         return min(QUIET, tick) if result is Result.DONE else tick
-    return SELDOM * tick if duty in (Duty.PRUNE, Duty.TRIM) else 0.8 * tick
+    return SELDOM * tick if duty in (Duty.PRUNE, Duty.FOLD, Duty.TRIM) else 0.8 * tick

@@ -10,6 +10,7 @@ from penstock.core.job import ExpiredLease, Job, NewJob, QueueRef
 from penstock.core.limits import Declaration, KeyRule, Mode
 from penstock.core.moves import Beat, Expire, Report, Settlement
 from penstock.core.outcomes import Applied, Claims, Enqueued, Refused
+from penstock.core.rollups import Deltas
 from penstock.core.states import State
 from penstock.stores.bounds import (
     DAMAGED_EVENT_LIMIT,
@@ -45,6 +46,8 @@ from penstock.stores.values import (
     QueueInfo,
     Reader,
     Relay,
+    RollupPage,
+    RollupPosition,
     Spawn,
     StoredSchedule,
     StoreInfo,
@@ -381,6 +384,31 @@ class Workers(Protocol):
         ...
 
 
+class Rollups(Protocol):
+    """What happened in a queue by the minute and by the hour, folded from its events."""
+
+    async def rollup_position(self, queue: QueueRef) -> RollupPosition | None:
+        """Up to where the events of a queue were folded; None where there is no queue."""
+        ...
+
+    async def fold(self, queue: QueueRef, from_cursor: str, to_cursor: str, deltas: Deltas) -> bool:
+        """Add what the events between two cursors add, and move the position on, in one step.
+
+        False, and nothing was changed, where the position is not `from_cursor` (any longer).
+        """
+        ...
+
+    async def list_rollups(
+        self, queue: QueueRef, span_ms: int, since: int, limit: int = ENTRY_LIMIT
+    ) -> RollupPage:
+        """The rollups of spans that began at a time or later, oldest first; none of those without events."""
+        ...
+
+    async def expire_rollups(self, queue: QueueRef, now: int) -> int:
+        """Remove a batch of rollups whose time is over by then; how many were."""
+        ...
+
+
 class EventLog(Protocol):
     """Every transition, in the queue's order."""
 
@@ -578,6 +606,11 @@ class HasWorkers(Protocol):
     def workers(self) -> Workers: ...
 
 
+class HasRollups(Protocol):
+    @property
+    def rollups(self) -> Rollups: ...
+
+
 class HasEvents(Protocol):
     @property
     def events(self) -> EventLog: ...
@@ -617,6 +650,7 @@ class Store(
     HasQueues,
     HasKeyValue,
     HasWorkers,
+    HasRollups,
     HasEvents,
     HasReaders,
     HasNotifier,

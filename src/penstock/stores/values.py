@@ -13,6 +13,7 @@ from penstock.core.flows import ChildEnding, JobRef
 from penstock.core.job import Job, NewJob, QueueRef
 from penstock.core.limits import Declaration, Mode
 from penstock.core.names import check_name
+from penstock.core.rollups import FoldState, Row
 from penstock.core.states import State
 from penstock.stores.bounds import ENTRY_BYTES
 
@@ -344,6 +345,27 @@ class WorkerEntry(msgspec.Struct, frozen=True, omit_defaults=True):
         return task in self.tasks or self.more_tasks > 0
 
 
+class RollupPosition(msgspec.Struct, frozen=True):
+    """Up to where the events of a queue were folded, and what the next step needs to know of those before."""
+
+    cursor: str
+    state: FoldState
+
+
+class SpanRollup(msgspec.Struct, frozen=True):
+    """What happened in a queue in a span of time that begins at `at`, by task."""
+
+    at: int
+    rows: dict[str, Row]
+
+
+class RollupPage(msgspec.Struct, frozen=True):
+    """Rollups of some spans, oldest first; `next` is the time from which the next page begins."""
+
+    spans: list[SpanRollup]
+    next: int | None = None
+
+
 class Holdup(msgspec.Struct, frozen=True):
     """Why newer events cannot be read yet: who holds them back, and for how long, where that is known."""
 
@@ -359,6 +381,8 @@ class Duty(StrEnum):
     FIRE = "fire"
     RELAY = "relay"
     PRUNE = "prune"
+    FOLD = "fold"
+    """Fold new events into the rollups. Due for every queue that is visited, and named by no store."""
     TRIM = "trim"
 
 

@@ -30,10 +30,12 @@ from penstock.stores.protocol import (
     Queues,
     Readers,
     Reads,
+    Rollups,
     Schedules,
     UpkeepReads,
     Workers,
 )
+from penstock.stores.rollup_entries import RollupEntries
 from penstock.stores.worker_entries import WorkerEntries
 
 
@@ -55,6 +57,7 @@ class MemoryStore:
         self.key_value: KeyValue = MemoryKeyValue(backend)
         self.clock: Clock = MemoryClock(backend)
         self.workers: Workers = WorkerEntries(self.key_value, self.clock)
+        self.rollups: Rollups = RollupEntries(self.key_value, self.queues)
         self.events: EventLog = MemoryEvents(backend)
         self.readers: Readers = MemoryReaders(backend)
         self.notifier: Notifier = MemoryNotifier(backend)

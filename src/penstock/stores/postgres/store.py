@@ -40,10 +40,12 @@ from penstock.stores.protocol import (
     Queues,
     Readers,
     Reads,
+    Rollups,
     Schedules,
     UpkeepReads,
     Workers,
 )
+from penstock.stores.rollup_entries import RollupEntries
 from penstock.stores.values import Holdup
 from penstock.stores.worker_entries import WorkerEntries
 
@@ -78,6 +80,7 @@ class PostgresStore:
         self.key_value: KeyValue = PostgresKeyValue(backend)
         self.clock: Clock = PostgresClock(backend)
         self.workers: Workers = WorkerEntries(self.key_value, self.clock)
+        self.rollups: Rollups = RollupEntries(self.key_value, self.queues)
         self.events: EventLog = PostgresEvents(backend, pages, counting)
         self.readers: Readers = readers
         self.notifier: Notifier = backend.notifier

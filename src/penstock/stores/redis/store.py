@@ -25,6 +25,7 @@ from penstock.stores.redis.schedules import RedisSchedules
 from penstock.stores.redis.scripts import Scripts
 from penstock.stores.redis.server import Server
 from penstock.stores.redis.upkeep import RedisUpkeep
+from penstock.stores.rollup_entries import RollupEntries
 from penstock.stores.worker_entries import WorkerEntries
 
 
@@ -63,6 +64,7 @@ class RedisStore:
         self.notifier = RedisNotifier(backend)
         self.clock = RedisClock(backend, self.notifier)
         self.workers = WorkerEntries(self.key_value, self.clock)
+        self.rollups = RollupEntries(self.key_value, self.queues)
         self.upkeep = RedisUpkeep(backend, self.queues, self.clock)
         self.health = RedisHealth(backend)
         self.scan = RedisScan(backend)

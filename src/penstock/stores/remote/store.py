@@ -14,6 +14,7 @@ from penstock.stores.protocol import (
     Queues,
     Readers,
     Reads,
+    Rollups,
     Schedules,
     UpkeepReads,
     Workers,
@@ -32,6 +33,7 @@ from penstock.stores.remote.quarantine import RemoteQuarantine
 from penstock.stores.remote.queues import RemoteQueues
 from penstock.stores.remote.readers import RemoteReaders
 from penstock.stores.remote.reads import RemoteReads
+from penstock.stores.remote.rollups import RemoteRollups
 from penstock.stores.remote.schedules import RemoteSchedules
 from penstock.stores.remote.upkeep import RemoteUpkeep
 from penstock.stores.remote.workers import RemoteWorkers
@@ -59,6 +61,7 @@ class RemoteStore:
         self.key_value: KeyValue = completed(RemoteKeyValue(backend), "key_value", backend)
         self.clock: Clock = completed(RemoteClock(backend), "clock", backend)
         self.workers: Workers = completed(RemoteWorkers(backend), "workers", backend)
+        self.rollups: Rollups = completed(RemoteRollups(backend), "rollups", backend)
         self.events: EventLog = completed(RemoteEvents(backend), "events", backend)
         self.readers: Readers = completed(RemoteReaders(backend), "readers", backend)
         self._notifier = RemoteNotifier(backend.listen)

@@ -22,10 +22,12 @@ from penstock.stores.protocol import (
     Queues,
     Readers,
     Reads,
+    Rollups,
     Schedules,
     UpkeepReads,
     Workers,
 )
+from penstock.stores.rollup_entries import RollupEntries
 from penstock.stores.sqlite.backend import Backend
 from penstock.stores.sqlite.clock import SqliteClock
 from penstock.stores.sqlite.events import SqliteEvents
@@ -77,6 +79,7 @@ class SqliteStore:
         self.key_value: KeyValue = SqliteKeyValue(self._backend)
         self.clock: Clock = SqliteClock(self._backend)
         self.workers: Workers = WorkerEntries(self.key_value, self.clock)
+        self.rollups: Rollups = RollupEntries(self.key_value, self.queues)
         self.events: EventLog = SqliteEvents(self._backend)
         self.readers: Readers = SqliteReaders(self._backend)
         self.notifier: Notifier = SqliteNotifier(self._backend)

@@ -25,6 +25,7 @@ class Part(StrEnum):
     READERS = "readers"
     WORKERS = "workers"
     KEY_VALUE = "key_value"
+    ROLLUPS = "rollups"
     SCHEDULES = "schedules"
     FLOWS = "flows"
     QUARANTINE = "quarantine"
