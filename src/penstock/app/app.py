@@ -33,6 +33,7 @@ from penstock.tasks.registry import Registry
 from penstock.tasks.task import AsyncTask, SyncTask, Task
 
 if TYPE_CHECKING:
+    from penstock.metrics.recorder import Metrics
     from penstock.outbox.writing import Outbox
     from penstock.worker.pool import WorkerPool
 
@@ -79,6 +80,8 @@ class Penstock:
         self.declarations: dict[str, Declaration | None] = {}
         """What is said of the mode and limits of each of them."""
         self.execution_middleware: list[ExecutionMiddleware] = []
+        self.metrics: Metrics | None = None
+        """What counts the calls of the store and the deliveries of the app's workers."""
         self.reference: str | None = None
         """The `module:app` by which the command line found the app."""
         self._payload_limit = payload_limit
@@ -218,6 +221,12 @@ class Penstock:
             self._enqueue_middleware.append(enqueue)
         if execution is not None:
             self.execution_middleware.append(execution)
+
+    def instrument(self, metrics: "Metrics") -> None:
+        """Count what the app asks of its store and what its workers execute; ConfigError while it is open."""
+        if self._connection.is_in_use:
+            raise ConfigError("the app is open: instrument it before it is opened")
+        self._connection.observer = self.metrics = metrics
 
     def _registering(self, queue: str, queue_defaults: JobOptions, queue_execution: Execution) -> Register:
         def register(

@@ -12,6 +12,7 @@ from penstock.client.blocking import Blocking
 from penstock.client.client import STORELESS, Client
 from penstock.core.errors import ConfigError
 from penstock.settings import url_of_environment
+from penstock.stores.observed import StoreObserver, observe
 from penstock.stores.open import open_store
 from penstock.stores.protocol import Store
 from penstock.stores.registry import kind_of
@@ -45,6 +46,8 @@ class StoreConnection:
         self._make_client = make_client
         self._store = store
         self._filters = filters
+        self.observer: StoreObserver | None = None
+        """Who is told of the calls of the store."""
         self._users = 0
         self._opening: asyncio.Lock | None = None
         self._stranded: Store | None = None
@@ -57,6 +60,8 @@ class StoreConnection:
             if self.client.is_storeless:
                 raise ConfigError(STORELESS)
             self._store = open_store(self.url or DEFAULT_URL, filters=self._filters)
+        if self.observer is not None:
+            observe(self._store, self.observer)
         return self._store
 
     async def enter(self) -> None:
@@ -100,13 +105,18 @@ class StoreConnection:
     @contextmanager
     def using(self, store: Store) -> Iterator[None]:
         """Another store for the time of the block; ConfigError while the app is open."""
-        if self._opening is not None or self.blocking.is_open:
+        if self.is_in_use:
             raise ConfigError("the app is open: choose another store before it is opened")
         before, self._store = self._store, store
         try:
             yield
         finally:
             self._store = before
+
+    @property
+    def is_in_use(self) -> bool:
+        """True while somebody has the app open, in an event loop or by `blocking`."""
+        return self._opening is not None or self.blocking.is_open
 
     def forget_store(self) -> None:
         """Have neither store nor client from now on: in a process that only executes handlers."""

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import AbstractAsyncContextManager
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from penstock.app.preparing import UNUSABLE, Prepared
 from penstock.app.restoring import Restorer
@@ -12,6 +12,9 @@ from penstock.worker.executors.process.host import Host
 from penstock.worker.pool import Runner, WorkerPool
 from penstock.worker.recycling import Recycling
 from penstock.worker.worker import Worker
+
+if TYPE_CHECKING:
+    from penstock.metrics.exposition import Exposition
 
 STOP_CHECK: Final = 0.2
 """Seconds between two looks whether a worker that waits for its queue is stopped."""
@@ -24,7 +27,8 @@ class AppWorkers(WorkerPool):
 
     If the store loses what was declared while they run, `restorer` declares it again. The worker of a queue
     that cannot be reached starts when `declare` has compared what is stored of it. `recycling` stops them
-    when the process has done its share.
+    when the process has done its share. `exposition` is what a scrape of this process gets,
+    where the app is instrumented.
     """
 
     def __init__(
@@ -37,6 +41,7 @@ class AppWorkers(WorkerPool):
         *,
         declare: Callable[[str], Awaitable[object]] | None = None,
         recycling: Recycling | None = None,
+        exposition: "Exposition | None" = None,
     ) -> None:
         super().__init__(workers, host)
         self._app = app
@@ -44,6 +49,7 @@ class AppWorkers(WorkerPool):
         self._restorer = restorer
         self._declare = declare
         self._recycling = recycling
+        self.exposition = exposition
         self._waiting: dict[str, asyncio.Task[Any]] = {}
         self._is_stopped = False
 
@@ -58,10 +64,11 @@ class AppWorkers(WorkerPool):
             ready = await self._first()
             self._waiting = dict(ready.waiting)
             self._restorer.is_behind = not ready.has_schedules
-            restoring = asyncio.create_task(self._restorer.run())
-            beside = [restoring]
+            beside = [asyncio.create_task(self._restorer.run())]
             if self._recycling is not None:
                 beside.append(asyncio.create_task(self._recycling.run(self.stop)))
+            if self.exposition is not None:
+                beside.append(asyncio.create_task(self.exposition.sampler.run()))
             try:
                 await super().run(handle_signals)
             finally:

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
+from penstock.app.measuring import exposition_of
 from penstock.app.place import place_of
 from penstock.app.pool import AppWorkers
 from penstock.app.preparing import UNUSABLE, Prepared, prepared
@@ -79,6 +80,7 @@ def make_workers(
             upkeep=upkeep,
             registration=registration,
             renewer=renewer,
+            observer=app.metrics,
             **(_given(lease=app.handles[name].lease) | options | _given(concurrency=number or None)),
         )
         for name, number in slots.items()
@@ -91,7 +93,17 @@ def make_workers(
         ]
     first = partial(_prepare, app, list(slots))
     restorer = _restorer(app, list(slots))
-    return AppWorkers(app, workers, first, restorer, host, declare=app.client.upkeep, recycling=recycling)
+    exposition = exposition_of(app, list(slots))
+    return AppWorkers(
+        app,
+        workers,
+        first,
+        restorer,
+        host,
+        declare=app.client.upkeep,
+        recycling=recycling,
+        exposition=exposition,
+    )
 
 
 def make_time_keeper(app: "Penstock", queues: Sequence[str] | None, options: Mapping[str, Any]) -> WorkerPool:

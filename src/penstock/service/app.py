@@ -7,7 +7,7 @@ import time
 from collections.abc import Iterable, Mapping, Sequence
 from functools import cached_property
 from types import TracebackType
-from typing import Any, Final, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 from weakref import WeakValueDictionary
 
 import msgspec
@@ -51,6 +51,9 @@ from penstock.service.webhooks.webhook_service import WebhookService
 from penstock.stores.protocol import Store
 from penstock.stores.values import EVERYONE
 
+if TYPE_CHECKING:
+    from penstock.metrics.exposition import Exposition
+
 _LOGGER: Final = logging.getLogger("penstock.service")
 MOST_CLIENTS: Final = 512
 """Tenants whose clients are kept."""
@@ -93,8 +96,11 @@ class Service:
         routes: Iterable[Route] = ROUTES,
         allow_clock_control: bool = False,
         filters: Filters | None = None,
+        exposition: "Exposition | None" = None,
     ) -> None:
         self.store = store
+        self.exposition = exposition
+        """What a scrape of `/metrics` gets, where metrics are counted."""
         self.authenticator = authenticator
         self.quotas = quotas
         self.audit = audit
@@ -113,6 +119,8 @@ class Service:
         self.webhooks = WebhookService(store, egress or Egress(), sealer=sealer)
         self._upkeep = upkeep
         self._duties = [*duties, *([] if upkeep is None else [upkeep]), self.webhooks]
+        if exposition is not None:
+            self._duties.append(exposition.sampler)
         self._tasks: list[asyncio.Task[None]] = []
         self._clients: dict[str, Client] = {}
         self._filters = filters

@@ -13,6 +13,7 @@ from penstock.service.auth.issuers import read_auth_file
 from penstock.service.egress.egress import Egress
 from penstock.service.egress.policy import EgressPolicy
 from penstock.service.limits import Limits
+from penstock.service.measuring import measured
 from penstock.service.sealing import SecretSealer
 from penstock.service.tenant_upkeep import TenantUpkeep
 from penstock.service.tenants.audit import Audit
@@ -33,6 +34,7 @@ def full_service(
     filters: Filters | None = None,
 ) -> Service:
     """Tokens, quotas and the audit log from the store; ConfigError for a file that cannot be used."""
+    exposition = measured(store)
     issuers = None if auth_file is None else read_auth_file(auth_file)
     authenticator, usage = authenticator_of(issuers, ApiTokens(store), key), Usage(store)
     limits = limits or Limits()
@@ -48,6 +50,7 @@ def full_service(
         duties=[usage, _AuthenticatorCloser(authenticator)],
         upkeep=TenantUpkeep(store, quotas, sweep=sweep),
         filters=filters,
+        exposition=exposition,
     )
 
 

@@ -128,6 +128,8 @@ def _responses(row: Route, known: dict[int, Any]) -> dict[str, Any]:
     if row.is_stream:
         media = LINES if row.takes is bytes else EVENTS
         content: dict[str, Any] = {media: {"schema": {"type": "string"}}}
+    elif row.media is not None:
+        content = {row.media: {"schema": {"type": "string"}}}
     elif row.gives is EncodedBody:
         content = _PACKED if row.verb is not None else {"application/json": {"schema": {"type": "object"}}}
     elif row.gives is None:

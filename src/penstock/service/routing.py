@@ -30,6 +30,8 @@ class Route(msgspec.Struct, frozen=True, kw_only=True):
     query: Any = None
     gives: Any = None
     is_stream: bool = False
+    media: str | None = None
+    """The media type of a body that is text."""
     also: tuple[int, ...] = ()
     """Other statuses of success."""
     idempotent: bool = False

@@ -25,6 +25,7 @@ from penstock.worker.endings import NoHandler, Withdrawn, after_error, after_ret
 from penstock.worker.executors.protocol import Call
 from penstock.worker.executors.tiers import Tiers
 from penstock.worker.middleware import wrapped
+from penstock.worker.observer import ExecutionObserver
 from penstock.worker.progress import ProgressReporter
 from penstock.worker.queue_leases import margin_of
 from penstock.worker.settle import Settler
@@ -56,8 +57,10 @@ class Executions:
         stuck_after: float | None,
         stuck: Callable[[Delivery], None],
         about: dict[str, object],
+        observer: ExecutionObserver | None = None,
     ) -> None:
         self._queue = queue
+        self._observer = observer
         self._child_jobs = StoreChildJobs(store, queue, registry)
         self._registry = registry
         self._tiers = tiers
@@ -87,6 +90,8 @@ class Executions:
         """Start the handlers of all these jobs now. `until` is when each lease surely still holds."""
         self._slots.take(len(jobs))
         soon, now, wall = self._clock() + self._margin, self._loop.time(), time.time()
+        if self._observer is not None:
+            self._observer.claimed(self._queue, jobs, round(self._lease * 1000))
         for job, end in zip(jobs, until, strict=True):
             delivery = self._held[job.token] = Delivery(job, end)
             task = self._registry.get(job.task)
@@ -164,6 +169,9 @@ class Executions:
 
     async def _run(self, delivery: Delivery, task: Task[..., ..., Any], ctx: JobContext) -> None:
         delivery.advance(Step.BEGIN)
+        observer, began = self._observer, self._loop.time()
+        if observer is not None:
+            observer.began(self._queue, delivery.job)
         ending: Ending | Withdrawn
         try:
             if delivery.stop is not None or delivery.lease.is_lost:
@@ -177,6 +185,8 @@ class Executions:
                 raise
             # Whatever the error was, the job is settled and the slot is free again.
             ending = Raised(error_text(error))
+        if observer is not None:
+            observer.ended(self._queue, delivery.job, self._loop.time() - began)
         self._end(delivery, ending)
 
     async def _execute(

@@ -23,6 +23,7 @@ from penstock.worker.backoff import CAP, StoreBackoff
 from penstock.worker.clock import Clock
 from penstock.worker.delivery import Delivery, Phase, Step
 from penstock.worker.endings import NoHandler, Withdrawn, error_text
+from penstock.worker.observer import ExecutionObserver
 from penstock.worker.registration import Registration
 from penstock.worker.slots import Slots
 
@@ -55,8 +56,10 @@ class Settler:
         flush: Callable[[Delivery], Awaitable[None]],
         child_ended: Callable[[], None],
         about: dict[str, object],
+        observer: ExecutionObserver | None = None,
     ) -> None:
         self._store = store
+        self._observer = observer
         self._queue = queue
         self._held = held
         self._slots = slots
@@ -202,6 +205,8 @@ class Settler:
                 has_parents = False
                 for (delivery, settlement), answer in zip(left, answers, strict=True):
                     self._held.pop(delivery.token, None)
+                    if self._observer is not None:
+                        self._observer.settled(self._queue, delivery.job, settlement, answer)
                     if type(answer) is not Applied:
                         self._refused(delivery, settlement, answer)
                         continue

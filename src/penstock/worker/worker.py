@@ -26,6 +26,7 @@ from penstock.worker.execute import Executions
 from penstock.worker.executors.process.host import Host
 from penstock.worker.executors.stopping import KILL_AFTER, TERM_AFTER, StopDelays
 from penstock.worker.executors.tiers import Tiers
+from penstock.worker.observer import ExecutionObserver
 from penstock.worker.options import (
     DEFAULT_CONCURRENCY,
     DEFAULT_SHUTDOWN_TIMEOUT,
@@ -71,7 +72,8 @@ class Worker:
     for `stuck_after` beyond its timeout, by default the timeout again. The process of a handler that was
     told to stop gets SIGTERM after `term_after`, and SIGKILL `kill_after` later. A claim skips up to
     `claim_scan` entries of deleted jobs; claims and maintenance promote up to `promote_limit` jobs per
-    call, and recover up to `recover_limit` leases. `clock` measures how long the worker's own leases last.
+    call, and recover up to `recover_limit` leases. `clock` measures how long the worker's own leases last. `observer` is
+    told of each delivery.
     """
 
     def __init__(
@@ -104,8 +106,10 @@ class Worker:
         registration: Registration | None = None,
         renewer: LeaseRenewer | None = None,
         clock: Clock = boottime,
+        observer: ExecutionObserver | None = None,
     ) -> None:
         self.queue = queue
+        self._observer = observer
         self.name = worker_name(name)
         self.concurrency = check_count("concurrency", concurrency, 1, MAX_CONCURRENCY)
         self.lease = check_seconds("lease", lease, MIN_LEASE, MAX_LEASE)
@@ -268,6 +272,7 @@ class _Run:
             flush=self._reporter.flush,
             child_ended=self._maintenance.nudge,
             about=about,
+            observer=worker._observer,
         )
         self._executions = Executions(
             queue,
@@ -285,6 +290,7 @@ class _Run:
             stuck_after=worker._stuck_after,
             stuck=self._stuck,
             about=about,
+            observer=worker._observer,
         )
         self._leases = QueueLeases(
             worker._renewer,

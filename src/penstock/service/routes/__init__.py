@@ -15,6 +15,7 @@ from penstock.service.routes import (
     flows,
     health,
     jobs,
+    metrics,
     queues,
     schedules,
     stats,
@@ -37,6 +38,7 @@ _MODULES: Final = (
     workers,
     webhooks,
     health,
+    metrics,
     store,
 )
 ROUTES: Final[list[Route]] = [row for module in _MODULES for row in module.routes]

@@ -1,0 +1,46 @@
+"""What a scrape gets of a process, in time and whatever the store does. Needs the extra `prometheus`."""
+
+import asyncio
+from concurrent.futures import TimeoutError as FutureTimeoutError
+from typing import Final
+
+from penstock.metrics.prometheus import exposition
+from penstock.metrics.recorder import Metrics
+from penstock.metrics.sampler import WAIT, Sampler
+from penstock.metrics.snapshot import Sees, samples
+
+LOOP_WAIT: Final = WAIT + 1.0
+"""Seconds that a thread waits for the event loop; a handler may block it."""
+
+
+class Exposition:
+    """The numbers of a process as text."""
+
+    def __init__(self, metrics: Metrics, sampler: Sampler) -> None:
+        self.metrics = metrics
+        self.sampler = sampler
+        self.loop_wait = LOOP_WAIT
+
+    async def text(self, sees: Sees | None = None) -> bytes:
+        """The text, after a new sample where the store answers in time; on the event loop of the store."""
+        await self.sampler.refresh()
+        return exposition(samples(self.metrics, self.sampler, sees))
+
+    def text_from_thread(self, loop: asyncio.AbstractEventLoop) -> bytes:
+        """The same, asked for in another thread; it comes also while a handler blocks the event loop."""
+        refreshing = self.sampler.refresh()
+        try:
+            asked = asyncio.run_coroutine_threadsafe(refreshing, loop)
+        except RuntimeError:
+            # The loop is closed, and the process about to end.
+            refreshing.close()
+            self.sampler.is_stale = True
+        else:
+            try:
+                asked.result(self.loop_wait)
+            except FutureTimeoutError:
+                asked.cancel()
+                self.sampler.is_stale = True
+            except asyncio.CancelledError:
+                self.sampler.is_stale = True
+        return exposition(samples(self.metrics, self.sampler))
