@@ -82,13 +82,30 @@ async def test_a_store_that_does_not_answer_holds_up_no_scrape_and_is_asked_once
 async def test_a_scrape_from_a_thread_is_answered_while_a_handler_blocks_the_event_loop() -> None:
     shown = exposed(Moody())
     shown.loop_wait = 0.05
-    loop, texts = asyncio.get_running_loop(), list[bytes]()
-    thread = threading.Thread(target=lambda: texts.append(shown.text_from_thread(loop)))
+    running = asyncio.create_task(shown.run())
+    await asyncio.sleep(0)
+    texts: list[bytes] = []
+    thread = threading.Thread(target=lambda: texts.append(shown.text_from_thread()))
     thread.start()
     block_until(lambda: bool(texts))
     thread.join()
+    running.cancel()
 
     assert Parsed(texts[0]).value("penstock_sample_stale") == 1
+
+
+async def test_a_scrape_from_a_thread_has_a_new_sample_where_the_event_loop_is_free() -> None:
+    store = Moody()
+    await store.queues.open_queue(QUEUE)
+    shown = exposed(store, wait=PATIENCE)
+    shown.loop_wait = PATIENCE
+    running = asyncio.create_task(shown.run())
+    await asyncio.sleep(0)
+    found = Parsed(await asyncio.to_thread(shown.text_from_thread))
+    running.cancel()
+
+    assert found.value("penstock_sample_stale") == 0
+    assert found.value("penstock_jobs", state="pending") == 0
 
 
 async def test_a_fresh_sample_is_shown_again_without_asking_the_store() -> None:

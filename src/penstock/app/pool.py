@@ -68,7 +68,7 @@ class AppWorkers(WorkerPool):
             if self._recycling is not None:
                 beside.append(asyncio.create_task(self._recycling.run(self.stop)))
             if self.exposition is not None:
-                beside.append(asyncio.create_task(self.exposition.sampler.run()))
+                beside.append(asyncio.create_task(self.exposition.run()))
             try:
                 await super().run(handle_signals)
             finally:

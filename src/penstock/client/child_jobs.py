@@ -14,6 +14,7 @@ from penstock.client.jobs import check_mode, new_job
 from penstock.client.relay import relay
 from penstock.client.retrying import RetryingCaller
 from penstock.core.errors import ConfigError, OptionError, StaleLeaseError, StoreError
+from penstock.core.headers import trace_context
 from penstock.core.ids import IdMaker
 from penstock.core.job import Claimed, QueueRef
 from penstock.core.moves import Beat
@@ -90,9 +91,9 @@ class StoreChildJobs:
         check_mode(call, info.mode)
         # With an id of its own it is the same job each time its parent runs.
         nonce = None if options.id is None else _nonce(self._queue, job.id, options.id)
-        return Spawn(
-            call.queue, replace(new_job(call, self._ids.make(info.number), nonce), parents=job.parents)
-        )
+        new = new_job(call, self._ids.make(info.number), nonce)
+        headers = trace_context(job.headers) | (options.headers or {})
+        return Spawn(call.queue, replace(new, parents=job.parents, headers=headers or None))
 
     async def _info(self, name: str) -> QueueInfo:
         if name not in self._infos:

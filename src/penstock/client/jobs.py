@@ -26,6 +26,7 @@ def new_job(call: Call[Any], job: str, nonce: str | None = None) -> NewJob:
         idempotency_key=options.idempotency_key,
         key=options.key,
         options=options.policy,
+        headers=options.headers,
     )
     kind = options.kind
     if kind is None:

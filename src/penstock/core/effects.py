@@ -54,6 +54,7 @@ def enqueued(queue: QueueRef, new: NewJob, now: int) -> Job:
         child_policy=new.child_policy,
         schedule=new.schedule,
         instant=new.instant,
+        headers=new.headers,
     )
 
 
@@ -82,7 +83,9 @@ def replaced(job: Job, new: NewJob, now: int) -> Job:
     visible_at = now + new.delay_ms if new.run_at is None else new.run_at
     waits = visible_at > now
     state = State.DELAYED if waits else State.PENDING
-    return _moved(job, state, payload=new.payload, visible_at=visible_at if waits else None)
+    return _moved(
+        job, state, payload=new.payload, headers=new.headers, visible_at=visible_at if waits else None
+    )
 
 
 def claimed(

@@ -65,6 +65,7 @@ class NewJob(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     child_policy: ChildPolicy = ChildPolicy.FAIL
     schedule: str | None = None
     instant: int | None = None
+    headers: dict[str, str] | None = None
 
     @property
     def digest(self) -> str:
@@ -117,6 +118,7 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
     instant: int | None = None
     unhandled_since: int | None = None
     """Since when no worker that claimed the job knew its task."""
+    headers: dict[str, str] | None = None
 
     @property
     def ref(self) -> QueueRef:
@@ -144,6 +146,7 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True, gc=False):
     cancel_requested: bool = False
     parents: tuple[JobRef, ...] = ()
     unhandled_since: int | None = None
+    headers: dict[str, str] | None = None
 
     @property
     def attempt(self) -> int:

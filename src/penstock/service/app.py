@@ -120,7 +120,7 @@ class Service:
         self._upkeep = upkeep
         self._duties = [*duties, *([] if upkeep is None else [upkeep]), self.webhooks]
         if exposition is not None:
-            self._duties.append(exposition.sampler)
+            self._duties.append(exposition)
         self._tasks: list[asyncio.Task[None]] = []
         self._clients: dict[str, Client] = {}
         self._filters = filters

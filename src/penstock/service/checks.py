@@ -9,6 +9,7 @@ from penstock.core.cron.instants import LAST_MS
 from penstock.core.cron.schedule import Schedule, check_schedule, decode_schedule
 from penstock.core.cursors import read_cursor
 from penstock.core.errors import InvalidError, OptionError, PayloadError
+from penstock.core.headers import check_headers
 from penstock.core.job import NewJob, Options
 from penstock.core.limits import check_declaration
 from penstock.core.names import check_key, check_name
@@ -95,6 +96,8 @@ def _check_job(path: str, new: NewJob) -> None:
         # A store takes any text for a key, also none at all.
         if key:
             check_key(f"{path}.{name}", key)
+    if new.headers is not None:
+        check_headers(f"{path}.headers", new.headers)
     if not 0 <= new.priority <= 9:
         raise OptionError(f"{path}.priority", new.priority, "0 to 9")
     check_delay(f"{path}.delay_ms", new.delay_ms)

@@ -60,6 +60,7 @@ class More(msgspec.Struct, frozen=True, omit_defaults=True):
     schedule: str | None = None
     instant: int | None = None
     unhandled_since: int | None = None
+    headers: dict[str, str] | None = None
 
 
 _NO_MORE: Final = More()
@@ -73,7 +74,7 @@ def more_of(text: str | None) -> More:
 
 def more_text(new: NewJob, unique: Unique | None) -> str | None:
     """The rarely set fields of a job for the column `more`; None for a job that has none."""
-    if not (new.parents or new.awaits or new.unique or new.schedule):
+    if not (new.parents or new.awaits or new.unique or new.schedule or new.headers):
         return None
     blocked = bool(new.awaits)
     more = More(
@@ -84,8 +85,14 @@ def more_text(new: NewJob, unique: Unique | None) -> str | None:
         unique,
         new.schedule,
         new.instant,
+        headers=new.headers,
     )
     return encode(more)
+
+
+def headers_text(headers: dict[str, str] | None) -> str | None:
+    """Headers for a statement that replaces those of a job."""
+    return None if headers is None else encode(headers)
 
 
 def stored(text: str | None) -> str | None:

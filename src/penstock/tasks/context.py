@@ -1,9 +1,11 @@
 """What a running handler can know and say about its job."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from datetime import UTC, datetime
 from typing import Any, Final
+
+from msgspec.structs import replace
 
 from penstock.core.errors import PenstockError
 from penstock.core.job import Claimed
@@ -85,6 +87,16 @@ class JobContext:
     def enqueued_at(self) -> datetime:
         """When the job was enqueued, by the store's clock."""
         return datetime.fromtimestamp(self._enqueued_at, UTC)
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """The headers of the job, such as the context of its trace."""
+        return {} if self._lease is None else dict(self._lease.headers or {})
+
+    def continue_trace(self, headers: Mapping[str, str]) -> None:
+        """Let jobs that this one spawns carry on a trace from here, and not from where it was enqueued."""
+        if self._lease is not None:
+            self._lease = replace(self._lease, headers={**self.headers, **headers})
 
     @property
     def deadline(self) -> datetime:

@@ -1,13 +1,14 @@
 """The options of a job: defaults of the queue, then of the task, then of the call."""
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Literal, TypedDict
 
 import msgspec
 
 from penstock.core.errors import OptionError
+from penstock.core.headers import check_headers
 from penstock.core.job import DEFAULT_PRIORITY, Options
 from penstock.core.names import check_key, check_name
 from penstock.core.retry import PRESETS, Backoff
@@ -69,6 +70,8 @@ class CallOptions(Defaults, total=False):
     run_at: datetime
     idempotency_key: str
     id: str
+    headers: Mapping[str, str]
+    """Small texts by name that travel with the job and that no rule reads, such as the context of a trace."""
 
 
 class Kind(msgspec.Struct, frozen=True):
@@ -101,6 +104,7 @@ class JobOptions(msgspec.Struct, frozen=True, kw_only=True):
     id: str | None = None
     kind: Kind | None = None
     unique_key: str | None = None
+    headers: dict[str, str] | None = None
 
     @classmethod
     def of(
@@ -267,6 +271,7 @@ _READERS: Final[dict[str, tuple[str, Any]]] = {
     "throttle": ("kind", _throttle),
     "debounce": ("kind", _debounce),
     "unique_key": ("unique_key", check_key),
+    "headers": ("headers", check_headers),
 }
 _ELSEWHERE: Final = {
     "bind": "none: a handler that wants to know its job takes ctx: JobContext",

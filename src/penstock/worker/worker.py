@@ -72,8 +72,8 @@ class Worker:
     for `stuck_after` beyond its timeout, by default the timeout again. The process of a handler that was
     told to stop gets SIGTERM after `term_after`, and SIGKILL `kill_after` later. A claim skips up to
     `claim_scan` entries of deleted jobs; claims and maintenance promote up to `promote_limit` jobs per
-    call, and recover up to `recover_limit` leases. `clock` measures how long the worker's own leases last. `observer` is
-    told of each delivery.
+    call, and recover up to `recover_limit` leases. `clock` measures how long the worker's own leases last.
+    `observer` is told of each delivery.
     """
 
     def __init__(

@@ -112,6 +112,14 @@ async def enqueue(
         str | None,
         typer.Option(metavar="ID", help="Id of the job, such as order-7-mail", show_default="a generated id"),
     ] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="NAME=VALUE",
+            help="Header of the job, such as traceparent=00-…-01; may be repeated",
+            show_default="none",
+        ),
+    ] = None,
     max_attempts: Annotated[
         int | None,
         typer.Option(
@@ -181,6 +189,7 @@ async def enqueue(
         debounce=_seconds("debounce", debounce),
         unique_key=unique_key,
         id=id,
+        headers=_headers(header),
         max_attempts=max_attempts,
         backoff=backoff,
         timeout=_seconds("timeout", timeout),
@@ -257,6 +266,16 @@ def _errors_name_flags() -> Iterator[None]:
         yield
     except OptionError as error:
         raise OptionError(f"--{error.field.replace('_', '-')}", error.found, error.wanted) from None
+
+
+def _headers(given: list[str] | None) -> dict[str, str] | None:
+    headers = {}
+    for each in given or ():
+        name, sign, value = each.partition("=")
+        if not sign or name in headers:
+            raise OptionError("--header", each, "NAME=VALUE, each name once")
+        headers[name] = value
+    return headers or None
 
 
 def _seconds(option: str, text: str | None) -> float | None:

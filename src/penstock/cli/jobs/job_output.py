@@ -46,6 +46,7 @@ def job_document(job: Job, *, payload: bool = False) -> dict[str, Any]:
         child_policy=job.child_policy if job.state is State.BLOCKED else None,
         schedule=job.schedule,
         instant=utc(job.instant),
+        headers=job.headers or None,
         progress=_raw_json(job.progress),
         result=_raw_json(job.result),
         payload=_raw_json(job.payload) if payload else None,
@@ -75,6 +76,7 @@ def job_fields(job: Job, now: int, *, payload: bool) -> list[tuple[str, object]]
         ("unique", None if job.unique is None else _unique_text(job.unique)),
         ("schedule", None if job.schedule is None else f"{job.schedule}, for {local(job.instant)}"),
         ("parents", ", ".join(map(str, job.parents)) or None),
+        ("headers", _headers_text(job)),
         ("reason", job.reason),
         ("error", job.error),
         ("fingerprint", job.fingerprint),
@@ -82,6 +84,10 @@ def job_fields(job: Job, now: int, *, payload: bool) -> list[tuple[str, object]]
         ("result", _text(job.result)),
         ("payload", _text(job.payload) if payload else f"{len(job.payload)} bytes, shown with --payload"),
     ]
+
+
+def _headers_text(job: Job) -> str | None:
+    return ", ".join(f"{name}={value}" for name, value in (job.headers or {}).items()) or None
 
 
 def child_document(child: Child) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from penstock.service.principal import Verb
 from penstock.service.problems import BadRequestError, fault_of
 from penstock.service.request import Request
 from penstock.service.routing import Routes
+from penstock.service.trace_headers import traced
 from penstock.service.wire.flows import (
     ChildList,
     ChildView,
@@ -62,7 +63,9 @@ async def _flow_of(request: Request, body: FlowCreate) -> tuple[Flow, dict[str, 
         if job.name in nodes:
             raise FlowError(f"two jobs are called {job.name!r}")
         try:
-            nodes[job.name] = flow.add(job.call(job.queue), child_policy=job.child_policy)
+            nodes[job.name] = flow.add(
+                job.call(job.queue, **traced(request.headers, job.headers)), child_policy=job.child_policy
+            )
         except InvalidError as error:
             raise BadRequestError(fault_of(error, f"/jobs/{place}")) from None
         await request.yielder.checkpoint()

@@ -28,6 +28,7 @@ from penstock.service.problems import fault_of, problem_of
 from penstock.service.request import Request
 from penstock.service.responses import Response
 from penstock.service.routing import Routes
+from penstock.service.trace_headers import traced
 from penstock.service.wire.filters import JobMatch
 from penstock.service.wire.jobs import (
     JobBatchCreate,
@@ -84,7 +85,7 @@ async def create_job(request: Request, queue: str, body: JobCreate) -> Response[
     201 when it was created, 200 when an earlier job stands for it.
     """
     async with request.enqueueing({queue: [len(bytes(body.payload))]}):
-        call = body.call(queue, **_idempotency(request, body))
+        call = body.call(queue, **_idempotency(request, body), **traced(request.headers, body.headers))
         made = _made(await request.client.send(call))
     return Response(made, 201 if made.created else 200, {"location": f"/v1/queues/{queue}/jobs/{made.id}"})
 
@@ -104,7 +105,7 @@ async def create_jobs(request: Request, body: JobBatchCreate) -> JobBatchResult:
         calls: dict[int, Call[Any]] = {}
         for place, job in allowed.items():
             try:
-                calls[place] = job.call(job.queue)
+                calls[place] = job.call(job.queue, **traced(request.headers, job.headers))
             except InvalidError as error:
                 fault = fault_of(error, f"/jobs/{place}")
                 problem = msgspec.structs.replace(problem_of(error)[0], errors=(fault,))

@@ -60,6 +60,7 @@ class ClaimedJobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     key: str | None = None
     cancel_requested: bool = False
     parents: list[JobRef] = []
+    headers: dict[str, str] = {}
     tenant: str | None = None
     """The tenant of the job, where an operator claims for many tenants."""
 
@@ -198,6 +199,7 @@ def claimed_view(job: Claimed, tenant: str | None = None) -> ClaimedJobView:
         key=job.key,
         cancel_requested=job.cancel_requested,
         parents=list(job.parents),
+        headers=job.headers or {},
         tenant=tenant,
     )
 

@@ -8,6 +8,7 @@ from msgspec import UNSET, Meta, UnsetType
 
 from penstock.core.errors import PayloadError
 from penstock.core.flows import ChildPolicy, JobRef
+from penstock.core.headers import MOST_HEADERS
 from penstock.core.job import Job
 from penstock.core.payload import PAYLOAD_LIMIT, Description, check_json, decode_json
 from penstock.core.retry import Backoff
@@ -69,6 +70,8 @@ class JobFields(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     result_retention: Seconds | UnsetType = UNSET
     key: Key | UnsetType = UNSET
     """The concurrency key."""
+    headers: Annotated[dict[str, str], Meta(max_length=MOST_HEADERS)] | UnsetType = UNSET
+    """Small texts by name that no rule reads. The header traceparent of the request is one of them."""
 
     def call(self, queue: str, **more: Any) -> Call[Any]:
         """The call that creates this job."""
@@ -171,6 +174,7 @@ class JobView(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     child_policy: ChildPolicy | None = None
     schedule: str | None = None
     instant: datetime | None = None
+    headers: dict[str, str] = {}
     progress: msgspec.Raw | UnsetType = UNSET
     result: msgspec.Raw | UnsetType = UNSET
     payload: msgspec.Raw | UnsetType = UNSET
@@ -249,6 +253,7 @@ def job_view(job: Job, *, payload: bool = False, result: bool = False) -> JobVie
         child_policy=job.child_policy if job.state is State.BLOCKED else None,
         schedule=job.schedule,
         instant=at(job.instant),
+        headers=job.headers or {},
         progress=raw(job.progress),
         result=raw(job.result) if result else UNSET,
         payload=raw(job.payload) if payload else UNSET,

@@ -159,4 +159,5 @@ def _claimed(job: Job) -> Claimed:
         cancel_requested=job.cancel_requested,
         parents=job.parents,
         unhandled_since=job.unhandled_since,
+        headers=job.headers,
     )

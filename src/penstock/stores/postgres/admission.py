@@ -33,12 +33,13 @@ class Existing(msgspec.Struct, frozen=True):
 
 
 class Replacement(msgspec.Struct, frozen=True):
-    """The newer payload and time of a job that is debounced."""
+    """The newer payload, time and headers of a job that is debounced."""
 
     id: str
     payload: bytes
     state: State
     visible_at: int | None
+    headers: dict[str, str] | None = None
 
 
 class _KindHolder(msgspec.Struct, frozen=True):
@@ -159,7 +160,7 @@ class Admission:
         # The older job becomes what the new job would be, except that it waits for no others.
         like = effects.enqueued(_NOWHERE, msgspec.structs.replace(new, awaits=()), self._now)
         self._states[holder.id], self._payloads[holder.id] = like.state, new.payload
-        step = Replacement(holder.id, new.payload, like.state, like.visible_at)
+        step = Replacement(holder.id, new.payload, like.state, like.visible_at, new.headers)
         last = self.steps[-1] if self.steps else []
         if last and all(isinstance(each, Replacement) and each.id != holder.id for each in last):
             last.append(step)  # type: ignore[arg-type]

@@ -105,6 +105,7 @@ def claimed_of(row: Sequence[Any]) -> Claimed:
         cancel_requested=row[14],
         parents=more.parents,
         unhandled_since=more.unhandled_since,
+        headers=more.headers,
     )
 
 

@@ -16,7 +16,7 @@ from penstock.stores.postgres.codec import made_of, new_columns, spawn_columns
 from penstock.stores.postgres.engine import Value, bound
 from penstock.stores.postgres.queue_transaction import QueueTransaction
 from penstock.stores.postgres.renumbering import renumbers
-from penstock.stores.rows import stored
+from penstock.stores.rows import headers_text, stored
 from penstock.stores.values import Spawn, Topic
 
 _TRIES: Final = 20
@@ -196,7 +196,10 @@ class PostgresEnqueue:
             if children:
                 await transaction.run_shared("adopt", *_columns(children))
         else:
-            items = [(each.id, each.payload.decode(), each.visible_at, each.state) for each in older]
+            items = [
+                (each.id, each.payload.decode(), each.visible_at, each.state, headers_text(each.headers))
+                for each in older
+            ]
             rows = await transaction.run_move(Move.REPLACE, *_columns(items))
             transaction.touch(Move.REPLACE, [key for _, key in rows])
             made = len(rows)

@@ -96,6 +96,7 @@ class ClaimedRow(msgspec.Struct, array_like=True, frozen=True, gc=False):
             cancel_requested=self.cancel_requested,
             parents=more.parents,
             unhandled_since=more.unhandled_since,
+            headers=more.headers,
         )
 
 

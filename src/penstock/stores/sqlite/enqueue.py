@@ -9,7 +9,7 @@ from penstock.core.outcomes import Enqueued, Refusal, Refused
 from penstock.core.states import State
 from penstock.core.unique import Unique, UniqueRule
 from penstock.stores.corruption import ROW_ERRORS
-from penstock.stores.rows import encode, more_of, stored
+from penstock.stores.rows import encode, headers_text, more_of, stored
 from penstock.stores.sqlite.codec import key_item, new_row
 from penstock.stores.sqlite.queue_transaction import QueueTransaction, distinct_batches
 from penstock.stores.values import Topic
@@ -130,7 +130,13 @@ def _holder_of_kind(transaction: QueueTransaction, new: NewJob, unique: Unique) 
         visible_at = transaction.now + new.delay_ms if new.run_at is None else new.run_at
         waits = visible_at > transaction.now
         after = State.DELAYED if waits else State.PENDING
-        item = (holder, new.payload.decode(), visible_at if waits else None, after)
+        item = (
+            holder,
+            new.payload.decode(),
+            visible_at if waits else None,
+            after,
+            headers_text(new.headers),
+        )
         if transaction.pick(Move.REPLACE, items=encode([item])):
             transaction.run(Move.REPLACE, "change")
             transaction.write_events(Move.REPLACE)

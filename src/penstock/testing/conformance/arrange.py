@@ -66,6 +66,7 @@ def new_job(
     awaits: Sequence[JobRef] = (),
     parents: Sequence[JobRef] = (),
     child_policy: ChildPolicy = ChildPolicy.FAIL,
+    headers: dict[str, str] | None = None,
 ) -> NewJob:
     """A job to enqueue, with an id and a nonce of its own unless a name is given."""
     return NewJob(
@@ -83,6 +84,7 @@ def new_job(
         awaits=tuple(awaits),
         parents=tuple(parents),
         child_policy=child_policy,
+        headers=headers,
     )
 
 

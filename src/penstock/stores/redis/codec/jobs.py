@@ -26,6 +26,7 @@ class Extra(msgspec.Struct, frozen=True):
     run_at: int | None = None
     left: int = 0
     unhandled_since: int | None = None
+    headers: dict[str, str] | None = None
 
 
 class Record(msgspec.Struct, frozen=True, array_like=True, gc=False):
@@ -163,6 +164,7 @@ def _job_of(
         schedule=extra.schedule,
         instant=extra.instant,
         unhandled_since=extra.unhandled_since,
+        headers=extra.headers,
     )
 
 

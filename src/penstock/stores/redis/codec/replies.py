@@ -116,6 +116,7 @@ def _claimed(job: bytes, record: Record, payload: bytes | None) -> Claimed:
         cancel_requested=record.cancel_requested,
         parents=extra.parents if isinstance(extra, Extra) else (),
         unhandled_since=extra.unhandled_since if isinstance(extra, Extra) else None,
+        headers=extra.headers if isinstance(extra, Extra) else None,
     )
 
 

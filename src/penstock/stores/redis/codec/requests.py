@@ -70,6 +70,8 @@ def _extra_arguments(new: NewJob) -> dict[str, Any] | None:
         extra["policy"] = new.child_policy
     if new.schedule is not None:
         extra |= {"schedule": new.schedule, "instant": new.instant}
+    if new.headers:
+        extra["headers"] = new.headers
     return extra or None
 
 

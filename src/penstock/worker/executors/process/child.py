@@ -306,4 +306,5 @@ def _no_lease(task: str, run: Run) -> Claimed:
         token="",
         fence=run.fence,
         deadline=0,
+        headers=run.headers,
     )

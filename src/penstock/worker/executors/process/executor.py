@@ -176,6 +176,7 @@ def _run(number: int, delivery: Delivery, task: Task[..., ..., Any], ctx: JobCon
         key=ctx.key,
         enqueued_at=delivery.job.enqueued_at / 1000,
         deadline=ctx.deadline.timestamp(),
+        headers=ctx.headers,
         soft=None if soft is None else soft / 1000,
         payload=delivery.job.payload,
     )

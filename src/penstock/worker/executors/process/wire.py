@@ -113,6 +113,7 @@ class Run(Message, frozen=True, kw_only=True):
     deadline: float
     soft: float | None
     payload: bytes
+    headers: dict[str, str] = {}
 
 
 class Stop(Message, frozen=True):

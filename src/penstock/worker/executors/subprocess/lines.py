@@ -53,6 +53,7 @@ def job_line(ctx: JobContext, payload: bytes) -> bytes:
         "key": ctx.key,
         "enqueued_at": ctx.enqueued_at,
         "deadline": ctx.deadline,
+        "headers": ctx.headers,
         # Decoded, for its bytes may hold line breaks.
         "payload": decode_json("payload", payload),
     }

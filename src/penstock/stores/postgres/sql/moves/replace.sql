@@ -1,9 +1,9 @@
 -- replace: pending / delayed → pending / delayed; new payload and visible_at
--- Items: id, payload, visible_at or null, state. The jobs go to the back.
+-- Items: id, payload, visible_at or null, state, headers as text or null. The jobs go to the back.
 -- include: context, free=queue.is_plain
 item AS MATERIALIZED (
-    SELECT * FROM unnest($3::text[], $4::text[], $5::bigint[], $6::text[])
-        WITH ORDINALITY AS item (new_id, new_payload, to_visible_at, to_state, i)
+    SELECT * FROM unnest($3::text[], $4::text[], $5::bigint[], $6::text[], $7::text[])
+        WITH ORDINALITY AS item (new_id, new_payload, to_visible_at, to_state, new_headers, i)
     ORDER BY new_id
 ),
 picked AS MATERIALIZED (
@@ -28,7 +28,11 @@ changed AS (
         stamp = greatest(after.stamp, pg_current_xact_id()),
         place = after.seq,
         visible_at = after.to_visible_at,
-        payload = after.new_payload
+        payload = after.new_payload,
+        more = CASE
+            WHEN after.new_headers IS NULL THEN (after.more::jsonb - 'headers')::text
+            ELSE (after.more::jsonb || jsonb_build_object('headers', after.new_headers::jsonb))::text
+        END
     FROM after
     WHERE job.ctid = after.at
 ),

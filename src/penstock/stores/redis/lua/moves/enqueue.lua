@@ -82,7 +82,8 @@ local function same_work(id, job, task, payload)
 end
 
 -- What stands instead of a job that is not the first of its kind.
-local function kept_away(unique, task, payload, visible_at)
+local function kept_away(extra, task, payload, visible_at)
+  local unique = extra.unique
   local kind, rule, window_ms = unique[UNIQUE_KEY], unique[UNIQUE_RULE], unique[UNIQUE_WINDOW_MS]
   local held = held_kinds[kind] or redis.call('HGET', KINDS, kind)
   if not held then return nil end
@@ -95,7 +96,7 @@ local function kept_away(unique, task, payload, visible_at)
   end
   if not keeps_away(rule, job[STATE], since_ms, window_ms) then return nil end
   local same = same_work(id, job, task, payload)
-  local is_replaced = rule == 'debounce' and replace(id, job, payload, visible_at)
+  local is_replaced = rule == 'debounce' and replace(id, job, payload, visible_at, extra.headers)
   if is_replaced then payloads_here[id] = payload end
   return held_answer(id, job[STATE], same, is_replaced)
 end
@@ -125,7 +126,7 @@ local function enqueue(payload, has_spawns, id, nonce, template, idempotency_key
   end
   if is_other_mode then return refuse('mode') end
   local visible_at = run_at or now + delay_ms
-  local kept = extra and extra.unique and kept_away(extra.unique, template[TEMPLATE_TASK], payload, visible_at)
+  local kept = extra and extra.unique and kept_away(extra, template[TEMPLATE_TASK], payload, visible_at)
   if kept then return kept end
   if has_keys and not key then return refuse('keyless') end
   -- Others of its flow take up room while they wait: what was let in with them must not stay outside.

@@ -1,5 +1,5 @@
 -- replace: pending / delayed → pending / delayed; new payload and visible_at
--- Items: [id, payload, visible_at or null, state].
+-- Items: [id, payload, visible_at or null, state, headers as text or null].
 -- step: pick
 INSERT INTO temp.touched (n, item, source, value)
 SELECT job.n, item.key, job.state, item.value
@@ -15,6 +15,11 @@ UPDATE job SET
     version = version + 1,
     place = :place + touched.i,
     payload = json_extract(touched.value, '$[1]'),
-    visible_at = json_extract(touched.value, '$[2]')
+    visible_at = json_extract(touched.value, '$[2]'),
+    more = iif(
+        json_extract(touched.value, '$[4]') IS NULL,
+        json_remove(more, '$.headers'),
+        json_set(more, '$.headers', json(json_extract(touched.value, '$[4]')))
+    )
 FROM temp.touched
 WHERE job.n = touched.n
