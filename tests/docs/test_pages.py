@@ -15,7 +15,9 @@ from tests.kit.waiting import SLOWNESS
 
 PAGES: Final = pages()
 BLOCKS: Final = [block for page in PAGES for block in blocks(page)]
-LANGUAGES: Final = frozenset({"python", "sh", "text", "toml", "json", "sql", "markdown", "ini", "http", ""})
+LANGUAGES: Final = frozenset(
+    {"python", "sh", "text", "toml", "json", "sql", "markdown", "ini", "http", "yaml", ""}
+)
 _LINK: Final = re.compile(r"\[[^\]]*\]\((?P<target>[^)\s]+)\)")
 _HEADING: Final = re.compile(r"^#+ (?P<title>.+)$", re.MULTILINE)
 
