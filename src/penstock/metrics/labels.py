@@ -24,11 +24,17 @@ class BoundedQueues(Generic[T]):
         self._most = most
         self._values: dict[QueueRef, T] = {}
         self._others: T | None = None
+        self._newest: tuple[QueueRef, T] | None = None
 
     def of(self, queue: QueueRef) -> T:
         """The value of a queue, made when it is first asked for."""
+        newest = self._newest
+        if newest is not None and newest[0] is queue:
+            # A worker names the same object each time: hashing it would be felt.
+            return newest[1]
         known = self._values.get(queue)
         if known is not None:
+            self._newest = queue, known
             return known
         if len(self._values) < self._most:
             return self._values.setdefault(queue, self._make(queue))

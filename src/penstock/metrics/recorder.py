@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, Final
 
 from penstock.core.job import Claimed, QueueRef
-from penstock.core.moves import Move, Settlement
+from penstock.core.moves import Complete, Move, Settlement
 from penstock.core.outcomes import Applied, Refused
 from penstock.core.states import State
 from penstock.metrics.families import OTHER
@@ -22,6 +22,7 @@ OUTCOMES: Final = {
     (Move.RELEASE, State.PENDING): "released",
 }
 """What a settlement led to, by its move and the state afterwards; a requested cancel makes others of them."""
+COMPLETED: Final = "completed"
 CANCELLED: Final = "cancelled"
 LOST: Final = "lost"
 
@@ -168,7 +169,10 @@ class Metrics:
     ) -> None:
         """The store has answered how the delivery ended."""
         outcome = LOST
-        if type(answer) is Applied:
+        if type(settlement) is Complete and type(answer) is Applied and answer.state is State.COMPLETED:
+            # Nearly all: hashing enum members runs Python.
+            outcome = COMPLETED
+        elif type(answer) is Applied:
             outcome = OUTCOMES.get((settlement.move, answer.state), CANCELLED)
         self._queues.of(queue).task(job.task).outcomes[outcome] += 1
 
@@ -199,9 +203,14 @@ class Metrics:
             stats.moves["claim", "applied"] += len(claims.jobs)
 
     def _settle(self, args: Any, answers: Collection[Any]) -> None:
-        moves = self._queues.of(args[0]).moves
+        moves, completed = self._queues.of(args[0]).moves, 0
         for settlement, answer in zip(args[1], answers, strict=True):
-            moves[settlement.move.value, _result(answer)] += 1
+            if type(settlement) is Complete and type(answer) is Applied:
+                completed += 1
+            else:
+                moves[settlement.move.value, _result(answer)] += 1
+        if completed:
+            moves["complete", "applied"] += completed
 
     def _expire(self, args: Any, answers: Collection[Any]) -> None:
         stats = self._queues.of(args[0])
