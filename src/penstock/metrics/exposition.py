@@ -5,6 +5,7 @@ from concurrent.futures import CancelledError
 from concurrent.futures import TimeoutError as FutureTimeoutError
 from typing import Final
 
+from penstock.metrics.families import Sample
 from penstock.metrics.prometheus import exposition
 from penstock.metrics.recorder import Metrics
 from penstock.metrics.sampler import WAIT, Sampler
@@ -35,9 +36,13 @@ class Exposition:
 
     def text_from_thread(self) -> bytes:
         """The same, asked for in another thread; it comes also while a handler blocks the event loop."""
+        return exposition(self.samples_from_thread())
+
+    def samples_from_thread(self) -> list[Sample]:
+        """What the text is made of."""
         if self._loop is None or not self._refreshed(self._loop):
             self.sampler.is_stale = True
-        return exposition(samples(self.metrics, self.sampler))
+        return list(samples(self.metrics, self.sampler))
 
     def _refreshed(self, loop: asyncio.AbstractEventLoop) -> bool:
         """Ask the event loop for a sample; False where it does not come to that in time."""

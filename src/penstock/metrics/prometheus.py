@@ -1,6 +1,8 @@
 """The numbers as Prometheus reads them, written by its own client. Needs the extra `prometheus`."""
 
-from collections.abc import Iterable, Iterator
+import threading
+from collections.abc import Callable, Iterable, Iterator
+from wsgiref.simple_server import WSGIServer
 
 from penstock.core.errors import ConfigError
 from penstock.core.extras import install_command
@@ -8,7 +10,7 @@ from penstock.metrics.families import Family, Kind, Sample
 from penstock.metrics.latency import Histogram
 
 try:
-    from prometheus_client import CollectorRegistry, generate_latest
+    from prometheus_client import CollectorRegistry, generate_latest, start_http_server
     from prometheus_client.core import (
         CounterMetricFamily,
         GaugeMetricFamily,
@@ -25,13 +27,13 @@ except ModuleNotFoundError as error:
 class _Collected(Collector):
     """Samples, as families of the client."""
 
-    def __init__(self, samples: Iterable[Sample]) -> None:
+    def __init__(self, samples: Callable[[], Iterable[Sample]]) -> None:
         self._samples = samples
 
     def collect(self) -> Iterator[Metric]:
         """Each metric with all its values."""
         families: dict[Family, Metric] = {}
-        for family, labels, value in self._samples:
+        for family, labels, value in self._samples():
             if family not in families:
                 families[family] = _empty(family)
             metric = families[family]
@@ -47,9 +49,23 @@ class _Collected(Collector):
 
 def exposition(samples: Iterable[Sample]) -> bytes:
     """The text that a scrape gets."""
+    return generate_latest(_registry(lambda: samples))
+
+
+def start_listening(
+    samples: Callable[[], Iterable[Sample]], host: str, port: int
+) -> tuple[WSGIServer, threading.Thread]:
+    """Answer scrapes in threads; OSError where the port is in use."""
+    return start_http_server(port, host, _registry(samples))
+
+
+def _registry(samples: Callable[[], Iterable[Sample]]) -> CollectorRegistry:
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Collected(list(samples)))
-    return generate_latest(registry)
+    collected = _Collected(samples)
+    # Registering collects once, for the names: nothing else is in this registry.
+    collected.describe = list  # type: ignore[attr-defined]
+    registry.register(collected)
+    return registry
 
 
 def _empty(family: Family) -> Metric:

@@ -8,11 +8,14 @@ import sys
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Final, Protocol
+from typing import TYPE_CHECKING, Final, Protocol
 
 from penstock.core.errors import StuckHandlerError
 from penstock.worker.blocked_loop import Watch
 from penstock.worker.executors.process.host import Host
+
+if TYPE_CHECKING:
+    from penstock.metrics.exposition import Exposition
 
 _LOGGER: Final = logging.getLogger("penstock.worker")
 ECHO: Final = 0.5
@@ -33,6 +36,9 @@ class Runner(Protocol):
 
 class WorkerPool:
     """Workers of several queues, or several of one."""
+
+    exposition: "Exposition | None" = None
+    """What a scrape of this process gets, where the app is instrumented."""
 
     def __init__(self, workers: Sequence[Runner], host: Host | None = None) -> None:
         self._workers = tuple(workers)
