@@ -36,7 +36,7 @@ def test_every_setting_can_be_set_by_flag_by_variable_and_by_file(tmp_path: Path
     }
     times = {"lease", "shutdown_timeout", "no_handler_after", "stuck_after", "poll", "sweep"}
     times |= {"term_after", "kill_after", "target_wait"}
-    numbers = times | {"limit", "concurrency", "jobs", "workers", "seed", "port"}
+    numbers = times | {"limit", "concurrency", "jobs", "workers", "seed", "port", "health_port"}
     numbers |= {"claim_scan", "promote_limit", "recover_limit", "processes", "min_processes", "max_processes"}
     numbers |= {"backlog_per_slot", "max_jobs", "max_memory"}
     numbers |= {"connections", "connections_per_peer", "requests_per_tenant", "streams", "streams_per_tenant"}
@@ -45,7 +45,7 @@ def test_every_setting_can_be_set_by_flag_by_variable_and_by_file(tmp_path: Path
         f"{each}_{what}" for each in ("idempotency", "ghost", "cleanup") for what in ("capacity", "rotation")
     }
     texts = {"url", "tenant", "app", "dir", "token", "host", "auth_file", "key", "allow", "ports"}
-    texts |= {"secret_key", "key_file", "app_version"}
+    texts |= {"secret_key", "key_file", "app_version", "health_host"}
     for name in settings.names():
         last = name.rpartition(".")[2]
         text = samples.get(name, "7" if last in numbers else "true")

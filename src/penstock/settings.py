@@ -109,6 +109,8 @@ class WorkerSettings(_SettingsGroup, frozen=True, kw_only=True):
     max_jobs: Count | None = None
     max_memory: Size | None = None
     reload: bool = False
+    health_host: str = "127.0.0.1"
+    health_port: Port | None = None
     log_level: LogLevel = LogLevel("info")
     log_json: bool = False
 

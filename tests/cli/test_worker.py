@@ -3,8 +3,10 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+import urllib.request
 from pathlib import Path
 from typing import Any
 
@@ -118,6 +120,31 @@ def test_sigterm_ends_a_worker_cleanly(shell: Shell, app: str) -> None:
 
     assert process.returncode == 0, err
     assert "Traceback" not in err
+
+
+def test_a_health_port_that_is_in_use_is_one_clear_line(shell: Shell, app: str) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with penstock("worker", app, "--burst", "--health-port", str(port)) as process:
+            _, err = process.communicate(timeout=PATIENCE)
+
+    assert process.returncode not in (0, None)
+    assert f"health_port: cannot listen on 127.0.0.1:{port}" in err
+    assert "Traceback" not in err
+
+
+def test_a_worker_serves_its_health(shell: Shell, app: str) -> None:
+    with penstock("worker", app, "--health-port", "0", "--log-json") as process:
+        assert process.stderr is not None
+        said = json.loads(process.stderr.readline())["message"]
+        url = said.removeprefix("health is served at ")
+        with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
+            status = json.load(answer)
+        process.send_signal(signal.SIGTERM)
+        process.communicate(timeout=PATIENCE)
+
+    assert status == {"status": "ok"}
+    assert process.returncode == 0
 
 
 def test_options_come_from_the_file_too(shell: Shell, app: str) -> None:

@@ -33,6 +33,7 @@ from penstock.tasks.registry import Registry
 from penstock.tasks.task import AsyncTask, SyncTask, Task
 
 if TYPE_CHECKING:
+    from penstock.app.pool import AppWorkers
     from penstock.metrics.recorder import Metrics
     from penstock.outbox.writing import Outbox
     from penstock.worker.pool import WorkerPool
@@ -311,7 +312,7 @@ class Penstock:
         *,
         concurrency: int | None = None,
         **options: Any,
-    ) -> "WorkerPool":
+    ) -> "AppWorkers":
         """Workers for these queues, all declared ones if none are named; `run()` opens the app.
 
         A mapping says how many jobs of a queue run at once; 0 is `concurrency`. Other options are those of

@@ -9,6 +9,7 @@ from penstock.app.preparing import UNUSABLE, Prepared
 from penstock.app.restoring import Restorer
 from penstock.core.errors import DamagedQueueError
 from penstock.worker.executors.process.host import Host
+from penstock.worker.health import WorkerHealth
 from penstock.worker.pool import Runner, WorkerPool
 from penstock.worker.recycling import Recycling
 from penstock.worker.worker import Worker
@@ -42,8 +43,11 @@ class AppWorkers(WorkerPool):
         declare: Callable[[str], Awaitable[object]] | None = None,
         recycling: Recycling | None = None,
         exposition: "Exposition | None" = None,
+        health: WorkerHealth | None = None,
     ) -> None:
         super().__init__(workers, host)
+        self.health = health
+        """What probes are told of the workers; None where no job is executed."""
         self._app = app
         self._first = first
         self._restorer = restorer

@@ -17,6 +17,7 @@ from penstock.maintenance.loop import MaintenanceLoop
 from penstock.maintenance.time_keeper import TimeKeeper
 from penstock.tasks.execution import Tier, default_tier
 from penstock.worker.executors.process.host import Host
+from penstock.worker.health import WorkerHealth
 from penstock.worker.options import (
     DEFAULT_CONCURRENCY,
     MAX_CONCURRENCY,
@@ -42,7 +43,7 @@ def make_workers(
     queues: Mapping[str, int] | Sequence[str] | None,
     concurrency: int | None,
     options: dict[str, Any],
-) -> WorkerPool:
+) -> AppWorkers:
     """The workers of `app.worker(…)`."""
     slots = _slots(app.queues if queues is None else queues)
     if not slots:
@@ -94,6 +95,7 @@ def make_workers(
     first = partial(_prepare, app, list(slots))
     restorer = _restorer(app, list(slots))
     exposition = exposition_of(app, list(slots))
+    health = WorkerHealth(registration, renewer)
     return AppWorkers(
         app,
         workers,
@@ -103,6 +105,7 @@ def make_workers(
         declare=app.client.upkeep,
         recycling=recycling,
         exposition=exposition,
+        health=health,
     )
 
 

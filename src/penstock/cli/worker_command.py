@@ -5,8 +5,8 @@ import gc
 import logging
 import os
 import sys
-from contextlib import nullcontext
-from typing import Annotated, Any, Final
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import typer
 
@@ -14,10 +14,13 @@ from penstock.cli.command_context import CommandContext
 from penstock.cli.options import setting
 from penstock.cli.output import without_none
 from penstock.cli.worker_processes import stop_without, supervise, wants_supervisor
-from penstock.core.errors import ConfigError
+from penstock.core.errors import ConfigError, OptionError
 from penstock.settings import WorkerSettings
 from penstock.stores.registry import StoreKind, kind_of
 from penstock.telemetry import logs
+
+if TYPE_CHECKING:
+    from penstock.app.pool import AppWorkers
 
 App = Annotated[
     str | None,
@@ -174,6 +177,21 @@ async def worker(
             metavar="VERSION",
         ),
     ] = None,
+    health_port: Annotated[
+        str | None,
+        setting(
+            "worker.health_port",
+            "Port of /health/live and /health/ready; 0 picks a free port",
+            default="no port",
+            metavar="PORT",
+        ),
+    ] = None,
+    health_host: Annotated[
+        str | None,
+        setting(
+            "worker.health_host", "Address of the health port, such as 0.0.0.0 in a container", metavar="HOST"
+        ),
+    ] = None,
     processes: Annotated[
         str | None,
         setting(
@@ -265,6 +283,12 @@ async def worker(
     options = context.settings.worker
     logs.configure(json=options.log_json, level=options.log_level, blocking=False)
     if supervised is None and wants_supervisor(options):
+        if options.health_port is not None:
+            raise OptionError(
+                "health_port",
+                options.health_port,
+                "no port with --processes or --reload: each process has its own",
+            )
         raise SystemExit(await supervise(context, context.app, options))
     # A store that the settings name takes precedence over the app's own.
     with context.app.using(context.make_store()) if context.settings.url else nullcontext():
@@ -274,12 +298,28 @@ async def worker(
                 "memory:// exists in this process only: no other process can enqueue jobs for this worker"
             )
         workers = context.app.worker(**_options(options))
-        _freeze_modules()
-        orphaned = None if supervised is None else asyncio.create_task(stop_without(supervised, workers.stop))
-        await workers.run(handle_signals=True)
-        if orphaned is not None:
-            orphaned.cancel()
+        with _watched(workers, options) if supervised is None else nullcontext():
+            _freeze_modules()
+            orphaned = (
+                None if supervised is None else asyncio.create_task(stop_without(supervised, workers.stop))
+            )
+            await workers.run(handle_signals=True)
+            if orphaned is not None:
+                orphaned.cancel()
     await _cancel_remaining_tasks()
+
+
+def _watched(workers: "AppWorkers", options: WorkerSettings) -> AbstractContextManager[None]:
+    """Answer probes on the health port and tell systemd, where that is asked for."""
+    from penstock.worker.health_server import HealthServer, watched
+
+    if workers.health is None:
+        return nullcontext()
+    server = None
+    if options.health_port is not None:
+        server = HealthServer(workers.health, options.health_host, options.health_port)
+        _LOGGER.info("health is served at http://%s:%d/health/live", options.health_host, server.port)
+    return watched(workers.health, server)
 
 
 def _freeze_modules() -> None:

@@ -143,9 +143,12 @@ class ClaimLoop:
 
     async def _serve(self, subscription: Subscription) -> None:
         while not self._is_stopping:
+            self._status.is_waiting = True
             await self._slots.free()
             if not self._settler.is_working:
                 await self._rest(self._settler.working)
+            self._status.moved_at = self._clock()
+            self._status.is_waiting = False
             is_quiet = self._burst and not self._slots.taken
             if is_quiet:
                 await self._settler.flush()
@@ -189,7 +192,8 @@ class ClaimLoop:
                 await self.reconcile()
             # Until the answer is here, and also when this call is cut off.
             self._is_unsure = True
-            sent = self._leases.claim_sent = self._status.polled_at = self._clock()
+            sent = self._leases.claim_sent = self._clock()
+            self._status.polled_at = self._status.moved_at = sent
             claims = await self._store.moves.claim(
                 self._queue,
                 worker=self._worker,

@@ -15,7 +15,7 @@ import msgspec
 from penstock.core.errors import InvalidError, StoreError
 from penstock.core.repeated_failures import RepeatedFailures
 from penstock.stores.protocol import HasHealth, HasWorkers
-from penstock.stores.values import WorkerEntry
+from penstock.stores.values import WorkerEntry, WorkerState
 from penstock.worker.clock import Clock, boottime
 from penstock.worker.status import (
     MOST_JOBS,
@@ -63,7 +63,7 @@ class Registration:
         clock: Clock = boottime,
     ) -> None:
         self._store = store
-        self._clock = clock
+        self.clock = clock
         self._tenant = tenant
         named_queues, named_tasks = _first(queues), _first(tasks)
         self._entry = WorkerEntry(
@@ -102,6 +102,7 @@ class Registration:
         is_first = self._renewing is None
         if self._renewing is None:
             self._renewing = asyncio.create_task(self._renew())
+            self.lag.beat_at = self.clock()
             self._measuring = asyncio.create_task(self.lag.measure())
         try:
             if is_first:
@@ -128,6 +129,21 @@ class Registration:
         return self._ended + sum(each.slots.usage().ended for each in self.queues)
 
     @property
+    def is_held(self) -> bool:
+        """True while any worker of the process runs."""
+        return self._measuring is not None
+
+    @property
+    def state(self) -> WorkerState:
+        """What the process is doing. From any thread."""
+        return state_of(self.queues, is_stopping=self._is_stopping)
+
+    @property
+    def slots(self) -> int:
+        """The slots of all queues."""
+        return self._entry.slots
+
+    @property
     def queues(self) -> list[QueueStatus]:
         """The queues that are served just now. From any thread."""
         return list(self._statuses.copy())
@@ -140,11 +156,11 @@ class Registration:
 
     def polled(self) -> None:
         """The process asks the store for jobs, for all of its queues."""
-        self.polled_at = self._clock()
+        self.polled_at = self.clock()
 
     def entry(self) -> WorkerEntry:
         """The entry as it is now."""
-        now, statuses = self._clock(), self.queues
+        now, statuses = self.clock(), self.queues
         jobs = sorted((job for each in statuses for job in each.running()), key=lambda job: job.since)
         polls = [each.polled_at for each in statuses if each.polled_at is not None]
         if self.polled_at is not None:
@@ -153,7 +169,7 @@ class Registration:
         taken = sum(each.slots.taken for each in statuses)
         return msgspec.structs.replace(
             self._entry,
-            state=state_of(statuses, is_stopping=self._is_stopping),
+            state=self.state,
             taken=taken,
             busy=busy_slots(statuses),
             done=done_by(statuses),
@@ -171,14 +187,14 @@ class Registration:
         Where the entry of another worker does not name all it has, it may be one of those.
         """
         async with self._reading:
-            if self._clock() >= self._read_at + KNOWN_SECONDS:
+            if self.clock() >= self._read_at + KNOWN_SECONDS:
                 try:
                     async with asyncio.timeout(READ):
                         workers = await self._store.workers.list_workers(self._tenant)
                 except (StoreError, TimeoutError):
                     return False
                 self._live = [(worker, frozenset(worker.tasks)) for worker in workers]
-                self._read_at = self._clock()
+                self._read_at = self.clock()
         return any(
             (queue in worker.queues or worker.more_queues > 0) and (task in tasks or worker.more_tasks > 0)
             for worker, tasks in self._live

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager, suppress
 from typing import Any, Final, Protocol
 
-from penstock.core.errors import StoreError
+from penstock.core.errors import StoreError, StoreUnavailableError
 from penstock.stores.protocol import Store
 from penstock.worker.backoff import StoreBackoff
 
@@ -87,6 +87,13 @@ class LeaseRenewer:
         await thread.opened.wait()
         return thread.store
 
+    async def check_store(self) -> None:
+        """Ask the store for the time, from the thread; StoreError where it does not answer. For any loop."""
+        thread = self._thread
+        if thread is None:
+            raise StoreUnavailableError("the store is not open")
+        await thread.check_store()
+
     def _running(self) -> "_RenewerThread":
         if self._thread is None:
             raise RuntimeError("the lease renewer is not running")
@@ -124,6 +131,18 @@ class _RenewerThread:
         """Let a keeper work, soon; its leases count as held from now on."""
         self._known.add(keeper)
         self.call(self._begin, keeper)
+
+    async def check_store(self) -> None:
+        """Ask the store for the time, in the thread; awaited on any loop."""
+        try:
+            answer = asyncio.run_coroutine_threadsafe(self._ask_for_time(), self._loop)
+        except RuntimeError:
+            raise StoreUnavailableError("the store is closed") from None
+        await asyncio.wrap_future(answer)
+
+    async def _ask_for_time(self) -> None:
+        await self.opened.wait()
+        await self.store.clock.now()
 
     def holds(self, token: str) -> bool:
         """True for a lease that one of its keepers holds. From any thread."""

@@ -34,7 +34,17 @@ class QueueStatus:
         self.polled_at: float | None = None
         """When the worker last asked the store for jobs, on its own clock."""
         self.is_stopping = False
+        self.moved_at: float | None = None
+        """When the claim loop last went on, on the clock of the worker."""
+        self.is_waiting = False
+        """The claim loop rightly asks for no jobs: no slot is free, or the store takes no settlements."""
         self._lease_ms = round(lease * 1000)
+
+    def silence(self, now: float) -> float:
+        """For how long the store was not asked for jobs although it should have been."""
+        if self.moved_at is None or self.is_stopping or self.is_waiting:
+            return 0.0
+        return now - self.moved_at
 
     def running(self) -> list[RunningJob]:
         """The jobs that are executed, the oldest first, up to a number of them."""
