@@ -35,6 +35,19 @@ def test_a_job_that_waits_for_long_says_that_nobody_seems_to_be_running() -> Non
     assert "at least 1 min old" in text
 
 
+def test_a_job_that_no_live_worker_serves_or_knows_says_so(shell: Shell) -> None:
+    shell.enqueue("a")
+    shell.enqueue("b", task="digest", delay_ms=60_000)
+    shell.register_worker("elsewhere")
+    unserved = said(shell, "a"), said(shell, "b")
+    shell.register_worker("mail")
+    served = said(shell, "a"), said(shell, "b")
+
+    assert all("no live worker serves queue 'mail'" in text for text in unserved)
+    assert "no live worker" not in served[0]
+    assert "no live worker of queue 'mail' knows task 'digest'" in served[1]
+
+
 def test_a_pending_job_says_when_workers_are_busy(shell: Shell) -> None:
     shell.enqueue("a", "b")
     shell.claim()

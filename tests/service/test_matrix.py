@@ -16,6 +16,7 @@ from penstock.service.auth.development import DevelopmentKey
 from penstock.service.openapi import document
 from penstock.service.routes import ROUTES
 from penstock.stores.memory import MemoryStore
+from penstock.stores.values import WorkerEntry
 from penstock.stores.wire import CALLS, MEDIA_TYPE
 from tests.service.kit import client_of
 
@@ -54,6 +55,8 @@ async def owned() -> AsyncIterator[httpx.AsyncClient]:
         assert (await client.post(f"/v1/queues/{QUEUE}/jobs", json=fields)).status_code == 201
         schedule = {"queue": QUEUE, "task": f"t-{CANARY}", "every": 3600}
         assert (await client.put(f"/v1/schedules/{SCHEDULE}", json=schedule)).status_code == 201
+        worker = WorkerEntry(JOB, "host", 1, "1", {QUEUE: 1}, (f"t-{CANARY}",), instance="i")
+        await store.workers.register_worker("owner", worker, 600_000)
         hook = {"url": f"https://8.8.8.8/{CANARY}", "note": CANARY}
         assert (await client.post("/v1/webhooks", json=hook)).status_code == 201
         del client.headers["authorization"]

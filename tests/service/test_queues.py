@@ -12,6 +12,8 @@ import pytest
 from penstock.client.where import Where
 from penstock.core.ids import queue_number
 from penstock.core.job import Job
+from penstock.stores.memory import MemoryStore
+from penstock.stores.values import RunningJob, WorkerEntry, WorkerState
 from tests.service.kit import GrantedPrincipal, HeaderAuthenticator, asked
 from tests.service.test_claims import claimed, lease, settled
 
@@ -302,12 +304,49 @@ async def test_conditions_of_one_tenant_take_one_thread(monkeypatch: pytest.Monk
     assert at_once == [1] * 20
 
 
-async def test_workers_are_those_who_hold_leases() -> None:
-    async with asked() as client:
+async def test_workers_are_those_that_are_registered_and_those_that_hold_leases() -> None:
+    store = MemoryStore()
+    since = await store.clock.now()
+    ada = WorkerEntry(
+        *("ada", "host", 7, "0.1", {"mail": 10}, ("send",)),
+        instance="i",
+        app_version="2026.11",
+        state=WorkerState.BUSY,
+        slots=10,
+        taken=1,
+        busy={"mail": 1},
+        jobs=(RunningJob("mail", "j", "send", 2, since),),
+        memory=5,
+        uptime_ms=1_000,
+        poll_age_ms=10,
+        loop_lag_ms=1_500,
+    )
+    await store.workers.register_worker("acme", ada, 60_000)
+    async with asked(store) as client:
         await claimed(client, 2)
-        workers = (await client.get("/v1/workers")).json()["workers"]
+        answer = await client.get("/v1/workers")
+        one = await client.get("/v1/workers/ada")
+        nobody = await client.get("/v1/workers/nobody")
+        drained = await client.post("/v1/workers/ada/drain")
+        refused = [(await client.post(f"/v1/workers/{name}/stop")).status_code for name in ("w", "a b")]
+        versions = (await client.get("/v1/worker-versions")).json()["versions"]
+    first, second = answer.json()["workers"]
 
-    assert [(each["worker"], each["queue"], each["active"]) for each in workers] == [("w", "mail", 2)]
+    assert one.json() == first
+    assert (first["worker"], first["registered"], first["state"], first["queues"]) == (
+        *("ada", True, "busy"),
+        {"mail": 10},
+    )
+    assert (first["jobs"][0]["id"], first["jobs"][0]["attempt"]) == ("j", 2)
+    assert (first["memory"], first["loop_lag"], first["app_version"]) == (5, 1.5, "2026.11")
+    assert {"started_at", "polled_at", "seen_at"} <= first.keys()
+    assert (second["worker"], second["registered"], second["state"]) == ("w", False, None)
+    assert [(each["queue"], each["active"]) for each in second["leases"]] == [("mail", 2)]
+    assert (nobody.status_code, drained.status_code, refused) == (404, 202, [404, 404])
+    assert [(each["app_version"], each["version"]) for each in versions] == [("2026.11", "0.1")]
+    order = await store.workers.worker_order("acme", "ada", "i")
+    assert order is not None
+    assert order.kind == "drain"
 
 
 async def _claim(client: httpx.AsyncClient) -> list[dict[str, Any]]:

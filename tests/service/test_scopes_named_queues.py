@@ -25,7 +25,16 @@ from penstock.service.routes import ROUTES
 from penstock.service.routing import Route
 from penstock.stores.memory import MemoryStore
 from penstock.stores.protocol import Store
-from penstock.stores.values import Adoption, Firing, Pause, RunningJob, Spawn, StoredSchedule, WorkerEntry
+from penstock.stores.values import (
+    Adoption,
+    Firing,
+    OrderKind,
+    Pause,
+    RunningJob,
+    Spawn,
+    StoredSchedule,
+    WorkerEntry,
+)
 from penstock.stores.wire import CALLS, MEDIA_TYPE
 from penstock.testing.conformance.arrange import schedule_body
 from tests.service.kit import GrantedPrincipal, HeaderAuthenticator, asked
@@ -43,6 +52,7 @@ NAMES_NONE = {
     "list_schedules": "shows what the token may see",
     "list_workers": "shows what the token may see",
     "list_stats": "shows what the token may see",
+    "list_worker_versions": "wants the scope for all queues",
     "list_webhooks": "shows what the token may manage",
     "live": "takes no token",
     "ready": "takes no token",
@@ -63,6 +73,9 @@ SCHEDULES = {
     "next_runs",
 }
 """Routes that name a schedule, which is one of a queue."""
+
+WORKERS = {"show_worker", "drain_worker", "stop_worker"}
+"""Routes that name a worker, which serves some queues; one of other queues is not there for a token."""
 
 WEBHOOKS = {
     "show_webhook",
@@ -165,6 +178,7 @@ def kind_of(row: Route) -> set[str]:
         "none": row.name in NAMES_NONE,
         "schedule": row.name in SCHEDULES,
         "webhook": row.name in WEBHOOKS,
+        "worker": row.name in WORKERS,
         "store": row.name in ("call_store", "subscriptions"),
     }
     return {name for name, is_one in found.items() if is_one}
@@ -512,6 +526,48 @@ async def test_a_worker_shows_only_queues_and_jobs_that_the_token_is_for() -> No
 
     assert (seen.queues, seen.busy, seen.jobs) == ({"a": 2}, {"a": 1}, jobs[:1])
     assert [each["status"] for each in refused] == [403, 403]
+
+
+async def test_a_worker_is_ordered_about_by_tokens_for_all_of_its_queues() -> None:
+    store = MemoryStore()
+    workers = {
+        "mine": ({"a": 1}, 0),
+        "shared": ({"a": 1, "b": 1}, 0),
+        "theirs": ({"b": 1}, 0),
+        "crowd": ({"a": 1}, 5),
+    }
+    for name, (queues, more) in workers.items():
+        entry = WorkerEntry(name, "h", 1, "1", queues, ("t",), instance="i", more_queues=more)
+        await store.workers.register_worker("acme", entry, 60_000)
+    async with limited(store) as client:
+        shown = {name: (await client.get(f"/v1/workers/{name}")).status_code for name in workers}
+        ordered = {
+            name: [(await client.post(f"/v1/workers/{name}/{order}")).status_code for order in OrderKind]
+            for name in workers
+        }
+        called_ones = {
+            name: await called(client, "order_worker", None, worker=name, order=OrderKind.STOP, by="me")
+            for name in workers
+        }
+        read = await called(client, "worker_order", None, worker="theirs", instance="i")
+        versions = [
+            (await client.get("/v1/worker-versions", headers=headers)).status_code
+            for headers in ({}, {"x-tenant": "all"})
+        ]
+        store_versions = await called(client, "list_versions", None)
+
+    assert shown == {"mine": 200, "shared": 200, "theirs": 404, "crowd": 200}
+    assert ordered == {"mine": [202, 202], "shared": [403, 403], "theirs": [404, 404], "crowd": [403, 403]}
+    assert called_ones["mine"] is True
+    assert called_ones["theirs"] is False
+    assert (called_ones["shared"]["status"], called_ones["crowd"]["status"]) == (403, 403)
+    assert read["status"] == 403
+    assert versions == [403, 200]
+    assert store_versions["status"] == 403
+    found = await store.workers.worker_order("acme", "mine", "i")
+    assert found is not None
+    assert found.by != "me", "the author of an order is who the token is of"
+    assert await store.workers.worker_order("acme", "shared", "i") is None
 
 
 async def test_workers_and_readers_have_a_number_and_a_size(monkeypatch: pytest.MonkeyPatch) -> None:

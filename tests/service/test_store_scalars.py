@@ -23,6 +23,7 @@ from penstock.stores.memory import MemoryStore
 from penstock.stores.values import (
     Adoption,
     Firing,
+    OrderKind,
     Pause,
     Query,
     RunningJob,
@@ -147,6 +148,9 @@ GIVEN: dict[str, dict[str, Any]] = {
     "fold": {"from_cursor": "0", "to_cursor": "1-00000000", "deltas": Deltas(FoldState())},
     "list_rollups": {"span_ms": 60_000, "since": 1, "limit": 1},
     "expire_rollups": {"now": 1},
+    "order_worker": {"worker": "w", "order": OrderKind.DRAIN, "by": "ada"},
+    "worker_order": {"worker": "w", "instance": "i"},
+    "list_versions": {},
     "read_events": {"after": "1-00000000", "limit": 1},
     "event_columns": {"after": 1, "through": "1-00000000", "limit": 1},
     "damaged_events": {"after": 1, "limit": 1},

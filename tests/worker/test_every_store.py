@@ -1,6 +1,8 @@
 """The worker's promises on every store."""
 
 import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import Final
 
 from penstock.core.job import QueueRef
@@ -9,7 +11,7 @@ from penstock.core.retry import Backoff
 from penstock.core.states import State
 from penstock.stores.protocol import Store
 from penstock.tasks.context import JobContext
-from tests.kit.waiting import SLOWNESS, eventually
+from tests.kit.waiting import SLOWNESS, block_until, eventually
 from tests.worker.kit import Desk, StoppedDesk, blocking, rests
 
 LEASE: Final = 2.0 * SLOWNESS
@@ -73,6 +75,39 @@ async def _outlasts_its_lease(store: Store, queue: QueueRef) -> None:
         await eventually(is_renewed)
     finally:
         await store.close()
+
+
+async def test_a_running_job_hears_of_its_cancel_by_notification(store: Store, queue: QueueRef) -> None:
+    """Long before its lease is renewed; in a thread as well."""
+    desk = Desk(queue, store)
+
+    async def slow() -> None:
+        await asyncio.Event().wait()
+
+    def work(ctx: JobContext) -> None:
+        block_until(lambda: ctx.is_cancelled)
+
+    jobs = [await desk.enqueue(task) for task in ("slow", "work")]
+    async with desk.working(slow, work, lease=3_000):
+        for job in jobs:
+            await desk.reaches(job, State.ACTIVE)
+        async with _another(store) as other:
+            for job in jobs:
+                await other.moves.cancel(queue, [job])
+            found = [await desk.ended(job) for job in jobs]
+
+    assert [each.state for each in found] == [State.CANCELLED, State.CANCELLED]
+
+
+@asynccontextmanager
+async def _another(store: Store) -> AsyncIterator[Store]:
+    """The store as another process has it."""
+    other = store.clone()
+    await other.open()
+    try:
+        yield other
+    finally:
+        await other.close()
 
 
 async def test_errors_cancels_and_progress(store: Store, queue: QueueRef) -> None:

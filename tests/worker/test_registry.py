@@ -10,7 +10,8 @@ from penstock.core.errors import OptionError
 from penstock.core.job import QueueRef
 from penstock.core.states import State
 from penstock.stores.memory import MemoryStore
-from penstock.stores.values import WorkerEntry, WorkerState
+from penstock.stores.protocol import Store
+from penstock.stores.values import OrderKind, WorkerEntry, WorkerOrder, WorkerState
 from penstock.worker import registration
 from penstock.worker.registration import Registration
 from penstock.worker.slots import Slots
@@ -145,3 +146,86 @@ def test_memory_is_a_number_of_bytes() -> None:
     found = resident_memory()
 
     assert found is None or found > 1_000_000
+
+
+async def _found(desk: Desk) -> WorkerEntry | None:
+    found = await desk.store.workers.list_workers(desk.queue.tenant)
+    return found[0] if found else None
+
+
+async def test_a_worker_that_is_ordered_to_drain_finishes_its_jobs_and_ends() -> None:
+    desk = Desk(QueueRef("default", "q"), Lasting())
+    go = asyncio.Event()
+
+    async def send() -> None:
+        await go.wait()
+
+    worker = desk.worker(send, name="ada")
+    running = asyncio.create_task(worker.run())
+    job = await desk.enqueue("send")
+    await eventually(lambda: _entry(desk, WorkerState.BUSY))
+    assert await desk.store.workers.order_worker("default", "ada", OrderKind.DRAIN, by="bob")
+    await eventually(lambda: _entry(desk, WorkerState.SHUTTING_DOWN))
+    waiting = await desk.enqueue("send")
+    go.set()
+    await running
+
+    assert (await desk.job(job)).state is State.COMPLETED
+    assert (await desk.job(waiting)).state is State.PENDING
+
+
+async def test_a_worker_that_is_ordered_to_stop_gives_its_jobs_back() -> None:
+    desk = Desk(QueueRef("default", "q"), Lasting())
+
+    async def send() -> None:
+        await asyncio.Event().wait()
+
+    worker = desk.worker(send, name="ada")
+    running = asyncio.create_task(worker.run())
+    job = await desk.enqueue("send")
+    await eventually(lambda: _entry(desk, WorkerState.BUSY))
+    assert await desk.store.workers.order_worker("default", "ada", OrderKind.STOP)
+    await running
+    found = await desk.job(job)
+
+    assert (found.state, found.attempts) == (State.PENDING, 0)
+
+
+async def test_an_order_is_followed_by_notification(
+    store: Store, queue: QueueRef, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Long before the entry is renewed, on every store."""
+    monkeypatch.setattr(registration, "LEASE", 3_000.0)
+    app = Penstock(store=store, tenant=queue.tenant)
+
+    @app.queue(queue.name).task
+    async def send() -> None: ...
+
+    workers = app.worker(name="ada")
+    running = asyncio.create_task(workers.run())
+    desk = Desk(queue, store)
+    async with app:
+        await eventually(lambda: _found(desk))
+        assert await store.workers.order_worker(queue.tenant, "ada", OrderKind.DRAIN)
+        await running
+
+        assert await store.workers.list_workers(queue.tenant) == []
+
+
+async def test_an_order_of_a_newer_version_is_named_and_not_followed(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    class Newer(Lasting):
+        async def worker_order(self, tenant: str, worker: str, instance: str) -> WorkerOrder | None:
+            return WorkerOrder("hibernate", 1, "bob")
+
+    desk = Desk(QueueRef("default", "q"), Newer())
+
+    async def send() -> None: ...
+
+    async with desk.working(send):
+        await until(lambda: "hibernate" in caplog.text)
+        job = await desk.enqueue("send")
+        assert (await desk.ended(job)).state is State.COMPLETED
+
+    assert caplog.text.count("the order 'hibernate' by bob is not known to this version") == 1

@@ -96,7 +96,7 @@ def make_workers(
     restorer = _restorer(app, list(slots))
     exposition = exposition_of(app, list(slots))
     health = WorkerHealth(registration, renewer)
-    return AppWorkers(
+    pool = AppWorkers(
         app,
         workers,
         first,
@@ -107,6 +107,8 @@ def make_workers(
         exposition=exposition,
         health=health,
     )
+    registration.stop = pool.stop
+    return pool
 
 
 def make_time_keeper(app: "Penstock", queues: Sequence[str] | None, options: Mapping[str, Any]) -> WorkerPool:

@@ -21,6 +21,7 @@ from penstock.cli.service.serve_command import serve
 from penstock.cli.stats_command import stats
 from penstock.cli.stores import migrate_commands, outbox_commands
 from penstock.cli.worker_command import worker
+from penstock.cli.workers import worker_commands
 
 
 def build() -> typer.Typer:
@@ -38,6 +39,7 @@ def build() -> typer.Typer:
     command(app, "scheduler", prefix="worker")(scheduler)
     command(app, "serve", prefix="serve", fast=True)(serve)
     command(app, "enqueue")(enqueue)
+    app.add_typer(worker_commands.group, name="workers")
     app.add_typer(job_commands.group, name="jobs")
     app.add_typer(limit_commands.group, name="queues")
     app.add_typer(flow_commands.group, name="flows")

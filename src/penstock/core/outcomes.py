@@ -1,5 +1,6 @@
 """What a store answers for each item of a call. A refusal is a value; an exception means the store failed."""
 
+from collections.abc import Iterable
 from enum import StrEnum
 
 import msgspec
@@ -33,6 +34,11 @@ class Applied(msgspec.Struct, frozen=True, gc=False):
 
     state: State
     cancel_requested: bool = False
+
+
+def is_asked_to_stop(outcomes: "Iterable[Applied | Refused]") -> bool:
+    """True when a cancel was requested of any of these jobs that runs."""
+    return any(isinstance(each, Applied) and each.cancel_requested for each in outcomes)
 
 
 class Refused(msgspec.Struct, frozen=True, gc=False):

@@ -12,7 +12,7 @@ from penstock.core.limits import Declaration
 from penstock.core.states import State
 from penstock.explain.job_events import read_job_events
 from penstock.stores.protocol import Store
-from penstock.stores.values import KeyInfo, Pause
+from penstock.stores.values import KeyInfo, Pause, WorkerEntry
 
 MOST_KEYS: Final = 10_000
 """Maximum number of keys of a queue that are read."""
@@ -37,6 +37,8 @@ class JobFacts(msgspec.Struct, frozen=True, kw_only=True):
     declaration: Declaration | None = None
     key: KeyInfo | None = None
     token_at: int | None = None
+    serving: list[WorkerEntry] | None = None
+    """The live workers that serve the job's queue, where the job waits for one."""
     children: list[Child] = []
     states: list[State | None] = []
 
@@ -60,6 +62,10 @@ async def gather_facts(store: Store, job: Job, may_see: Callable[[str], bool] = 
         last=events[-1] if events else None,
         declaration=declared,
     )
+    if waits:
+        workers = await store.workers.list_workers(job.tenant)
+        serving = [worker for worker in workers if worker.serves(job.queue)]
+        facts = msgspec.structs.replace(facts, serving=serving)
     if job.state is State.BLOCKED:
         children = await store.flows.children(job.ref, job.id, results=False)
         facts = msgspec.structs.replace(facts, children=children)

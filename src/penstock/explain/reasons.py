@@ -26,6 +26,19 @@ def limit_reasons(facts: JobFacts) -> list[str]:
     return out
 
 
+def worker_reasons(facts: JobFacts) -> list[str]:
+    """Whether a live worker could execute the job, as far as workers are registered."""
+    job = facts.job
+    if facts.serving is None:
+        return []
+    if not facts.serving:
+        # Clients that claim over HTTP are not registered as workers.
+        return [] if facts.leases else [f"no live worker serves queue {job.queue!r}"]
+    if any(worker.knows(job.task) for worker in facts.serving):
+        return []
+    return [f"no live worker of queue {job.queue!r} knows task {job.task!r}"]
+
+
 def child_reasons(facts: JobFacts) -> list[str]:
     """The children that a blocked job waits for, and those of them that need a retry or a cancel."""
     left, many = facts.left, len(facts.children)

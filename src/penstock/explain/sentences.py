@@ -8,7 +8,7 @@ from penstock.core.moves import Move
 from penstock.core.states import State
 from penstock.explain.formatting import local, span
 from penstock.explain.job_facts import JobFacts
-from penstock.explain.reasons import child_reasons, limit_reasons
+from penstock.explain.reasons import child_reasons, limit_reasons, worker_reasons
 
 __all__ = ["JobFacts", "explain"]
 
@@ -56,6 +56,7 @@ def _pending(facts: JobFacts) -> list[str]:
         )
     else:
         out.append("no worker holds a lease in this queue just now")
+    out += worker_reasons(facts)
     if facts.last is not None and facts.last.move is Move.RELEASE:
         out.append(f"worker {facts.last.worker} released it unfinished; that used no attempt")
     if facts.last is not None and facts.last.move is Move.REDRIVE:
@@ -71,7 +72,7 @@ def _delayed(facts: JobFacts) -> list[str]:
         out = [f"waiting: due {due}; it becomes pending with the next claim or tick{_no_worker_text(facts)}"]
     else:
         out = [f"waiting: delayed {when} {_why_delayed(facts)}"]
-    out += _paused(facts)
+    out += _paused(facts) + worker_reasons(facts)
     return out if job.attempts == 0 else out + _failures(facts)
 
 

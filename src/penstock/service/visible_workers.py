@@ -2,8 +2,10 @@
 
 import msgspec
 
+from penstock.service.auth.scopes import ALL
+from penstock.service.errors import ForbiddenError, NotFoundError
 from penstock.service.request import Request
-from penstock.stores.values import WorkerEntry
+from penstock.stores.values import SeenVersion, WorkerEntry
 
 
 async def visible_workers(request: Request, tenant: str) -> list[WorkerEntry]:
@@ -22,3 +24,27 @@ async def visible_workers(request: Request, tenant: str) -> list[WorkerEntry]:
                 )
             )
     return found
+
+
+async def require_worker(request: Request, tenant: str, name: str) -> WorkerEntry:
+    """The worker of this name, for those who may do this in each of its queues.
+
+    NotFoundError where the token is for none of them.
+    """
+    for worker in await request.store.workers.list_workers(tenant):
+        if worker.name == name and any(request.may(queue) for queue in worker.queues):
+            for queue in worker.queues:
+                request.require(queue)
+            if worker.more_queues and not request.may(ALL):
+                raise ForbiddenError(
+                    f"worker {name!r} serves more queues than are named: the token needs the scope for all"
+                )
+            return worker
+    raise NotFoundError(f"no worker {name!r} is registered")
+
+
+async def visible_versions(request: Request, tenant: str) -> list[SeenVersion]:
+    """The versions that workers ran. They are of no queue: ForbiddenError unless the token is for all."""
+    if not request.may(ALL):
+        raise ForbiddenError("versions of workers are of no queue: wanted a scope for all queues")
+    return await request.store.workers.list_versions(tenant)

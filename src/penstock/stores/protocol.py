@@ -38,6 +38,7 @@ from penstock.stores.values import (
     KeyInfo,
     KeyValueEntry,
     NotifiedQueues,
+    OrderKind,
     Page,
     Pause,
     QuarantinedEntry,
@@ -48,11 +49,13 @@ from penstock.stores.values import (
     Relay,
     RollupPage,
     RollupPosition,
+    SeenVersion,
     Spawn,
     StoredSchedule,
     StoreInfo,
     Topic,
     WorkerEntry,
+    WorkerOrder,
 )
 
 
@@ -381,6 +384,24 @@ class Workers(Protocol):
 
     async def list_workers(self, tenant: str) -> list[WorkerEntry]:
         """The workers whose lease holds, by name."""
+        ...
+
+    async def order_worker(
+        self, tenant: str, worker: str, order: OrderKind, *, by: str | None = None
+    ) -> bool:
+        """Leave an order for a registered worker and notify it; the order is gone with the worker.
+
+        It is for the process that is registered now, not for one of its name that starts later. False when
+        no such worker is registered, or it is of a version that takes no orders.
+        """
+        ...
+
+    async def worker_order(self, tenant: str, worker: str, instance: str) -> WorkerOrder | None:
+        """The order for this worker process, if there is one."""
+        ...
+
+    async def list_versions(self, tenant: str) -> list[SeenVersion]:
+        """The versions of code that workers ran in the last 30 days, the one seen first last."""
         ...
 
 

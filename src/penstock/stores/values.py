@@ -366,6 +366,32 @@ class RollupPage(msgspec.Struct, frozen=True):
     next: int | None = None
 
 
+class OrderKind(StrEnum):
+    """What a worker can be ordered to do."""
+
+    DRAIN = "drain"
+    """Claim no more, finish the jobs that run, and end."""
+    STOP = "stop"
+    """End at once: handlers are told to stop, and jobs that do not end are given back."""
+
+
+class WorkerOrder(msgspec.Struct, frozen=True):
+    """An order for one worker process. `kind` is text: a newer version may know other orders."""
+
+    kind: str
+    at: int
+    by: str | None = None
+
+
+class SeenVersion(msgspec.Struct, frozen=True):
+    """A version of the code that workers ran, and when it was seen. `version` is Penstock's own."""
+
+    app_version: str | None
+    version: str
+    first_seen: int
+    last_seen: int
+
+
 class Holdup(msgspec.Struct, frozen=True):
     """Why newer events cannot be read yet: who holds them back, and for how long, where that is known."""
 
@@ -494,3 +520,5 @@ class Topic(StrEnum):
     """A job became claimable, or will be sooner than before."""
     ENDED = "ended"
     """A job ended."""
+    CONTROL = "control"
+    """A worker of the queue is asked for something: to cancel a job that it runs, or to follow an order."""

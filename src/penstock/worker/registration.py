@@ -5,18 +5,20 @@ import logging
 import os
 import secrets
 import socket
-from collections.abc import AsyncIterator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import asynccontextmanager, contextmanager, suppress
 from importlib.metadata import version
-from typing import Final, Protocol
+from typing import ClassVar, Final, Protocol
 
 import msgspec
 
-from penstock.core.errors import InvalidError, StoreError
+from penstock.core.errors import InvalidError, PenstockError, StoreError
+from penstock.core.job import QueueRef
 from penstock.core.repeated_failures import RepeatedFailures
-from penstock.stores.protocol import HasHealth, HasWorkers
-from penstock.stores.values import WorkerEntry, WorkerState
+from penstock.stores.protocol import HasHealth, HasNotifier, HasWorkers
+from penstock.stores.values import OrderKind, WorkerEntry, WorkerOrder, WorkerState
 from penstock.worker.clock import Clock, boottime
+from penstock.worker.control import ControlListener
 from penstock.worker.status import (
     MOST_JOBS,
     LoopLag,
@@ -44,8 +46,10 @@ NAMED: Final = 20
 """Queues and tasks that the log names when a worker starts; of the others it tells the number."""
 
 
-class _Backend(HasWorkers, HasHealth, Protocol):
+class _Backend(HasWorkers, HasHealth, HasNotifier, Protocol):
     """What is needed of a store."""
+
+    is_server: ClassVar[bool]
 
 
 class Registration:
@@ -85,6 +89,10 @@ class Registration:
         self._changed = asyncio.Event()
         self._is_stopping = False
         self._measuring: asyncio.Task[None] | None = None
+        self._listening: asyncio.Task[None] | None = None
+        self._obeyed: WorkerOrder | None = None
+        self.stop: Callable[[bool], None] = lambda now: None
+        """Ends the process's workers: after their jobs, or now. Called where an order says so."""
         self.lag = LoopLag(clock)
         self.polled_at: float | None = None
         """When the process last asked the store for jobs, on the clock of the worker."""
@@ -104,6 +112,7 @@ class Registration:
             self._renewing = asyncio.create_task(self._renew())
             self.lag.beat_at = self.clock()
             self._measuring = asyncio.create_task(self.lag.measure())
+            self._listening = asyncio.create_task(self._listen())
         try:
             if is_first:
                 await self._announce()
@@ -231,14 +240,40 @@ class Registration:
             else:
                 if self._reasons.over():
                     _LOGGER.info("the worker is registered again", extra=self._about)
+                with suppress(PenstockError):
+                    await self._look_for_order()
             with suppress(TimeoutError):
                 async with asyncio.timeout(LEASE / 3):
                     await self._changed.wait()
             self._changed.clear()
 
+    async def _listen(self) -> None:
+        """Follow orders as soon as a notification tells of one; without it, with the next renewal."""
+        queue = QueueRef(self._tenant, next(iter(self._entry.queues)))
+        listener = ControlListener(
+            self._store, queue, self._look_for_order, self._about, is_server=self._store.is_server
+        )
+        with suppress(PenstockError):
+            await listener.run()
+
+    async def _look_for_order(self) -> bool:
+        """Follow an order that was not followed yet; True where there was one."""
+        instance = self._entry.instance or ""
+        order = await self._store.workers.worker_order(self._tenant, self._entry.name, instance)
+        if order is None or order == self._obeyed:
+            return False
+        self._obeyed = order
+        by = f" by {order.by}" if order.by else ""
+        if order.kind not in list(OrderKind):
+            _LOGGER.warning("the order %r%s is not known to this version", order.kind, by, extra=self._about)
+            return True
+        _LOGGER.info("ordered%s to %s", by, order.kind, extra=self._about)
+        self.stop(order.kind == OrderKind.STOP)
+        return True
+
     async def _leave(self) -> None:
-        tasks = [task for task in (self._renewing, self._measuring) if task is not None]
-        self._renewing = self._measuring = None
+        tasks = [task for task in (self._renewing, self._measuring, self._listening) if task is not None]
+        self._renewing = self._measuring = self._listening = None
         for task in tasks:
             task.cancel()
         if tasks:

@@ -21,6 +21,7 @@ from penstock.tasks.registry import Registry
 from penstock.telemetry.logs import about_worker
 from penstock.worker.claim import ClaimLoop
 from penstock.worker.clock import Clock, boottime
+from penstock.worker.control import CancelReader, ControlListener
 from penstock.worker.delivery import Delivery
 from penstock.worker.execute import Executions
 from penstock.worker.executors.process.host import Host
@@ -137,9 +138,11 @@ class Worker:
         self._limits = checked_claim_limits(
             claim_scan=claim_scan, promote_limit=promote_limit, recover_limit=recover_limit
         )
-        self._registration = registration or Registration(
-            store, queue.tenant, self.name, {queue.name: self.concurrency}, registry.names(), clock=clock
-        )
+        if registration is None:
+            slots = {queue.name: self.concurrency}
+            registration = Registration(store, queue.tenant, self.name, slots, registry.names(), clock=clock)
+            registration.stop = self.stop
+        self._registration = registration
         self._renewer = renewer or LeaseRenewer(store)
         self._clock = clock
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -325,6 +328,8 @@ class _Run:
             status=status,
         )
         self._is_one_of_many = subscription is not None
+        self._cancels = CancelReader(store, queue, held, self._executions.request_cancel)
+        self._control = ControlListener(store, queue, self._cancels.look, about, is_server=store.is_server)
         self._registration = worker._registration
         self._status = status
         self._failure: StuckHandlerError | None = None
@@ -356,9 +361,12 @@ class _Run:
         await self._tiers.open()
         self._leases.start()
         claiming = asyncio.create_task(self._claims.run())
-        works = (
-            [claiming] if self._is_one_of_many else [claiming, asyncio.create_task(self._maintenance.run())]
-        )
+        works = [claiming]
+        if not self._is_one_of_many:
+            works.append(asyncio.create_task(self._maintenance.run()))
+        # A queue among many is subscribed to once its jobs run for long.
+        starts_when = self._cancels.has_jobs if self._is_one_of_many else None
+        works.append(asyncio.create_task(self._control.run(starts_when=starts_when)))
         ends: list[asyncio.Future[None]] = [self._end, *works]
         try:
             with self._registration.serving(self._status):

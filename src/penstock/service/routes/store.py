@@ -29,7 +29,7 @@ from penstock.service.request import Request, unbroken
 from penstock.service.reserved_names import check_reader, is_reserved
 from penstock.service.responses import LINES, EncodedBody, StreamResponse
 from penstock.service.routing import Routes
-from penstock.service.visible_workers import visible_workers
+from penstock.service.visible_workers import require_worker, visible_versions, visible_workers
 from penstock.stores.absent import ANSWERS
 from penstock.stores.bounds import CLAIMABLE_LIMIT, DUE_LIMIT
 from penstock.stores.protocol import HasHoldups
@@ -39,6 +39,7 @@ from penstock.stores.values import (
     DuePage,
     QueueInfo,
     Relay,
+    SeenVersion,
     StoredSchedule,
     StoreInfo,
     WorkerEntry,
@@ -67,6 +68,7 @@ MOST_READERS: Final = 1_000
 """Registered readers of the events of a queue."""
 COSTLY_CALLS: Final = frozenset(
     {"check", "children", "find", "leases", "list_queues", "list_schedules", "list_tenants", "list_workers"}
+    | {"list_versions", "order_worker", "worker_order"}
 )
 """Calls that read many records."""
 _PACKER: Final = msgspec.msgpack.Encoder()
@@ -269,6 +271,30 @@ async def _unregister_worker(request: Request, call: Call, first: list[Any], giv
     return await _plain(request, call, first, given)
 
 
+async def _order_worker(request: Request, call: Call, first: list[Any], given: dict[str, Any]) -> bool:
+    """The author of an order is who asked for it."""
+    try:
+        await require_worker(request, first[0], given["worker"])
+    except NotFoundError:
+        return False
+    given = given | {"by": request.principal.subject}
+    done: bool = await _plain(request, call, first, given)
+    if done:
+        await request.note(f"worker.{given['order']}", given["worker"])
+    return done
+
+
+async def _worker_order(request: Request, call: Call, first: list[Any], given: dict[str, Any]) -> Any:
+    await _require_worker(request, first[0], given["worker"])
+    return await _plain(request, call, first, given)
+
+
+async def _versions(
+    request: Request, call: Call, first: list[Any], given: dict[str, Any]
+) -> list[SeenVersion]:
+    return await visible_versions(request, first[0])
+
+
 async def _require_worker(request: Request, tenant: str, name: str) -> list[WorkerEntry]:
     """The tenant's workers; ForbiddenError if one of this name has other queues."""
     found = await request.store.workers.list_workers(tenant)
@@ -341,6 +367,9 @@ _SPECIAL: Final[Mapping[str, _Handler]] = {
     "register_worker": _register_worker,
     "unregister_worker": _unregister_worker,
     "list_workers": _workers,
+    "order_worker": _order_worker,
+    "worker_order": _worker_order,
+    "list_versions": _versions,
     "list_tenants": _tenants,
     "holdup": _holdup,
     "info": _info,

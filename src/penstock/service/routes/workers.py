@@ -1,43 +1,98 @@
-"""Workers that hold leases, and on how many jobs."""
+"""Workers: those that are registered and others that hold leases; orders for them; versions of their code."""
 
-from datetime import datetime
 from typing import Final
 
-import msgspec
-
+from penstock.core.errors import InvalidNameError
+from penstock.core.names import check_worker
+from penstock.service.errors import NotFoundError
 from penstock.service.principal import Verb
 from penstock.service.request import Request
 from penstock.service.routing import Routes
+from penstock.service.visible_workers import require_worker, visible_versions, visible_workers
 from penstock.service.wire.times import moment
+from penstock.service.wire.workers import (
+    WorkerLeases,
+    WorkerList,
+    WorkerVersionList,
+    WorkerView,
+    version_view,
+    worker_view,
+)
+from penstock.stores.values import OrderKind
 
 routes: Final = Routes()
 
 
-class WorkerView(msgspec.Struct, frozen=True):
-    """A worker at one queue. `lease_until` is when the first of its leases ends unless it is renewed."""
-
-    worker: str
-    queue: str
-    active: int
-    lease_until: datetime
-
-
-class WorkerList(msgspec.Struct, frozen=True):
-    """Workers by queue and name."""
-
-    workers: list[WorkerView]
-
-
 @routes.get("/v1/workers", Verb.READ, is_costly=True)
 async def list_workers(request: Request) -> WorkerList:
-    """List the workers that hold leases. A worker that waits for jobs holds none, and is not listed."""
-    out: list[WorkerView] = []
+    """List the registered workers, idle ones too, and those that hold leases without being registered."""
+    leases = await _leases(request)
+    views = [
+        worker_view(each, leases.pop(each.name, []))
+        for each in await visible_workers(request, request.tenant)
+    ]
+    views += [WorkerView(worker=name, registered=False, leases=held) for name, held in leases.items()]
+    return WorkerList(sorted(views, key=lambda view: view.worker))
+
+
+@routes.get("/v1/workers/{id}", Verb.READ, is_costly=True)
+async def show_worker(request: Request, id: str) -> WorkerView:  # noqa: A002 (the word in the path)
+    """Show a worker."""
+    listed: WorkerList = await list_workers(request)
+    for view in listed.workers:
+        if view.worker == id:
+            return view
+    raise NotFoundError(f"no worker {id!r} is registered or holds a lease")
+
+
+@routes.post("/v1/workers/{id}/drain", Verb.MANAGE, status=202)
+async def drain_worker(request: Request, id: str) -> None:  # noqa: A002
+    """Order a worker to claim no more, finish the jobs that run, and end.
+
+    The token needs the scope for each of the worker's queues.
+    """
+    await _order(request, id, OrderKind.DRAIN)
+
+
+@routes.post("/v1/workers/{id}/stop", Verb.MANAGE, status=202)
+async def stop_worker(request: Request, id: str) -> None:  # noqa: A002
+    """Order a worker to end at once: its handlers are told to stop, and their jobs are given back.
+
+    The token needs the scope for each of the worker's queues.
+    """
+    await _order(request, id, OrderKind.STOP)
+
+
+@routes.get("/v1/worker-versions", Verb.READ)
+async def list_worker_versions(request: Request) -> WorkerVersionList:
+    """List the versions of code that workers ran in the last 30 days, and when each was first seen.
+
+    The token needs the scope for all queues.
+    """
+    return WorkerVersionList([version_view(each) for each in await visible_versions(request, request.tenant)])
+
+
+async def _order(request: Request, name: str, order: OrderKind) -> None:
+    try:
+        check_worker("id", name)
+    except InvalidNameError:
+        raise NotFoundError(f"no worker {name!r} is registered") from None
+    await require_worker(request, request.tenant, name)
+    by = request.principal.subject
+    if not await request.store.workers.order_worker(request.tenant, name, order, by=by):
+        raise NotFoundError(f"no worker {name!r} that takes orders is registered")
+    await request.note(f"worker.{order}", name)
+
+
+async def _leases(request: Request) -> dict[str, list[WorkerLeases]]:
+    """By worker, the leases that it holds in each queue that the token may see."""
+    found: dict[str, list[WorkerLeases]] = {}
     for info in await request.queues():
         held: dict[str, list[int]] = {}
         for lease in await request.store.reads.leases(info.queue):
             held.setdefault(lease.worker, []).append(lease.deadline)
-        out += [
-            WorkerView(worker, info.queue.name, len(deadlines), moment(min(deadlines)))
-            for worker, deadlines in sorted(held.items())
-        ]
-    return WorkerList(out)
+        for worker, deadlines in held.items():
+            found.setdefault(worker, []).append(
+                WorkerLeases(info.queue.name, len(deadlines), moment(min(deadlines)))
+            )
+    return found

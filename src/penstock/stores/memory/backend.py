@@ -94,6 +94,10 @@ class Backend:
             ledger.lanes.refresh(ledger.touched, ledger.declared, self.now_us(), ledger.is_current)
         ledger.touched.clear()
 
+    async def notify_soon(self, queue: QueueRef, topic: Topic) -> None:
+        """Notify the subscribers of a queue."""
+        self.notifier.notify(queue, topic)
+
     def notify_after(self, ledger: Ledger, out: Sequence[Applied | Refused]) -> None:
         """Notify of what these outcomes change for workers and for waiting callers."""
         states = {outcome.state for outcome in out if isinstance(outcome, Applied)}

@@ -6,7 +6,7 @@ from penstock.core import effects
 from penstock.core.job import Job, NewJob, QueueRef
 from penstock.core.limits import Mode
 from penstock.core.moves import Beat, Expire, Move, Report, Settlement
-from penstock.core.outcomes import Applied, Claims, Enqueued, Refusal, Refused, repeated
+from penstock.core.outcomes import Applied, Claims, Enqueued, Refusal, Refused, is_asked_to_stop, repeated
 from penstock.core.states import State
 from penstock.core.transitions import refusal
 from penstock.stores.absent import answers_absent
@@ -157,6 +157,8 @@ class MemoryMoves:
                 out.append(Applied(job.state, job.cancel_requested) if isinstance(job, Job) else job)
             self._backend.refresh(ledger)
         self._backend.notify_after(ledger, out)
+        if is_asked_to_stop(out):
+            self._backend.notifier.notify(queue, Topic.CONTROL)
         return out
 
     @answers_absent

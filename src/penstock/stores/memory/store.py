@@ -56,7 +56,7 @@ class MemoryStore:
         self.queues: Queues = MemoryQueues(backend)
         self.key_value: KeyValue = MemoryKeyValue(backend)
         self.clock: Clock = MemoryClock(backend)
-        self.workers: Workers = WorkerEntries(self.key_value, self.clock)
+        self.workers: Workers = WorkerEntries(self.key_value, self.clock, backend.notify_soon)
         self.rollups: Rollups = RollupEntries(self.key_value, self.queues)
         self.events: EventLog = MemoryEvents(backend)
         self.readers: Readers = MemoryReaders(backend)

@@ -219,6 +219,10 @@ class Backend:
             await self.query(_NOTE_CLOCK, self._stepped_from_us)
             self._stepped_from_us = 0
 
+    async def notify_soon(self, queue: QueueRef, topic: Topic) -> None:
+        """Notify the subscribers of a queue."""
+        self.notifier.notify(queue, {topic})
+
     def notify_ready(self, queue: QueueRef) -> None:
         """Tell workers that the queue may have something to claim."""
         self.notifier.notify(queue, {Topic.READY})

@@ -8,7 +8,7 @@ from penstock.core.effects import PROGRESS_EVERY_MS
 from penstock.core.errors import StoreError
 from penstock.core.job import QueueRef
 from penstock.core.moves import Beat, Expire, Move, Report, Settlement
-from penstock.core.outcomes import Applied, Refusal, Refused, repeated
+from penstock.core.outcomes import Applied, Refusal, Refused, is_asked_to_stop, repeated
 from penstock.core.states import REDRIVABLE, State
 from penstock.core.transitions import TABLE
 from penstock.stores.absent import answers_absent
@@ -21,6 +21,7 @@ from penstock.stores.postgres.quarantine import PostgresQuarantine
 from penstock.stores.postgres.queue_transaction import QueueTransaction
 from penstock.stores.postgres.renumbering import StaleNumberError, renumbers
 from penstock.stores.rows import expire_item, settlement_item
+from penstock.stores.values import Topic
 
 _TRIES: Final = 2
 _SILENT: Final = {Move.HEARTBEAT, Move.PROGRESS, Move.DELETE}
@@ -73,7 +74,10 @@ class PostgresMoves:
     @answers_absent
     async def cancel(self, queue: QueueRef, ids: Sequence[str]) -> list[Applied | Refused]:
         """Take back what waits; ask what runs to stop."""
-        return await self._apply(queue, Move.CANCEL, [(each,) for each in ids])
+        out = await self._apply(queue, Move.CANCEL, [(each,) for each in ids])
+        if is_asked_to_stop(out):
+            self._backend.notifier.notify(queue, {Topic.CONTROL})
+        return out
 
     @answers_absent
     async def redrive(self, queue: QueueRef, ids: Sequence[str]) -> list[Applied | Refused]:

@@ -79,7 +79,7 @@ class PostgresStore:
         self.queues: Queues = queues
         self.key_value: KeyValue = PostgresKeyValue(backend)
         self.clock: Clock = PostgresClock(backend)
-        self.workers: Workers = WorkerEntries(self.key_value, self.clock)
+        self.workers: Workers = WorkerEntries(self.key_value, self.clock, backend.notify_soon)
         self.rollups: Rollups = RollupEntries(self.key_value, self.queues)
         self.events: EventLog = PostgresEvents(backend, pages, counting)
         self.readers: Readers = readers

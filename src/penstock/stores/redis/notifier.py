@@ -103,6 +103,11 @@ class RedisNotifier:
                 del self._patterns[name]
                 self._send("PUNSUBSCRIBE", name)
 
+    async def publish(self, queue: QueueRef, topic: Topic) -> None:
+        """Notify the subscribers of a queue, wherever they are."""
+        with suppress(StoreError):
+            await self._server.command("PUBLISH", keys_of(queue).channel(topic, self._server.database), "")
+
     def notify_all(self) -> None:
         """Notify every subscriber of this store."""
         self._notifier.notify_all()

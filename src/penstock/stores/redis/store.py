@@ -63,7 +63,7 @@ class RedisStore:
         self.readers = RedisReaders(backend, self.events)
         self.notifier = RedisNotifier(backend)
         self.clock = RedisClock(backend, self.notifier)
-        self.workers = WorkerEntries(self.key_value, self.clock)
+        self.workers = WorkerEntries(self.key_value, self.clock, self.notifier.publish)
         self.rollups = RollupEntries(self.key_value, self.queues)
         self.upkeep = RedisUpkeep(backend, self.queues, self.clock)
         self.health = RedisHealth(backend)

@@ -91,6 +91,10 @@ class Backend:
             self.notifier.notify(queue, topic)
         return answer
 
+    async def notify_soon(self, queue: QueueRef, topic: Topic) -> None:
+        """Notify the subscribers of a queue in this process; those of others are notified of each commit."""
+        self.notifier.notify(queue, topic)
+
     async def write(self, work: Callable[[sqlite3.Connection], T]) -> T:
         """The answer of some work in the next transaction, once it is committed."""
         return await _answer(self.engine.write(work))

@@ -6,7 +6,7 @@ from itertools import groupby
 from penstock.core.job import NewJob, QueueRef
 from penstock.core.limits import Mode
 from penstock.core.moves import Beat, Expire, Move, Report, Settlement
-from penstock.core.outcomes import Applied, Claims, Enqueued, Refusal, Refused
+from penstock.core.outcomes import Applied, Claims, Enqueued, Refusal, Refused, is_asked_to_stop
 from penstock.core.states import State
 from penstock.stores.absent import answers_absent
 from penstock.stores.bounds import PROMOTE_LIMIT, PRUNE_LIMIT
@@ -16,7 +16,7 @@ from penstock.stores.sqlite.backend import Backend
 from penstock.stores.sqlite.claims import SqliteClaims, promote
 from penstock.stores.sqlite.enqueue import enqueue
 from penstock.stores.sqlite.queue_transaction import QueueTransaction
-from penstock.stores.values import Spawn
+from penstock.stores.values import Spawn, Topic
 
 
 class SqliteMoves:
@@ -113,7 +113,7 @@ class SqliteMoves:
     async def cancel(self, queue: QueueRef, ids: Sequence[str]) -> list[Applied | Refused]:
         """Take back what waits; ask what runs to stop."""
         return await self._backend.transact(
-            queue, lambda transaction: transaction.apply(Move.CANCEL, list(ids)), creates=False
+            queue, lambda transaction: _cancel(transaction, list(ids)), creates=False
         )
 
     @answers_absent
@@ -174,4 +174,11 @@ def _delete(transaction: QueueTransaction, ids: list[str]) -> list[Applied | Ref
         rest, transaction.refuse(Move.DELETE, [ids[index] for index in rest]), strict=True
     ):
         out[index] = refused
+    return out
+
+
+def _cancel(transaction: QueueTransaction, ids: list[str]) -> list[Applied | Refused]:
+    out = transaction.apply(Move.CANCEL, ids)
+    if is_asked_to_stop(out):
+        transaction.notifications.add(Topic.CONTROL)
     return out

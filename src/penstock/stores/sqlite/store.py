@@ -78,7 +78,7 @@ class SqliteStore:
         self.queues: Queues = SqliteQueues(self._backend)
         self.key_value: KeyValue = SqliteKeyValue(self._backend)
         self.clock: Clock = SqliteClock(self._backend)
-        self.workers: Workers = WorkerEntries(self.key_value, self.clock)
+        self.workers: Workers = WorkerEntries(self.key_value, self.clock, self._backend.notify_soon)
         self.rollups: Rollups = RollupEntries(self.key_value, self.queues)
         self.events: EventLog = SqliteEvents(self._backend)
         self.readers: Readers = SqliteReaders(self._backend)

@@ -104,6 +104,21 @@ async def test_ended_is_notified_when_a_job_ends(store: Store, queue: QueueRef, 
     assert notified
 
 
+async def test_control_is_notified_when_the_cancel_of_a_running_job_is_requested(
+    store: Store, queue: QueueRef
+) -> None:
+    """Once more when it is requested again: a worker may have missed the first."""
+    await enqueue(store, queue, [new_job("a")])
+    await claim_one(store, queue)
+    async with store.notifier.subscribe(queue, Topic.CONTROL) as subscription:
+        notified = []
+        for _ in range(2):
+            await store.moves.cancel(queue, ["a"])
+            notified.append(await subscription.wait(LONGEST_WAIT))
+
+    assert notified == [True, True]
+
+
 @needs(*Part)
 @pytest.mark.parametrize("act", LETTING_OTHERS_GO)
 async def test_ready_is_notified_when_a_limit_lets_the_next_go(
@@ -149,6 +164,8 @@ async def test_a_notification_comes_from_a_clone_in_another_thread(
         try:
             if topic is Topic.READY:
                 await clone.moves.enqueue(queue, [new_job()])
+            elif topic is Topic.CONTROL:
+                await clone.moves.cancel(queue, ["a"])
             else:
                 await clone.moves.settle(queue, [Complete("a", token)])
         finally:

@@ -7,7 +7,8 @@ from penstock.core.errors import InvalidError, InvalidNameError
 from penstock.core.job import QueueRef
 from penstock.stores.bounds import ENTRY_LIMIT, MAX_LEASE_MS
 from penstock.stores.protocol import Store
-from penstock.stores.values import RunningJob, WorkerEntry, WorkerState
+from penstock.stores.values import OrderKind, RunningJob, Topic, WorkerEntry, WorkerState
+from penstock.testing.conformance.arrange import LONGEST_WAIT
 from penstock.testing.conformance.parts import Part, needs
 
 pytestmark = needs(Part.WORKERS)
@@ -105,6 +106,62 @@ async def test_an_entry_shows_what_the_worker_does(store: Store, queue: QueueRef
     assert _bare(found) == busy
     assert before <= found.renewed_at <= after
     assert (found.started_at, found.polled_at) == (found.renewed_at - 60_000, found.renewed_at - 500)
+
+
+async def test_an_order_is_for_the_worker_that_is_registered(store: Store, queue: QueueRef) -> None:
+    """It is gone with that worker, and one of the same name that starts later does not get it."""
+    mail = QueueRef(queue.tenant, "mail")
+    await store.queues.open_queue(mail)
+    await store.workers.register_worker(queue.tenant, msgspec.structs.replace(ADA, instance="i1"), 30_000)
+    async with store.notifier.subscribe(mail, Topic.CONTROL) as subscription:
+        before = await store.workers.worker_order(queue.tenant, "ada", "i1")
+        done = await store.workers.order_worker(queue.tenant, "ada", OrderKind.DRAIN, by="bob")
+        notified = await subscription.wait(LONGEST_WAIT)
+    order = await store.workers.worker_order(queue.tenant, "ada", "i1")
+    later = await store.workers.worker_order(queue.tenant, "ada", "i2")
+    await store.workers.order_worker(queue.tenant, "ada", OrderKind.STOP)
+    newer = await store.workers.worker_order(queue.tenant, "ada", "i1")
+    await store.workers.unregister_worker(queue.tenant, "ada")
+
+    assert (before, done, notified, later) == (None, True, True, None)
+    assert order is not None
+    assert newer is not None
+    assert (order.kind, newer.kind, newer.by) == ("drain", "stop", None)
+    assert await store.workers.worker_order(queue.tenant, "ada", "i1") is None
+
+
+async def test_an_order_needs_a_live_worker_that_takes_orders(store: Store, queue: QueueRef) -> None:
+    """And expires with its entry."""
+    await store.queues.open_queue(QueueRef(queue.tenant, "mail"))
+    unknown = await store.workers.order_worker(queue.tenant, "ada", OrderKind.STOP)
+    await store.workers.register_worker(queue.tenant, ADA, 30_000)
+    older = await store.workers.order_worker(queue.tenant, "ada", OrderKind.STOP)
+    await store.workers.register_worker(queue.tenant, msgspec.structs.replace(ADA, instance="i1"), 30_000)
+    done = await store.workers.order_worker(queue.tenant, "ada", OrderKind.STOP)
+    await store.clock.advance_clock(30_001)
+    gone = await store.workers.order_worker(queue.tenant, "ada", OrderKind.STOP)
+    await store.workers.list_workers(queue.tenant)
+
+    assert (unknown, older, done, gone) == (False, False, True, False)
+    assert await store.workers.worker_order(queue.tenant, "ada", "i1") is None
+
+
+async def test_the_first_sight_of_a_version_is_kept_for_thirty_days(store: Store, queue: QueueRef) -> None:
+    """As long as workers of it are seen it is kept for longer."""
+    day = 24 * 3_600_000
+    for name, version in (("ada", "1"), ("bob", "1"), ("eve", "2")):
+        entry = msgspec.structs.replace(ADA, name=name, app_version=version)
+        await store.workers.register_worker(queue.tenant, entry, 30_000)
+        await store.clock.advance_clock(1_000)
+    first = await store.workers.list_versions(queue.tenant)
+    await store.clock.advance_clock(29 * day)
+    await store.workers.register_worker(queue.tenant, msgspec.structs.replace(ADA, app_version="1"), 30_000)
+    await store.clock.advance_clock(2 * day)
+    later = await store.workers.list_versions(queue.tenant)
+
+    assert [(each.app_version, each.version) for each in first] == [("2", "0.1"), ("1", "0.1")]
+    assert [(each.app_version, each.first_seen) for each in later] == [("1", first[1].first_seen)]
+    assert later[0].last_seen >= first[1].first_seen + 29 * day
 
 
 def _bare(worker: WorkerEntry) -> WorkerEntry:

@@ -12,6 +12,7 @@ local function cancel(id)
   local job = load(id)
   if not job then return refuse('missing') end
   if not LIVE[job[STATE]] then return refuse('state', job[STATE]) end -- guard: state
+  if job[STATE] == 'active' then topics.control = true end
   if job[CANCEL_REQUESTED] then return applied(job[STATE], true) end
   if job[STATE] == 'active' then
     job[VERSION], job[CANCEL_REQUESTED] = job[VERSION] + 1, true
