@@ -20,3 +20,8 @@ def executed() -> None:
 def waited(sent: int) -> None:
     """One line per job: nanoseconds from before its enqueue to now, by the clock all processes share."""
     os.write(_marks, b"%d\n" % (time.monotonic_ns() - sent))
+
+
+def stopped() -> None:
+    """One line per job that is told to stop: the moment of that, by the clock all processes share."""
+    os.write(_marks, b"%d\n" % time.monotonic_ns())

@@ -1,10 +1,11 @@
 """Penstock through its public face, as its worker imports it and as users enqueue."""
 
+import asyncio
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
 from benchmarks.beside.calls import AsyncCalls
-from benchmarks.beside.handlers import URL, executed, waited
+from benchmarks.beside.handlers import URL, executed, stopped, waited
 from penstock import Penstock
 
 app = Penstock(URL)
@@ -18,6 +19,14 @@ async def noop(n: int) -> None:
 @app.task
 async def stamped(n: int) -> None:
     waited(n)
+
+
+@app.task
+async def lasting() -> None:
+    try:
+        await asyncio.Event().wait()
+    finally:
+        stopped()
 
 
 @asynccontextmanager

@@ -2,6 +2,7 @@
 
 from collections.abc import Sequence
 
+from benchmarks.beside import cancelling
 from benchmarks.beside.depth import FEW, MANY
 from benchmarks.cases import OURS
 from benchmarks.postgres.sides import PEERS, PGQUEUER, PROCRASTINATE
@@ -11,7 +12,7 @@ from benchmarks.results import Row, Verdict, at_least, at_most, first, select
 
 def verdicts(rows: Sequence[Row]) -> list[Verdict]:
     """Every goal that the rows say something about."""
-    return [*_rates(rows), *_waits(rows), *_alone(rows)]
+    return [*_rates(rows), *_waits(rows), *_alone(rows), *cancelling.verdicts(rows)]
 
 
 def _rates(rows: Sequence[Row]) -> list[Verdict]:

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from typing import Final
 
 from benchmarks import machine
-from benchmarks.beside import cpu, depth, pickup, throughput
+from benchmarks.beside import cancelling, cpu, depth, pickup, throughput
 from benchmarks.cases import Section
 from benchmarks.postgres import server, snapshot
 from benchmarks.postgres.goals import verdicts
@@ -33,6 +33,7 @@ SUITE: Final = Suite(
         Section("bulk", "bulk enqueue", throughput.bulk),
         Section("single", "100 concurrent single enqueues, each awaited", throughput.single),
         Section("pickup", "pick-up by an idle worker", pickup.pickup),
+        Section("cancel", "cancel of a running job, until its handler hears", cancelling.cancel),
         Section("claim", "claims of 100 jobs by depth of the queue", depth.claim),
         Section("snapshot", "claims of 100 jobs while a transaction stays open", snapshot.snapshot),
         Section("cpu", "processor time", cpu.cpu),

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Final
 
-from benchmarks.beside import cpu
+from benchmarks.beside import cancelling, cpu
 from benchmarks.beside.depth import FEW, MANY
 from benchmarks.cases import OURS
 from benchmarks.redis.bare import BARE
@@ -17,7 +17,7 @@ _OTHERWISE: Final = {(side.name, side.label) for side in EXTRAS}
 
 def verdicts(rows: Sequence[Row]) -> list[Verdict]:
     """Every goal that the rows say something about."""
-    return [*_rates(rows), *_waits(rows), *_bare(rows), *_alone(rows)]
+    return [*_rates(rows), *_waits(rows), *_bare(rows), *_alone(rows), *cancelling.verdicts(rows)]
 
 
 def _rates(rows: Sequence[Row]) -> list[Verdict]:

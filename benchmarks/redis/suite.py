@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import Final
 
 from benchmarks import machine
-from benchmarks.beside import cpu, pickup, throughput
+from benchmarks.beside import cancelling, cpu, pickup, throughput
 from benchmarks.cases import Section
 from benchmarks.redis import bare, depths, memory, node, server
 from benchmarks.redis.goals import verdicts
@@ -52,6 +52,7 @@ SUITE: Final = Suite(
         Section("bulk", "bulk enqueue", throughput.bulk),
         Section("single", "100 concurrent single enqueues, each awaited", throughput.single),
         Section("pickup", "pick-up by an idle worker", pickup.pickup),
+        Section("cancel", "cancel of a running job, until its handler hears", cancelling.cancel),
         Section("bare", "beside a bare loop over the same scripts", bare.bare),
         Section("claim", "claims of 100 jobs by depth of the queue", depths.claim),
         Section("memory", "memory of the server", memory.memory),
