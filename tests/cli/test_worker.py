@@ -140,6 +140,8 @@ def test_a_worker_serves_its_health(shell: Shell, app: str) -> None:
         url = said.removeprefix("health is served at ")
         with urllib.request.urlopen(url, timeout=PATIENCE) as answer:
             status = json.load(answer)
+        while json.loads(process.stderr.readline())["message"] != "worker started":
+            assert process.poll() is None
         process.send_signal(signal.SIGTERM)
         process.communicate(timeout=PATIENCE)
 

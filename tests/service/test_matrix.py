@@ -69,7 +69,7 @@ async def request(
     """The operation on what the owner has, with the body that the document shows."""
     owner = token()
     hook = (await client.get("/v1/webhooks", headers=owner)).json()["webhooks"][0]["id"]
-    names = {"queue": QUEUE, "name": SCHEDULE, "move": "get", "delivery": JOB}
+    names = {"queue": QUEUE, "name": SCHEDULE, "move": "get", "delivery": JOB, "worker": JOB}
     names["id"] = hook if "/webhooks/" in path else JOB
     for name, value in names.items():
         path = path.replace(f"{{{name}}}", value)

@@ -326,7 +326,7 @@ async def test_workers_are_those_that_are_registered_and_those_that_hold_leases(
         await claimed(client, 2)
         answer = await client.get("/v1/workers")
         one = await client.get("/v1/workers/ada")
-        nobody = await client.get("/v1/workers/nobody")
+        nobody = await client.get("/v1/workers/host-1:7@eu")
         drained = await client.post("/v1/workers/ada/drain")
         refused = [(await client.post(f"/v1/workers/{name}/stop")).status_code for name in ("w", "a b")]
         versions = (await client.get("/v1/worker-versions")).json()["versions"]
@@ -342,7 +342,7 @@ async def test_workers_are_those_that_are_registered_and_those_that_hold_leases(
     assert {"started_at", "polled_at", "seen_at"} <= first.keys()
     assert (second["worker"], second["registered"], second["state"]) == ("w", False, None)
     assert [(each["queue"], each["active"]) for each in second["leases"]] == [("mail", 2)]
-    assert (nobody.status_code, drained.status_code, refused) == (404, 202, [404, 404])
+    assert (nobody.status_code, drained.status_code, refused) == (404, 202, [404, 400])
     assert [(each["app_version"], each["version"]) for each in versions] == [("2026.11", "0.1")]
     order = await store.workers.worker_order("acme", "ada", "i")
     assert order is not None

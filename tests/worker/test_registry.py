@@ -196,7 +196,7 @@ async def test_an_order_is_followed_by_notification(
 ) -> None:
     """Long before the entry is renewed, on every store."""
     monkeypatch.setattr(registration, "LEASE", 3_000.0)
-    app = Penstock(store=store, tenant=queue.tenant)
+    app = Penstock(store=store.clone(), tenant=queue.tenant)
 
     @app.queue(queue.name).task
     async def send() -> None: ...

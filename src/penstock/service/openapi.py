@@ -6,6 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
+from penstock.core.names import WORKER_FORM
 from penstock.service.examples import EXAMPLES
 from penstock.service.problems import MEDIA_TYPE as PROBLEM_TYPE
 from penstock.service.problems import Problem
@@ -17,6 +18,11 @@ from penstock.stores.wire import MEDIA_TYPE as PACKED_TYPE
 
 VERSION: Final = "1"
 _NAME: Final = {"type": "string", "pattern": "^[A-Za-z0-9][A-Za-z0-9._-]{0,127}$"}
+_FORMS: Final = {
+    "move": {"type": "string", "enum": sorted(CALLS)},
+    "worker": {"type": "string", "pattern": f"^{WORKER_FORM}$"},
+}
+"""The forms of words in a path that are not names as those of queues and jobs are."""
 _PACKED: Final = {PACKED_TYPE: {"schema": {"type": "string", "format": "binary"}}}
 _REFUSALS: Final = {
     "400": "Some of the input cannot be used",
@@ -92,7 +98,9 @@ def _in_path(row: Route) -> list[dict[str, Any]]:
             "name": name,
             "in": "path",
             "required": True,
-            "schema": {"type": "string", "enum": sorted(CALLS)} if name == "move" else _NAME,
+            "schema": {"type": "string", "enum": sorted(CALLS)}
+            if name == "move"
+            else _FORMS.get(name, _NAME),
         }
         for name in row.parameters
     ]

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from penstock.core.errors import InvalidError
-from penstock.core.names import check_name
+from penstock.core.names import check_name, check_worker
 from penstock.service.errors import MalformedError, UnsupportedMediaError
 from penstock.service.json_bodies import check_unique_names, check_values
 from penstock.service.limits import Limits, Receive, Scope, read_body
@@ -17,7 +17,7 @@ from penstock.service.responses import JSON
 from penstock.service.yielding import Yielder
 from penstock.stores.wire import MEDIA_TYPE
 
-NAMES: Final = frozenset({"id", "name", "queue"})
+NAMES: Final = frozenset({"id", "name", "queue", "worker"})
 """Values in a path that are names by the rules of the queue."""
 SINGLE_HEADERS: Final = frozenset(
     {
@@ -100,7 +100,7 @@ def check_names(values: Mapping[str, str]) -> None:
     """BadRequestError for a value in a path that should be a name and cannot be one."""
     for name in NAMES & values.keys():
         try:
-            check_name(name, values[name])
+            (check_worker if name == "worker" else check_name)(name, values[name])
         except InvalidError as error:
             fault = Fault(wanted=error.wanted, found=values[name][:100], parameter=name)
             raise BadRequestError(fault) from None

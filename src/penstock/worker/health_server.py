@@ -124,7 +124,7 @@ def _answer(fault: str | None, status: HTTPStatus = HTTPStatus.SERVICE_UNAVAILAB
 
 def _listening(host: str, port: int) -> socket.socket:
     try:
-        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
+        found = socket.getaddrinfo(host, int(port), type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
         return socket.create_server(found[0][4][:2], family=found[0][0], backlog=MOST_CONNECTIONS)
     except OSError as error:
         why = error.strerror or str(error)

@@ -2,8 +2,6 @@
 
 from typing import Final
 
-from penstock.core.errors import InvalidNameError
-from penstock.core.names import check_worker
 from penstock.service.errors import NotFoundError
 from penstock.service.principal import Verb
 from penstock.service.request import Request
@@ -11,7 +9,7 @@ from penstock.service.routing import Routes
 from penstock.service.visible_workers import require_worker, visible_versions, visible_workers
 from penstock.service.wire.times import moment
 from penstock.service.wire.workers import (
-    WorkerLeases,
+    WorkerLeasesView,
     WorkerList,
     WorkerVersionList,
     WorkerView,
@@ -35,32 +33,32 @@ async def list_workers(request: Request) -> WorkerList:
     return WorkerList(sorted(views, key=lambda view: view.worker))
 
 
-@routes.get("/v1/workers/{id}", Verb.READ, is_costly=True)
-async def show_worker(request: Request, id: str) -> WorkerView:  # noqa: A002 (the word in the path)
+@routes.get("/v1/workers/{worker}", Verb.READ, is_costly=True)
+async def show_worker(request: Request, worker: str) -> WorkerView:
     """Show a worker."""
     listed: WorkerList = await list_workers(request)
     for view in listed.workers:
-        if view.worker == id:
+        if view.worker == worker:
             return view
-    raise NotFoundError(f"no worker {id!r} is registered or holds a lease")
+    raise NotFoundError(f"no worker {worker!r} is registered or holds a lease")
 
 
-@routes.post("/v1/workers/{id}/drain", Verb.MANAGE, status=202)
-async def drain_worker(request: Request, id: str) -> None:  # noqa: A002
+@routes.post("/v1/workers/{worker}/drain", Verb.MANAGE, status=202)
+async def drain_worker(request: Request, worker: str) -> None:
     """Order a worker to claim no more, finish the jobs that run, and end.
 
     The token needs the scope for each of the worker's queues.
     """
-    await _order(request, id, OrderKind.DRAIN)
+    await _order(request, worker, OrderKind.DRAIN)
 
 
-@routes.post("/v1/workers/{id}/stop", Verb.MANAGE, status=202)
-async def stop_worker(request: Request, id: str) -> None:  # noqa: A002
+@routes.post("/v1/workers/{worker}/stop", Verb.MANAGE, status=202)
+async def stop_worker(request: Request, worker: str) -> None:
     """Order a worker to end at once: its handlers are told to stop, and their jobs are given back.
 
     The token needs the scope for each of the worker's queues.
     """
-    await _order(request, id, OrderKind.STOP)
+    await _order(request, worker, OrderKind.STOP)
 
 
 @routes.get("/v1/worker-versions", Verb.READ)
@@ -73,10 +71,6 @@ async def list_worker_versions(request: Request) -> WorkerVersionList:
 
 
 async def _order(request: Request, name: str, order: OrderKind) -> None:
-    try:
-        check_worker("id", name)
-    except InvalidNameError:
-        raise NotFoundError(f"no worker {name!r} is registered") from None
     await require_worker(request, request.tenant, name)
     by = request.principal.subject
     if not await request.store.workers.order_worker(request.tenant, name, order, by=by):
@@ -84,15 +78,15 @@ async def _order(request: Request, name: str, order: OrderKind) -> None:
     await request.note(f"worker.{order}", name)
 
 
-async def _leases(request: Request) -> dict[str, list[WorkerLeases]]:
+async def _leases(request: Request) -> dict[str, list[WorkerLeasesView]]:
     """By worker, the leases that it holds in each queue that the token may see."""
-    found: dict[str, list[WorkerLeases]] = {}
+    found: dict[str, list[WorkerLeasesView]] = {}
     for info in await request.queues():
         held: dict[str, list[int]] = {}
         for lease in await request.store.reads.leases(info.queue):
             held.setdefault(lease.worker, []).append(lease.deadline)
         for worker, deadlines in held.items():
             found.setdefault(worker, []).append(
-                WorkerLeases(info.queue.name, len(deadlines), moment(min(deadlines)))
+                WorkerLeasesView(info.queue.name, len(deadlines), moment(min(deadlines)))
             )
     return found

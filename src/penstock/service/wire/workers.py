@@ -8,7 +8,7 @@ from penstock.service.wire.times import at, moment
 from penstock.stores.values import SeenVersion, WorkerEntry
 
 
-class WorkerLeases(msgspec.Struct, frozen=True):
+class WorkerLeasesView(msgspec.Struct, frozen=True):
     """The leases of a worker in one queue. `lease_until` is when the first ends unless it is renewed."""
 
     queue: str
@@ -16,7 +16,7 @@ class WorkerLeases(msgspec.Struct, frozen=True):
     lease_until: datetime
 
 
-class WorkerJob(msgspec.Struct, frozen=True):
+class WorkerJobView(msgspec.Struct, frozen=True):
     """A job that a worker executes, since it claimed it."""
 
     queue: str
@@ -37,7 +37,7 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
 
     worker: str
     registered: bool
-    leases: list[WorkerLeases]
+    leases: list[WorkerLeasesView]
     state: str | None = None
     host: str | None = None
     pid: int | None = None
@@ -48,7 +48,7 @@ class WorkerView(msgspec.Struct, frozen=True, kw_only=True):
     queues: dict[str, int] = {}
     busy: dict[str, int] = {}
     tasks: list[str] = []
-    jobs: list[WorkerJob] = []
+    jobs: list[WorkerJobView] = []
     more_queues: int = 0
     more_tasks: int = 0
     more_jobs: int = 0
@@ -80,7 +80,7 @@ class WorkerVersionList(msgspec.Struct, frozen=True):
     versions: list[WorkerVersionView]
 
 
-def worker_view(worker: WorkerEntry, leases: list[WorkerLeases]) -> WorkerView:
+def worker_view(worker: WorkerEntry, leases: list[WorkerLeasesView]) -> WorkerView:
     """A registered worker."""
     return WorkerView(
         worker=worker.name,
@@ -97,7 +97,7 @@ def worker_view(worker: WorkerEntry, leases: list[WorkerLeases]) -> WorkerView:
         busy=worker.busy,
         tasks=list(worker.tasks),
         jobs=[
-            WorkerJob(each.queue, each.id, each.task, each.attempt, moment(each.since))
+            WorkerJobView(each.queue, each.id, each.task, each.attempt, moment(each.since))
             for each in worker.jobs
         ],
         more_queues=worker.more_queues,
