@@ -133,6 +133,15 @@ def test_a_health_port_that_is_in_use_is_one_clear_line(shell: Shell, app: str) 
     assert "Traceback" not in err
 
 
+def test_several_processes_have_no_health_port(shell: Shell, app: str) -> None:
+    with penstock("worker", app, "--processes", "2", "--health-port", "0") as process:
+        _, err = process.communicate(timeout=PATIENCE)
+
+    assert process.returncode not in (0, None)
+    assert "health_port" in err
+    assert "no port with --processes" in err
+
+
 def test_a_worker_serves_its_health(shell: Shell, app: str) -> None:
     with penstock("worker", app, "--health-port", "0", "--log-json") as process:
         assert process.stderr is not None
