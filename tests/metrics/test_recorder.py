@@ -18,7 +18,8 @@ from penstock.metrics.latency import RECENT, Histogram, RecentValues
 from penstock.metrics.prometheus import exposition
 from penstock.metrics.snapshot import samples
 from penstock.stores.memory import MemoryStore
-from penstock.stores.observed import ObservedPart, observe
+from penstock.stores.observed import PARTS, ObservedPart, observe
+from penstock.stores.protocol import Store
 
 QUEUE = QueueRef("acme", "mail")
 
@@ -89,6 +90,18 @@ def test_a_cancel_that_was_requested_counts_as_cancelled_whatever_the_handler_sa
     (stats,) = metrics.queues[0].tasks
 
     assert stats.outcomes == {"completed": 1, "cancelled": 1}
+
+
+def test_every_part_of_a_store_is_observed_but_those_that_only_wait_or_tell_the_time() -> None:
+    parts = {
+        name
+        for base in Store.__mro__
+        if base.__name__.startswith("Has")
+        for name, value in vars(base).items()
+        if isinstance(value, property)
+    }
+
+    assert PARTS.keys() == parts - {"notifier", "clock"}
 
 
 async def test_a_store_is_observed_once_and_its_clone_too() -> None:

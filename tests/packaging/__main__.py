@@ -28,6 +28,8 @@ _LIMIT: Final = 600
 _USES: Final = {
     "bloom": "from penstock.bloom.rotating import IDEMPOTENCY, RotatingBloom; RotatingBloom(IDEMPOTENCY)",
     "fast": "import uvloop",
+    "otel": "import penstock.metrics.otlp, penstock.tracing",
+    "prometheus": "import penstock.metrics.exposition",
     "spark": (
         "import os; from penstock.spark import session; "
         "jobs = session().read.format('penstock').options(url=os.environ['PENSTOCK_URL'], table='jobs'); "

@@ -22,6 +22,7 @@ PARTS: Final[dict[str, type]] = {
     "workers": protocol.Workers,
     "events": protocol.EventLog,
     "readers": protocol.Readers,
+    "rollups": protocol.Rollups,
     "quarantine": protocol.Quarantine,
     "health": protocol.Health,
 }
