@@ -297,6 +297,10 @@ async def worker(
             _LOGGER.warning(
                 "memory:// exists in this process only: no other process can enqueue jobs for this worker"
             )
+        if options.health_port is not None:
+            from penstock.app.measuring import instrument_if_installed
+
+            instrument_if_installed(context.app)
         workers = context.app.worker(**_options(options))
         with _watched(workers, options) if supervised is None else nullcontext():
             _freeze_modules()
@@ -319,6 +323,10 @@ def _watched(workers: "AppWorkers", options: WorkerSettings) -> AbstractContextM
     if options.health_port is not None:
         server = HealthServer(workers.health, options.health_host, options.health_port)
         _LOGGER.info("health is served at http://%s:%d/health/live", options.health_host, server.port)
+        if workers.exposition is not None:
+            from penstock.app.measuring import add_metrics
+
+            add_metrics(server, workers.exposition)
     return watched(workers.health, server)
 
 
