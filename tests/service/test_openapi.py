@@ -21,7 +21,17 @@ KINDS: Final = (
 )  # fmt: skip
 NOUNS: Final = {"Count", "Fault", "Health", "JobRef", "Problem", "UpcomingRuns"}
 """Models that are a whole thing: their name needs no kind."""
-CORE: Final = {"CatchUp", "ChildPolicy", "Mode", "Move", "Percentiles", "State", "Stats", "UniqueRule"}
+CORE: Final = {
+    "CatchUp",
+    "ChildPolicy",
+    "Direction",
+    "Mode",
+    "Move",
+    "Percentiles",
+    "State",
+    "Stats",
+    "UniqueRule",
+}
 """Values of the core, by its own names."""
 OLD_WORDS: Final = re.compile(
     r"\b(wish(es)?|made or not|letters?|bells?|doors?|shel(f|ves)|courier|parcel|post office|belfry|"

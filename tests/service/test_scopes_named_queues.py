@@ -52,8 +52,10 @@ NAMES_NONE = {
     "list_schedules": "shows what the token may see",
     "list_workers": "shows what the token may see",
     "list_stats": "shows what the token may see",
+    "list_scaling_decisions": "takes a token for all queues",
     "list_worker_versions": "wants the scope for all queues",
     "list_webhooks": "shows what the token may manage",
+    "metrics": "wants the scope of an operator",
     "live": "takes no token",
     "ready": "takes no token",
     "openapi": "takes no token",
@@ -61,7 +63,10 @@ NAMES_NONE = {
 }
 """Routes that name no queue, neither in their path nor in what they take."""
 
-TAKES_NO_QUEUE = {"list_stats": "its query is a length of time"}
+TAKES_NO_QUEUE = {
+    "list_stats": "its query is a length of time",
+    "list_scaling_decisions": "its query is a number",
+}
 """Those of them that were looked at because they take something."""
 
 SCHEDULES = {

@@ -113,6 +113,22 @@ def units_needed(rules: Rules, loads: Sequence[Load], slots_per_unit: dict[str, 
     return min(rules.most, max(rules.least, *wanted)) if wanted else rules.least
 
 
+def workers_needed(rules: Rules, *, backlog: int, active: int, slots: int) -> int:
+    """How many workers with so many slots a queue calls for, for scalers that keep no samples of their own.
+
+    Enough for what runs and for the backlog by `backlog_per_slot`, within the bounds; 0 for an idle queue.
+
+    >>> workers_needed(Rules(least=1, most=50), backlog=650, active=20, slots=10)
+    7
+    >>> workers_needed(Rules(), backlog=0, active=0, slots=10)
+    0
+    """
+    if not backlog and not active:
+        return 0
+    wanted = max(math.ceil(active / slots), math.ceil(backlog / (rules.backlog_per_slot * slots)))
+    return min(rules.most, max(rules.least, wanted))
+
+
 class Autoscaler:
     """Turns samples into decisions. Keeps when it decided last, and since when units are idle."""
 

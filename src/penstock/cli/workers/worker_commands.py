@@ -1,4 +1,4 @@
-"""`penstock workers`: list and show the registered workers, drain and stop them, list their versions."""
+"""`penstock workers`: list, show, drain and stop registered workers; their versions, and autoscaling."""
 
 import getpass
 import socket
@@ -13,6 +13,7 @@ from penstock.core.errors import ConfigError
 from penstock.core.names import check_worker
 from penstock.stores.protocol import HasWorkers
 from penstock.stores.values import OrderKind, SeenVersion, WorkerEntry
+from penstock.worker.processes.scaling_log import ScalingLog
 
 group = command_group("List and show workers, drain and stop them.")
 
@@ -131,6 +132,43 @@ async def versions(context: CommandContext) -> None:
                 each.version,
                 context.out.time(each.first_seen, now),
                 local(each.last_seen),
+            )
+            for each in found
+        ),
+    )
+
+
+@command(group, "scaling")
+async def scaling(
+    context: CommandContext,
+    limit: Annotated[
+        int, typer.Option("--limit", min=1, max=1000, metavar="N", help="Decisions to list")
+    ] = 20,
+) -> None:
+    """List what autoscalers of worker processes decided in the last 30 days, and why; the newest first."""
+    async with context.store() as store:
+        found = await ScalingLog(store, context.tenant).latest(limit)
+        now = await store.clock.now()
+    context.out.documents(
+        {
+            "at": utc(each.at),
+            "scaler": each.scaler,
+            "unit": each.unit,
+            "direction": str(each.direction),
+            "units": each.units,
+            "wanted": each.wanted,
+            "reason": each.reason,
+        }
+        for each in found
+    )
+    context.out.table(
+        ["when", "by", "decision", "reason"],
+        (
+            (
+                context.out.time(each.at, now),
+                each.scaler,
+                f"{each.units} → {each.wanted} {each.unit}",
+                each.reason,
             )
             for each in found
         ),
