@@ -120,6 +120,39 @@ async def test_a_long_value_is_refused_with_a_short_problem(method: str, path: s
     assert len(answer.content) < 4_000
 
 
+LONG = b"k" * 1_000_000
+"""Shorter than a payload may be."""
+BEYOND = b"123456789012345678901234567890"
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "body"),
+    [
+        ("POST", JOBS, b'{"task":"t","payload":{"%s":%s}}' % (LONG, BEYOND)),
+        ("POST", JOBS, b'{"task":"t","payload":{"%s":%s}}' % (b"a b " * 250_000, BEYOND)),
+        ("POST", JOBS, b'{"task":"t","payload":{"%s":{"%s":%s}}}' % (LONG[::2], LONG[::2], BEYOND)),
+        (
+            "PUT",
+            "/v1/schedules/s",
+            b'{"queue":"mail","task":"t","every":60,"payload":{"%s":%s}}' % (LONG, BEYOND),
+        ),
+        ("POST", "/v1/jobs", b'{"jobs":[{"queue":"mail","task":"t","payload":{"%s":%s}}]}' % (LONG, BEYOND)),
+        ("POST", "/v1/jobs", b'{"jobs":[{"queue":"%s","task":"t"}]}' % LONG),
+        ("POST", "/v1/flows", b'{"jobs":[{"key":"%s","queue":"mail","task":"t","after":["x"]}]}' % LONG),
+        ("POST", "/v1/flows", b'{"jobs":[{"key":"a","queue":"%s","task":"t"}]}' % LONG),
+        ("POST", "/v1/webhooks", b'{"url":"https://%s/","queue":"mail"}' % LONG),
+    ],
+    ids=["key", "quoted-key", "keys", "schedule", "batch", "queue", "node", "flow-queue", "webhook"],
+)
+async def test_a_problem_repeats_little_of_what_it_is_about(method: str, path: str, body: bytes) -> None:
+    """Each refusal would otherwise cost the service, its client and their logs twice what was sent."""
+    async with asked() as client:
+        answer = await client.request(method, path, content=body, headers=JSON)
+
+    assert b"urn:penstock:" in answer.content
+    assert len(answer.content) < 4_000
+
+
 async def test_text_may_have_as_many_commas_and_brackets_as_it_likes() -> None:
     text = 'a,[{\\"\n\u00e9' * 50_000
     async with asked() as client:

@@ -38,6 +38,12 @@ PenstockError
 """
 
 from collections.abc import Mapping
+from typing import Final
+
+LONGEST_FIELD: Final = 240
+"""Characters of a path into bad input that an error tells."""
+LONGEST_TEXT: Final = 2_000
+"""Characters of other text about bad input that an error tells."""
 
 
 class PenstockError(Exception):
@@ -45,13 +51,16 @@ class PenstockError(Exception):
 
 
 class InvalidError(PenstockError, ValueError):
-    """Bad input. `field`, `found` and `wanted` say where, what and what instead."""
+    """Bad input. `field`, `found` and `wanted` say where, what and what instead.
+
+    A path into a payload has its keys, and what a model says of a value has its place: both are shortened.
+    """
 
     def __init__(self, field: str, found: object, wanted: str) -> None:
-        self.field = field
+        self.field = shortened(field, LONGEST_FIELD)
         self.found = found
-        self.wanted = wanted
-        super().__init__(f"{field}: found {_short(found)}, wanted {wanted}")
+        self.wanted = shortened(wanted, LONGEST_TEXT)
+        super().__init__(f"{self.field}: found {_short(found)}, wanted {self.wanted}")
 
     def __reduce__(self) -> tuple[type, tuple[str, object, str]]:
         return type(self), (self.field, self.found, self.wanted)
@@ -244,6 +253,16 @@ class StoreReadOnlyError(StoreError):
 
 class StoreFullError(StoreError):
     """No room left; nothing was written."""
+
+
+def shortened(text: str, most: int) -> str:
+    """A text of at most so many characters: of a longer one the beginning and the end.
+
+    >>> shortened("body.aaaaaaaaaaaaaaaa.id", 12)
+    'body.aaaa….id'
+    """
+    tail = most // 4
+    return text if len(text) <= most else f"{text[: most - tail - 1]}…{text[len(text) - tail :]}"
 
 
 def _short(found: object, limit: int = 120) -> str:

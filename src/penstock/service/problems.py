@@ -8,7 +8,7 @@ from typing import Any, Final
 import msgspec
 
 from penstock.core import errors as core
-from penstock.core.errors import InvalidError, PenstockError
+from penstock.core.errors import LONGEST_FIELD, LONGEST_TEXT, InvalidError, PenstockError, shortened
 from penstock.service.errors import MalformedError, QuotaError, ServiceError
 from penstock.service.webhooks.errors import WebhookNotFoundError
 
@@ -18,12 +18,21 @@ SHOWN: Final = 120
 
 
 class Fault(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One place in a request that is wrong. `pointer` leads into the body; else a `parameter` is named."""
+    """One place in a request that is wrong. `pointer` leads into the body; else a `parameter` is named.
+
+    Whatever of it comes from the request is shortened.
+    """
 
     wanted: str
     found: str | None = None
     pointer: str | None = None
     parameter: str | None = None
+
+    def __post_init__(self) -> None:
+        """Shorten what can be as long as a body."""
+        _shorten(self, "wanted", LONGEST_TEXT)
+        for name in ("found", "pointer", "parameter"):
+            _shorten(self, name, LONGEST_FIELD)
 
 
 class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -43,6 +52,10 @@ class Problem(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     error: str | None = None
     trimmed: tuple[int, int] | None = None
     remaining: dict[str, int] | None = None
+
+    def __post_init__(self) -> None:
+        """Shorten what can be as long as a body."""
+        _shorten(self, "detail", LONGEST_TEXT)
 
 
 class BadRequestError(ServiceError):
@@ -194,6 +207,12 @@ def _plain(found: object) -> str:
         case list() | tuple() | set() | frozenset():
             return f"[{', '.join(map(_plain, found))}]"
     return repr(found)
+
+
+def _shorten(told: msgspec.Struct, name: str, most: int) -> None:
+    text = getattr(told, name)
+    if text is not None and len(text) > most:
+        msgspec.structs.force_setattr(told, name, shortened(text, most))
 
 
 def _short(found: object) -> str:
