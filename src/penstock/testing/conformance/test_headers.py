@@ -6,6 +6,7 @@ from penstock.core.moves import Complete, Retry
 from penstock.core.unique import Unique, UniqueRule
 from penstock.stores.protocol import Store
 from penstock.testing.conformance.arrange import FAULT, claim_one, new_job, record_of, settle
+from penstock.testing.conformance.parts import Part, needs
 
 HEADERS = {
     "traceparent": "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01",
@@ -40,6 +41,7 @@ async def test_headers_stay_with_a_job_until_it_is_gone(store: Store, queue: Que
     assert (await record_of(store, queue, "a")).headers == HEADERS
 
 
+@needs(Part.UNIQUE)
 async def test_a_replaced_job_has_the_headers_of_the_newest_call(store: Store, queue: QueueRef) -> None:
     debounced = Unique("k", UniqueRule.DEBOUNCE, 1_000)
     found: list[dict[str, str] | None] = []
