@@ -47,6 +47,7 @@ from penstock.service.sealing import SecretSealer
 from penstock.service.shared_subscriptions import SharedSubscriptions
 from penstock.service.tenant_upkeep import TenantUpkeep
 from penstock.service.tenants.fair_claims import FairClaims
+from penstock.service.tenants.relay_backlogs import RelayBacklogs
 from penstock.service.webhooks.webhook_service import WebhookService
 from penstock.stores.protocol import Store
 from penstock.stores.values import EVERYONE
@@ -109,6 +110,7 @@ class Service:
         self.allow_clock_control = allow_clock_control
         """Whether a test may advance the store's clock over HTTP; the clock is that of all tenants."""
         self.known = KnownQueues(store.queues)
+        self.backlogs = RelayBacklogs(store.flows, self.known.has)
         self.subscriptions = SharedSubscriptions(store.notifier)
         self.waiting: set[Request] = set()
         self.requests = RequestAdmission(self.limits.requests_per_tenant, self.limits.concurrent_requests)

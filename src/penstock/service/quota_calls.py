@@ -1,13 +1,12 @@
 """Calls of the store protocol that add jobs, schedules or queues, within the quotas of the tenant."""
 
-from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from typing import Any, Final
 
 import msgspec
 
-from penstock.client.relay import MOST_HELD, relay
+from penstock.client.relay import relay
 from penstock.core.errors import StoreError
 from penstock.core.job import NewJob, QueueRef
 from penstock.core.names import check_name
@@ -17,7 +16,6 @@ from penstock.service.named_queues import references, targets
 from penstock.service.portions import in_portions
 from penstock.service.request import Request
 from penstock.stores.bounds import RELAY_LIMIT
-from penstock.stores.portions import PORTION
 from penstock.stores.values import Spawn
 
 OPENS: Final = frozenset(
@@ -110,7 +108,7 @@ async def _admitting(
     """Room in the tenant's quotas for jobs of a queue and for those that go from there to other queues.
 
     The latter are carried over before they count no longer as on their way; what cannot be carried over yet
-    is counted with the next ones.
+    is counted with the next ones, from whichever queue they come.
     """
     if request.service.quotas is None:
         yield
@@ -119,27 +117,20 @@ async def _admitting(
     for name, new in [*((queue.name, new) for new in jobs), *((each.queue, each.job) for each in spawns)]:
         sizes.setdefault(name, []).append(len(new.payload))
 
+    backlogs, is_bounded = request.service.backlogs, False
+
     async def pending() -> Mapping[str, int]:
-        return await _waiting_to_be_carried(request, queue) if spawns else {}
+        nonlocal is_bounded
+        is_bounded = True
+        return await backlogs.on_their_way(queue.tenant, queue.name if spawns else None)
 
     async with request.service.quotas.admitting(queue.tenant, sizes, pending):
         yield
         if spawns:
             with suppress(StoreError):
                 await relay(request.store, queue, limit=max(RELAY_LIMIT, 2 * len(spawns)))
-
-
-async def _waiting_to_be_carried(request: Request, queue: QueueRef) -> Counter[str]:
-    """How many jobs this queue has for others that are not there yet, by queue."""
-    found: Counter[str] = Counter()
-    after = 0
-    while sum(found.values()) < MOST_HELD:
-        entries = await request.store.flows.list_relay_entries(queue, PORTION, after=after)
-        found.update(entry.queue for entry in entries if isinstance(entry.what, NewJob))
-        if len(entries) < PORTION:
-            break
-        after = entries[-1].number
-    return found
+                if is_bounded:
+                    await backlogs.count(queue)
 
 
 def _is_refused(answer: Any) -> bool:

@@ -132,7 +132,12 @@ class Request:
         async with AsyncExitStack() as stack:
             if self.service.quotas is not None:
                 await stack.enter_async_context(self.opening(payloads))
-                await stack.enter_async_context(self.service.quotas.admitting(self.tenant, payloads))
+
+                async def pending() -> Mapping[str, int]:
+                    return await self.service.backlogs.on_their_way(self.tenant)
+
+                admitting = self.service.quotas.admitting(self.tenant, payloads, pending)
+                await stack.enter_async_context(admitting)
             yield
 
     @asynccontextmanager

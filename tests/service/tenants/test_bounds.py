@@ -17,6 +17,7 @@ from penstock.core.flows import JobRef
 from penstock.core.job import NewJob, QueueRef
 from penstock.core.limits import Declaration
 from penstock.core.moves import Beat, Bury, Fault
+from penstock.core.rollups import Deltas, FoldState
 from penstock.core.states import WAITING
 from penstock.schedules.ticker import Ticker
 from penstock.service.app import Service
@@ -25,6 +26,7 @@ from penstock.service.auth.authenticator import authenticator_of
 from penstock.service.auth.development import DevelopmentKey
 from penstock.service.tenants.quota_repository import Quota, QuotaRepository
 from penstock.service.tenants.quotas import StoredQuotas
+from penstock.service.tenants.relay_backlogs import RelayBacklogs
 from penstock.stores.absent import ANSWERS
 from penstock.stores.memory import MemoryStore
 from penstock.stores.protocol import Store
@@ -120,6 +122,53 @@ async def test_children_that_cannot_be_carried_over_yet_count_too() -> None:
             await called(client, "spawn", "a", lease=lease, spawns=spawns)
 
     assert len(await store.flows.list_relay_entries(a)) + await waiting(store, target) <= 10
+
+
+@served(Part.FLOWS)
+async def test_children_from_many_queues_that_cannot_be_carried_over_yet_count_together(
+    store: Store, queue: QueueRef
+) -> None:
+    """Each queue on its own has few for the one that is full; once that has room, they all arrive."""
+    tenant, target = queue.tenant, QueueRef(queue.tenant, "target")
+    await QuotaRepository(store.key_value).set(tenant, Quota(queue_length=10))
+    await store.queues.declare(target, Declaration(max_length=1))
+    await store.moves.enqueue(target, [new("first")])
+    sources = [QueueRef(tenant, f"source{number}") for number in range(4)]
+    async with serving(store, tenant) as client:
+        for source in sources:
+            lease = await running(store, source)
+            spawns = [Spawn("target", new(f"{source.name}-{number}")) for number in range(4)]
+            await called(client, "spawn", source.name, tenant=tenant, lease=lease, spawns=spawns)
+        await store.queues.declare(target, Declaration(version=2))
+        direct = await client.post("/v1/jobs", json={"jobs": [{"queue": "target", "task": "t"}] * 4})
+        await carried(store, *sources)
+    await QuotaRepository(store.key_value).unset(tenant)
+
+    assert direct.status_code == 429
+    assert await waiting(store, target) == 9
+
+
+async def test_what_was_brought_to_its_queue_since_is_not_counted_as_on_its_way() -> None:
+    store, source = MemoryStore(), QueueRef("acme", "source")
+    now = 0.0
+
+    async def exists(queue: QueueRef) -> bool:
+        return await store.queues.find_queue(queue) is not None
+
+    backlogs = RelayBacklogs(store.flows, exists, lambda: now)
+    lease = await running(store, source)
+    await store.flows.spawn(
+        source, lease=lease, spawns=[Spawn("target", new("a")), Spawn("target", new("b"))]
+    )
+    counts = [await backlogs.on_their_way("acme"), await backlogs.on_their_way("acme", "source")]
+    await carried(store, source)
+    counts.append(await backlogs.on_their_way("acme"))
+    now = 1.5
+    counts.append(await backlogs.on_their_way("acme"))
+    await backlogs.on_their_way("acme", "gone")
+
+    assert [count["target"] for count in counts] == [0, 2, 2, 0]
+    assert [info.queue.name for info in await store.queues.list_queues("acme")] == ["source", "target"]
 
 
 @pytest.mark.parametrize("how", ["release", "retry", "snooze"])
@@ -377,6 +426,12 @@ async def test_every_other_call_of_the_protocol_opens_no_queue(store: Store, que
         "query": Query(),
         "after": "0",
         "through": "0",
+        "from_cursor": "0",
+        "to_cursor": "0",
+        "deltas": Deltas(FoldState()),
+        "span_ms": 60_000,
+        "since": 1,
+        "now": 1,
         "at": 0,
         "worker": "w",
     }
