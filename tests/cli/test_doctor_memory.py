@@ -11,6 +11,7 @@ import pytest
 from penstock.cli.doctor import history_checks
 from penstock.cli.jobs.job_pages import PAGE
 from penstock.core.history import lines, scratch
+from penstock.stores.redis import events as redis_events
 from tests.cli.conftest import Shell, Terminal
 from tests.conformance.having import shared
 
@@ -28,6 +29,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(history_checks, "CHUNK", 500)
     monkeypatch.setattr(scratch, "HOT", 500)
     monkeypatch.setattr(lines, "CHUNK", 100)
+    monkeypatch.setattr(redis_events, "PAGE", 500)
 
 
 def fill(shell: Shell, first: int, last: int) -> None:

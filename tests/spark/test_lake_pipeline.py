@@ -332,5 +332,5 @@ def test_tables_of_a_store_have_names_in_a_catalog(
     spark.sql(f"CREATE VIEW {database}.mails AS SELECT id, state FROM {database}.store {with_options}")
 
     assert sorted(row.id for row in spark.table(f"{database}.mails").collect()) == ["a", "b"]
-    with pytest.raises(PySparkException, match="a table of a catalog is read as SELECT"):
+    with pytest.raises(PySparkException, match="read a table of a catalog by SELECT"):
         spark.table(f"{database}.store").collect()

@@ -252,7 +252,7 @@ async def test_a_settlement_is_given_up_once_the_lease_is_surely_gone(
         return runs
 
     async def is_given_up() -> bool:
-        return "its lease is gone" in caplog.text
+        return "the lease has ended" in caplog.text
 
     store.lose_before["settle"] = 10_000
     store.lose_before["heartbeat"] = 10_000

@@ -186,7 +186,7 @@ async def test_a_thread_that_never_ends_ends_its_worker(desk: Desk, caplog: pyte
 
 
 async def _is_told(caplog: pytest.LogCaptureFixture) -> bool:
-    return "the worker claims no more and ends" in caplog.text
+    return "this worker stops claiming and ends" in caplog.text
 
 
 async def test_slots_held_by_handlers_past_their_timeout_are_told_once_when_none_is_free(

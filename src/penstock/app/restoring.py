@@ -57,7 +57,7 @@ class Restorer:
                 await self._restore(lost)
                 self.is_behind = False
             if lost:
-                _LOGGER.warning("the store had lost queues: what the app says of them is declared again")
+                _LOGGER.warning("the store lost queues: declared them again as the app says")
         except StoreError:
             # Workers tell of that.
             return True

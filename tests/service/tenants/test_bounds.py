@@ -434,6 +434,12 @@ async def test_every_other_call_of_the_protocol_opens_no_queue(store: Store, que
         "now": 1,
         "at": 0,
         "worker": "w",
+        "from_cursor": "",
+        "to_cursor": "1",
+        "deltas": Deltas(FoldState()),
+        "span_ms": 60_000,
+        "since": 0,
+        "now": 0,
     }
     opening = {move for move, _, _ in RECORDS.values()} | {"spawn"}
     others = [

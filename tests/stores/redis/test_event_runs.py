@@ -14,6 +14,7 @@ from penstock.core.job import QueueRef
 from penstock.core.moves import Complete, Retry, Snooze
 from penstock.stores.redis import RedisStore
 from penstock.stores.redis.codec.runs import RUN_LENGTH, read_runs
+from penstock.stores.redis.event_pages import EventPages
 from penstock.stores.redis.keys import keys_of
 from penstock.stores.redis.scripts import loaded_sources
 from penstock.testing.conformance import aio
@@ -89,6 +90,30 @@ async def test_a_call_of_many_jobs_is_one_entry(store: RedisStore, operator: Red
     assert [number for number, _ in await _entries(operator, queue)][3:] == [b"301-0", b"1301-0"]
     assert await store.events.event_range(queue) == (1, 1301)
     assert [event.job for event in await store.events.read_events(queue, 1299)] == ["b999", "b1000"]
+
+
+async def test_a_page_fetches_few_entries_beyond_those_that_it_needs(
+    store: RedisStore, queue: QueueRef, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each may have a thousand events: a reader of small pages would fetch the log many times over."""
+    fetched = []
+    around = EventPages._around
+
+    async def counted(pages: EventPages, of: QueueRef, number: int, size: int) -> Any:
+        fetched.append(size)
+        return await around(pages, of, number, size)
+
+    monkeypatch.setattr(EventPages, "_around", counted)
+    for call in range(6):
+        await enqueue(store, queue, [new_job(f"{call}-{number}") for number in range(1_000)])
+    read, after = 0, "0"
+    while page := await store.events.read_events(queue, after, 500):
+        read += len(page)
+        after = await store.events.cursor_after(queue, after, len(page))
+
+    assert read == 6_000
+    pages = 6_000 // 500 + 1
+    assert sum(fetched) <= 4 * (pages + 1) + 2 * pages
 
 
 async def test_any_single_bit_that_changes_in_an_entry_is_noticed(

@@ -1,5 +1,6 @@
 """Pages of the event log: the entries that hold events of some numbers, in few round trips."""
 
+import math
 from collections.abc import Sequence
 from typing import Final
 
@@ -9,8 +10,8 @@ from penstock.stores.redis.codec.runs import Entry, Run, first_of, read_runs
 from penstock.stores.redis.keys import keys_of
 from penstock.stores.redis.server import Server
 
-FIRST_ENTRIES: Final = 64
-"""Entries that are fetched before it is known how many events they have."""
+FIRST_ENTRIES: Final = 4
+"""Entries that are fetched before it is known how many events they have: each may have a thousand."""
 MOST_ENTRIES: Final = 10_000
 
 
@@ -19,6 +20,8 @@ class EventPages:
 
     def __init__(self, server: Server) -> None:
         self._server = server
+        self._events_per_entry = 0.0
+        """As they were in the last page; 0 before the first one."""
 
     async def read(
         self,
@@ -33,7 +36,7 @@ class EventPages:
 
         CursorLostError by what stands at the cursor, in one moment with the first of the events.
         """
-        size = min(limit + 1, FIRST_ENTRIES)
+        size = min(limit + 1, self._likely_entries(limit))
         here, found, last = await self._around(queue, cursor.seq, size)
         held = read_runs([*here, *found[:1]], last)[: len(here)]
         if is_checked:
@@ -53,6 +56,8 @@ class EventPages:
                 runs.append(run)
                 left -= run.count
                 reached = run.last
+            if found:
+                self._events_per_entry = max(1.0, (reached - first_of(found[0]) + 1) / len(found))
             if left <= 0 or is_end:
                 break
             size = _size(left, sum(run.count for run in runs), len(runs))
@@ -61,6 +66,12 @@ class EventPages:
                 # Trimmed meanwhile, or deleted: the next call tells which.
                 break
         return _cut(runs, limit, through)
+
+    def _likely_entries(self, limit: int) -> int:
+        """How many entries are likely to have so many events, and one more: it tells where the last ends."""
+        if not self._events_per_entry:
+            return FIRST_ENTRIES
+        return min(MOST_ENTRIES, math.ceil(limit / self._events_per_entry) + 1)
 
     async def whereabouts(self, queue: QueueRef, cursor: Cursor) -> tuple[int, Run | None, Run | None]:
         """The newest number, the run with the cursor's event, and that with the first one after it.
