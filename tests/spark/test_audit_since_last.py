@@ -1,6 +1,7 @@
 """An audit that goes on where the last one ended finds, all in all, what one audit of everything finds."""
 
 import random
+import stat
 from collections.abc import Mapping, Sequence
 from functools import partial
 from pathlib import Path
@@ -157,6 +158,7 @@ def test_an_audit_without_new_events_finds_nothing_new(
     assert first.by_rule[Rule.NO_ENQUEUE] == first.by_rule[Rule.SEQ_GAP] == 1
     assert again.by_rule == {}
     assert again.events == first.events
+    assert {stat.S_IMODE(each.stat().st_mode) for each in tmp_path.iterdir()} == {0o700}
     assert pq.read_table(tmp_path / "run-00000001" / "breaches.parquet").num_rows == sum(
         first.by_rule.values()
     )

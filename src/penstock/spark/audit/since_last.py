@@ -99,7 +99,7 @@ class Proofs:
         create_private_folder(self.folder)
         self._forget_stale()
         new = self.folder.absolute() / f".new-{uuid4().hex}"
-        new.mkdir()
+        create_private_folder(new)
         try:
             lives.write.parquet(f"file://{new}/lives")
             pq.write_table(_breaches(proof, verdict), new / "breaches.parquet")
