@@ -70,7 +70,14 @@ def test_rows_are_the_records_field_by_field(place: SparkPlace) -> None:
 
 def test_batches_have_exactly_the_declared_schema(place: SparkPlace) -> None:
     place.run(fill)
-    for columns in ("", "queue", "parents,id", "payload,tenant,result", "instant,schedule,state"):
+    for columns in (
+        "",
+        "queue",
+        "parents,id",
+        "payload,tenant,result",
+        "instant,schedule,state",
+        "headers,id",
+    ):
         reader = reader_of(place, **({"columns": columns} if columns else {}))
         wanted = schema_of("jobs", columns.split(",") if columns else ())
 

@@ -80,6 +80,8 @@ def test_a_column_payload_is_all_arguments() -> None:
         ("n INT, v VARIANT", {}, "v: found variant, wanted a type with a form in JSON"),
         ("n INT, s STRUCT<a: ARRAY<INTERVAL MONTH>>", {}, r"s\.a\[\]: found interval month, wanted a type"),
         ("n INT, m MAP<DATE, INT>", {}, r"m \(its keys\): found date, wanted string"),
+        ("n INT, _headers STRING", {}, "_headers: found string, wanted map of strings"),
+        ("n INT, _headers MAP<STRING, INT>", {}, r"_headers \(its values\): found int, wanted string"),
         ("n INT, payload INT", {}, "payload: found int, wanted string with JSON, struct or map"),
         ("n INT, n STRING", {}, "n: found it twice, wanted each column once"),
         ('n INT, `a"b` INT', {}, "column: found 'a\"b', wanted a name without quotes, backslashes and"),

@@ -131,6 +131,7 @@ def test_option_columns_set_what_an_enqueue_can_set() -> None:
             "_backoff": pa.array(["spool", None]),
             "_task": pa.array(["other", None]),
             "_id": pa.array(["my-own", None]),
+            "_headers": pa.array([[("order", "7")], None], pa.map_(pa.string(), pa.string())),
             "n": pa.array([1, 2]),
         }
     )
@@ -146,6 +147,7 @@ def test_option_columns_set_what_an_enqueue_can_set() -> None:
         "other",
     )
     assert (first.idempotency_key, first.id, first.options.max_attempts) == ("once", "my-own", 7)
+    assert (first.headers, second.headers) == ({"order": "7"}, None)
     assert (first.options.timeout_ms, first.options.retention_ms) == (9_000, 60_000)
     assert (second.priority, second.delay_ms, second.key, second.task) == (5, 0, None, "send")
     assert second.run_at == int(at.timestamp() * 1000) + 1
@@ -202,6 +204,10 @@ def _wrong_text() -> pa.Array:
     return pa.Array.from_buffers(pa.string(), 2, [None, pa.py_buffer(b"\0\0\0\0\2\0\0\0\4\0\0\0"), data])
 
 
+def _maps(*rows: dict[str, str | None]) -> pa.Array:
+    return pa.array([list(row.items()) for row in rows], pa.map_(pa.string(), pa.string()))
+
+
 FAR = pa.array([0, 2**61], pa.int64())
 
 
@@ -232,6 +238,17 @@ FAR = pa.array([0, 2**61], pa.int64())
         ({"_key": pa.array(["k", ""])}, "_key", "_key: found ''"),
         ({"_idempotency_key": pa.array(["k", "k" * 513])}, "_idempotency_key", "_idempotency_key: found"),
         ({"_id": pa.array(["good", "not good"])}, "_id", "_id: found 'not good'"),
+        (
+            {"_headers": _maps({"a": "b"}, {"a": "\n"})},
+            "_headers.a",
+            "wanted text without control characters",
+        ),
+        ({"_headers": _maps({"a": "b"}, {"a": None})}, "_headers.a", "_headers.a: found None, wanted text"),
+        (
+            {"_headers": _maps({}, {"a b": ""})},
+            "_headers name",
+            "_headers name: found 'a b', wanted 1 to 128",
+        ),
     ],
 )
 def test_a_bad_row_is_named_and_the_others_go_on(

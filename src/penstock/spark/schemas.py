@@ -76,13 +76,17 @@ JOBS: Final = pa.schema(
         pa.field("schedule", pa.string()),
         pa.field("instant", AT),
         pa.field("parents", pa.list_(pa.string())),
+        pa.field("headers", pa.string()),
         pa.field("options", pa.string()),
         pa.field("payload", pa.string()),
         pa.field("result", pa.string()),
         pa.field("progress", pa.string()),
     ]
 )
-"""One job per row, of `jobs` and of `dlq`. `options`, `payload`, `result` and `progress` are JSON."""
+"""One job per row, of `jobs` and of `dlq`.
+
+`headers`, `options`, `payload`, `result` and `progress` are JSON.
+"""
 
 TABLES: Final = {"jobs": JOBS, "dlq": JOBS, "events": EVENTS}
 

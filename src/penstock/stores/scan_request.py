@@ -12,7 +12,8 @@ from penstock.core.states import State
 Value = str | int | bool
 
 COLUMNS_OF_QUEUES: Final = frozenset({"tenant", "queue"})
-COLUMNS_IN_MORE: Final = frozenset({"schedule", "instant", "parents"})
+COLUMNS_IN_MORE: Final = frozenset({"schedule", "instant", "parents", "headers"})
+_encode: Final = msgspec.json.Encoder(order="sorted").encode
 
 
 class Op(StrEnum):
@@ -68,3 +69,8 @@ class ScanRequest(msgspec.Struct, frozen=True):
     def and_also(self, conditions: Iterable[Condition]) -> "ScanRequest":
         """With more conditions."""
         return msgspec.structs.replace(self, conditions=(*self.conditions, *conditions))
+
+
+def headers_text(headers: dict[str, str] | None) -> str | None:
+    """Headers as a column: JSON in the order of their names, the same of every store."""
+    return _encode(headers).decode() if headers else None

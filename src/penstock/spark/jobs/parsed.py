@@ -7,7 +7,7 @@ import pyarrow as pa
 from pyspark.sql.pandas.types import is_variant
 from pyspark.sql.types import VariantVal
 
-PARSED: Final = frozenset({"payload", "result", "progress", "options"})
+PARSED: Final = frozenset({"payload", "result", "progress", "options", "headers"})
 """The columns that hold JSON."""
 WANTED: Final = "string, VARIANT, or a type of structs, arrays, strings, numbers and booleans"
 _decode: Final = msgspec.json.Decoder().decode

@@ -12,7 +12,7 @@ from penstock.core.flows import JobRef
 from penstock.core.job import QueueRef
 from penstock.spark.schemas import JOBS
 from penstock.stores.rows import restored
-from penstock.stores.scan_request import COLUMNS_IN_MORE, COLUMNS_OF_QUEUES, ScanRequest
+from penstock.stores.scan_request import COLUMNS_IN_MORE, COLUMNS_OF_QUEUES, ScanRequest, headers_text
 from penstock.stores.sql_scan import ESCAPED
 
 Numbers = Mapping[int, QueueRef]
@@ -25,6 +25,7 @@ class _More(msgspec.Struct, frozen=True):
     parents: tuple[JobRef, ...] = ()
     schedule: str | None = None
     instant: int | None = None
+    headers: dict[str, str] | None = None
 
 
 _MORE: Final = msgspec.json.Decoder(_More)
@@ -89,6 +90,8 @@ def _of_more(more: Sequence[_More], name: str) -> pa.Array:
     if name == "parents":
         found = [list(map(str, each.parents)) or None for each in more]
         return pa.array(found, JOBS.field(name).type)
+    if name == "headers":
+        return pa.array([headers_text(each.headers) for each in more], pa.string())
     if name == "schedule":
         return pa.array([each.schedule for each in more], pa.string())
     return moments(pa.array([each.instant for each in more], pa.int64()))

@@ -35,7 +35,7 @@ _PLAIN: Final[Types] = (
     spark.NullType,
 )
 _WANTED_SECONDS: Final = "a number of seconds, or interval day to second"
-_OPTIONS: Final[Mapping[str, tuple[Types, str]]] = {
+OPTIONS: Final[Mapping[str, tuple[Types, str]]] = {
     "queue": (_TEXT, "string"),
     "tenant": (_TEXT, "string"),
     "task": (_TEXT, "string"),
@@ -52,6 +52,7 @@ _OPTIONS: Final[Mapping[str, tuple[Types, str]]] = {
     "retention": (_SECONDS, _WANTED_SECONDS),
     "key_retention": (_SECONDS, _WANTED_SECONDS),
     "result_retention": (_SECONDS, _WANTED_SECONDS),
+    "headers": ((spark.MapType,), "map of strings"),
 }
 _PAYLOAD: Final = "payload"
 _UNFIT: Final = re.compile(r'["\\\x00-\x1f]')
@@ -90,10 +91,14 @@ def _of_jobs(schema: StructType, options: SourceOptions) -> Columns:
     found = {name: at for at, name in enumerate(schema.names)}
     said = {name[1:]: at for name, at in found.items() if name.startswith("_")}
     for name, at in said.items():
-        if name not in _OPTIONS:
+        if name not in OPTIONS:
             raise OptionError(f"_{name}", Description("an unknown option"), _near(f"_{name}"))
-        kinds, wanted = _OPTIONS[name]
-        _check_type(f"_{name}", schema[at].dataType, kinds, wanted)
+        kinds, wanted = OPTIONS[name]
+        kind = schema[at].dataType
+        _check_type(f"_{name}", kind, kinds, wanted)
+        if isinstance(kind, spark.MapType):
+            _check_type(f"_{name} (its keys)", kind.keyType, _TEXT, "string")
+            _check_type(f"_{name} (its values)", kind.valueType, _TEXT, "string")
     _need(said, "queue", options.queues)
     _need(said, "task", options.task)
     keys = tuple(_key_column(name, found) for name in options.key_columns)
@@ -190,7 +195,7 @@ def _check_json_type(path: str, found: DataType, depth: int) -> None:
 
 
 def _near(name: str) -> str:
-    known = [f"_{each}" for each in _OPTIONS]
+    known = [f"_{each}" for each in OPTIONS]
     hint = _did_you_mean(name, known) or f": {', '.join(known)}"
     return f"an option that a job has{hint}. An argument of the task does not start with an underscore"
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 from msgspec.structs import replace
 
 from penstock.core.errors import InvalidError, OptionError
+from penstock.core.headers import check_headers
 from penstock.core.ids import IdMaker
 from penstock.core.job import NewJob, QueueRef
 from penstock.core.names import check_key, check_name
@@ -72,7 +73,7 @@ class RowBatch:
         policies = rows.policies.of(self.batch.num_rows, self._column, flaws)
         waits, keys, chosen = self._waits(), self._option("key"), self._option("id")
         make_id, make_nonce = rows.ids.make, rows.ids.nonce
-        idempotency_keys = self._idempotency_keys()
+        idempotency_keys, headers = self._idempotency_keys(), self._option("headers")
         last, info = None, None
         for at, ref in enumerate(self.refs):
             # Most rows are for the queue of the row before.
@@ -98,6 +99,7 @@ class RowBatch:
                     idempotency_key=idempotency_keys[at],
                     key=keys[at],
                     options=policy.options,
+                    headers=None if headers[at] is None else check_headers("_headers", headers[at]),
                 )
                 if chosen[at] is not None:
                     new = self._named(new, check_name("_id", chosen[at]))

@@ -14,12 +14,11 @@ from penstock.stores.redis.backend import Backend
 from penstock.stores.redis.codec.jobs import Record
 from penstock.stores.redis.keys import keys_of
 from penstock.stores.redis.reads import scored
+from penstock.stores.scan_request import COLUMNS_IN_MORE, headers_text
 
 _FIELDS: Final = Record.__struct_fields__
 _SIDE_HASHES: Final = {"payload": "payloads", "result": "results", "error": "errors", "progress": "progress"}
 """Columns that stand in hashes of their own; of an error, the record has the first line."""
-_EXTRA: Final = frozenset({"schedule", "instant", "parents"})
-"""Columns of which few jobs have one: members of the record's `extra`."""
 _OPTIONAL: Final = frozenset(
     {"key", "idempotency_key", "visible_at", "deadline", "ended_at", "worker", "reason", "fingerprint"}
 )
@@ -51,7 +50,7 @@ class JobPage(msgspec.Struct, frozen=True):
                     None if first is False else first if rest is None else first + rest.decode()
                     for first, rest in zip(self.fields["error"], self.side["errors"], strict=True)
                 ]
-        if name in _EXTRA:
+        if name in COLUMNS_IN_MORE:
             return [_extra(each, name) for each in self.fields["extra"]]
         values = self.fields[name]
         return [None if each is False else each for each in values] if name in _OPTIONAL else values
@@ -182,7 +181,10 @@ def _index(queue: QueueRef, ended: State | None) -> str:
 
 
 def _extra(extra: Any, name: str) -> Any:
+    """A member of the record's `extra`, which few jobs have."""
     value = extra.get(name) if extra else None
+    if name == "headers":
+        return headers_text(msgspec.convert(value, dict[str, str] | None))
     return [f"{queue}/{job}" for queue, job in value] if name == "parents" and value else value or None
 
 
