@@ -16,7 +16,7 @@ from penstock.tasks.signals import Cancel
 from penstock.worker.backoff import CAP, StoreBackoff
 from tests.kit.intercepted import InterceptedStore, Part
 from tests.kit.waiting import PATIENCE, eventually, turns, until
-from tests.worker.kit import Cut, Desk
+from tests.worker.kit import Cut, Desk, StoppedClock, StoppedDesk
 
 
 class Slow(InterceptedStore):
@@ -135,6 +135,33 @@ async def test_a_handlers_own_cancel_is_repeated_too(desk: Desk, store: Cut, los
     await desk.burst(stop)
 
     assert (await desk.job(job)).state is State.CANCELLED
+
+
+async def test_a_handlers_own_cancel_is_not_sent_when_the_lease_may_be_over(queue: QueueRef) -> None:
+    """It would reach another execution of the job. This one comes back, and is cancelled then."""
+    store = Cut(clock_us=StoppedClock.us)
+    desk = StoppedDesk(queue, store)
+
+    async def stop() -> None:
+        raise Cancel
+
+    store.lose_before |= {"cancel": 1_000_000, "heartbeat": 1_000_000}
+    job = await desk.enqueue("stop")
+    async with desk.working(stop, lease=30.0):
+        await until(lambda: "cancel" in store.calls)
+        desk.stopped.turn(31.0)
+        store.lose_before.clear()
+        found = await desk.ended(job)
+
+    assert (found.state, found.delivery) == (State.CANCELLED, 2)
+    assert await desk.moves(job) == [
+        Move.ENQUEUE,
+        Move.CLAIM,
+        Move.RELEASE,
+        Move.CLAIM,
+        Move.CANCEL,
+        Move.RELEASE,
+    ]
 
 
 async def test_an_outage_shorter_than_the_lease_disturbs_nothing(desk: Desk, store: Cut) -> None:

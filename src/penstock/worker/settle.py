@@ -133,13 +133,17 @@ class Settler:
                 await self._flush(delivery)
 
     async def _withdraw(self, delivery: Delivery, reason: str | None) -> None:
-        """Ask for the cancel, then give the job back: the store makes that a cancelled job."""
+        """Ask for the cancel, then give the job back: the store makes that a cancelled job.
+
+        The request names no lease, so it is sent only while this one surely holds: later it could
+        reach another execution. The release is refused then, or the job comes back and is cancelled again.
+        """
         why = {} if reason is None else {"error": first_line(decide.clean_error(reason))}
         _LOGGER.info("cancelled by its handler", extra=about_job(self._about, delivery.job, **why))
         if delivery.has_progress:
             await self._report(delivery)
         outage = StoreBackoff(_LOGGER, "cancelling", self._about)
-        while self._is_worth_repeating(delivery):
+        while self._is_surely_held(delivery):
             try:
                 await self._store.moves.cancel(self._queue, [delivery.job.id])
             except StoreError as error:
@@ -245,6 +249,10 @@ class Settler:
     def _is_worth_repeating(self, delivery: Delivery) -> bool:
         # An outage stops recovery as well, so the lease may outlive its time by a little.
         return not self._is_abandoned and self._clock() < delivery.lease.until + self._lease
+
+    def _is_surely_held(self, delivery: Delivery) -> bool:
+        lease = delivery.lease
+        return not self._is_abandoned and not lease.is_lost and self._clock() < lease.until
 
     @property
     def _cap(self) -> float:
