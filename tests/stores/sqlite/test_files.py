@@ -355,9 +355,11 @@ async def test_a_file_that_cannot_be_read_while_it_is_opened_is_an_error_of_open
 
     monkeypatch.setattr(Engine, "_connect", failing)
     store = SqliteStore(tmp_path / "jobs.db")
+    before = set(threading.enumerate())
     with pytest.raises(StoreError, match="disk I/O error"):
         await store.open()
-    assert not [thread for thread in threading.enumerate() if thread.name.startswith("penstock-sqlite")]
+    left = [thread for thread in set(threading.enumerate()) - before if thread.is_alive()]
+    assert not [thread for thread in left if thread.name.startswith("penstock-sqlite")]
 
     async with opened(store):
         await store.moves.enqueue(QUEUE, [new("first")])
