@@ -21,6 +21,10 @@ class Roller:
 
     async def tick(self) -> bool:
         """Fold one page; True when there may be more."""
+        _, newest = await self._store.events.event_range(self._queue)
+        if not newest:
+            # One call for a queue in which nothing ever happened: a process may sweep ten thousand of them.
+            return False
         if await fold_events(self._store, self._queue):
             return True
         if time.monotonic() - self._expired_at < EXPIRE_SECONDS:
