@@ -25,14 +25,15 @@ from penstock.worker import poller, registration
 from penstock.worker.pool import WorkerPool
 from penstock.worker.registration import Registration
 from tests.kit.intercepted import InterceptedStore
-from tests.kit.waiting import PATIENCE, SLOWNESS, eventually
+from tests.kit.waiting import PATIENCE, SLOWNESS, eventually, until
 
 MANY = 1_000
 CROWD = 100
 
 
-def names_of_threads() -> list[str]:
-    return [thread.name for thread in threading.enumerate()]
+def renewers(before: set[threading.Thread]) -> list[threading.Thread]:
+    """The threads that renew leases, without those that were there before."""
+    return [each for each in set(threading.enumerate()) - before if each.name == "penstock-leases"]
 
 
 class Crowd:
@@ -282,6 +283,7 @@ async def test_the_queues_of_a_process_share_one_lease_renewer() -> None:
             await asyncio.sleep(0)
 
     worker = app.worker()
+    before = set(threading.enumerate())
     async with app:
         running = asyncio.create_task(worker.run())
         for number in range(10):
@@ -291,12 +293,12 @@ async def test_the_queues_of_a_process_share_one_lease_renewer() -> None:
             return len(done) == 10
 
         await eventually(all_done)
-        threads = names_of_threads()
+        found = renewers(before)
         worker.stop()
         await running
 
-    assert threads.count("penstock-leases") == 1
-    assert "penstock-leases" not in names_of_threads()
+    assert len(found) == 1
+    await until(lambda: not renewers(before))
 
 
 async def test_every_failure_of_a_pool_is_retrieved() -> None:
